@@ -1,0 +1,45 @@
+# Two commands for a new machine with Python 3.11+, git and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check bench format lock generate clean help
+
+help: ## show these lines
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
+
+demo: $(READY) ## judge sample memories and documents with a real model
+	@$(BIN)/judgekit demo
+
+test: check ## all checks and all tests
+	$(BIN)/pytest
+
+check: $(READY) ## lint, format, types, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m tests.docs
+
+bench: $(READY) ## speed as ratios, quality as tables
+	$(BIN)/python bench/hook.py
+
+format: $(READY) ## apply the formatter and the safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
+	  --python-version 3.11 --no-emit-index-url --no-header --upgrade --quiet -o requirements.lock
+
+clean: ## remove what make built
+	rm -rf $(VENV) build dist
+
+# Bytecode is compiled here, once: importing litellm without it takes twice as long.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "judgekit needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

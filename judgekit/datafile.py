@@ -1,0 +1,119 @@
+"""Reads the YAML and JSON files that users tune into validated models; errors name file, line and key."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
+
+
+class Strict(BaseModel):
+    """Base of every model that is read from a file: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+Location = tuple[int | str, ...]
+
+
+def read(path: Path, model: type[Model], *, version_key: str | None = None, context: object = None) -> Model:
+    """Return the file at `path` as a `model`.
+
+    `version_key` names a key that must be there before anything else is looked at, so that a file of
+    another kind is called that instead of a list of unknown keys.
+
+    Raises `ConfigError` naming file, line, key, what was expected and what to do.
+    """
+    data = load_yaml(path)
+    if version_key is not None and version_key not in data:
+        raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
+    try:
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        raise _config_error(error, path, data) from None
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML 1.2 file (JSON is YAML too); duplicate keys are refused.
+
+    Raises `ConfigError` when the file cannot be read, is not YAML, or is not a mapping.
+    """
+    text = _text(path)
+    try:
+        data = YAML(typ="rt", pure=True).load(text)
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        problem = (error.problem or "not valid YAML").splitlines()[0]
+        raise ConfigError(f"{problem}; mend the YAML", path=path, line=line) from None
+    except YAMLError as error:
+        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"expected a mapping, got {type(data).__name__}", path=path, line=1)
+    return data
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of the file's bytes in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"larger than {MAX_BYTES} bytes: is this the right file?", path=path)
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+
+
+def _config_error(error: ValidationError, path: Path, data: dict[str, Any]) -> ConfigError:
+    details = error.errors(include_url=False)
+    first = details[0]
+    more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
+    key = ".".join(str(part) for part in first["loc"])
+    return ConfigError(describe(first) + more, path=path, line=line_of(data, first["loc"]), key=key)
+
+
+def describe(error: ErrorDetails) -> str:
+    """Say in a few words what was expected and what stands there instead."""
+    if error["type"] == "extra_forbidden":
+        return "unknown key; remove it or mend its spelling"
+    if error["type"] == "missing":
+        return "missing key; add it"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    expected = message if error["msg"].startswith("Value error, ") else f"expected {message}"
+    return f"{expected}, got {_short(error['input'])}"
+
+
+def line_of(data: object, location: Location) -> int | None:
+    """Return the line (from 1) of the deepest part of `location` that stands in the file."""
+    line: int | None = None
+    for part in location:
+        marks = getattr(getattr(data, "lc", None), "data", None) or {}
+        if part not in marks:
+            break
+        line = marks[part][0] + 1
+        data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
+    return line
+
+
+def _short(value: object, limit: int = 60) -> str:
+    text = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,1 @@
+"""How a request reaches a model: litellm, a command, or a recording."""

@@ -1,0 +1,99 @@
+"""The protocol between the judge and a model: one request in, one reply out, or a `GatewayError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from judgekit.provider import OutputMode, Price, Profile
+    from judgekit.rubric import TierName
+
+
+class Message(NamedTuple):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model and how it is reached; keys live here and nowhere else.
+
+    `model` is named as litellm names it ("anthropic/claude-haiku-4-5"). `parameters` are further
+    arguments of the provider's client (a region, a deployment). `pointwise` marks a small local model
+    that is asked once per candidate or dimension and answers in token probabilities.
+    """
+
+    profile: Profile
+    model: str
+    family: str
+    output: OutputMode
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    parameters: dict[str, str] = field(default_factory=dict, repr=False)
+    pointwise: bool = False
+    price: Price | None = None
+
+
+class Matter(NamedTuple):
+    """What a call is about, independent of how its prompt is worded: the replay provider matches on it.
+
+    `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate of a pointwise call
+    and is "reask" for a second try.
+    """
+
+    subject: str
+    rubric: str
+    tier: TierName
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
+
+    `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives
+    of each generated token.
+    """
+
+    messages: tuple[Message, ...]
+    matter: Matter
+    timeout: float
+    max_tokens: int
+    schema: dict[str, Any] | None = None
+    top_logprobs: int = 0
+
+
+class Usage(NamedTuple):
+    """Tokens of one call, and its cost in US dollars where a price is known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered. `model` is the name in the reply, `logprobs` the alternatives per token."""
+
+    text: str
+    model: str
+    usage: Usage = field(default_factory=Usage)
+    logprobs: tuple[dict[str, float], ...] = ()
+
+
+class Gateway(Protocol):
+    """A way to reach models."""
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply within `request.timeout` seconds.
+
+        Raises `GatewayError`, and nothing else, when there is none.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes."""
+        ...

@@ -1,0 +1,1 @@
+"""The judge: tiers of models under a rubric, thresholds applied by code."""

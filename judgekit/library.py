@@ -1,0 +1,105 @@
+"""Finds rubrics and retrieval profiles: the project's, then the user's, then the bundled ones.
+
+Whole files, no merging. Providers are looked up by `judgekit.provider`, never in a project.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from judgekit import bundled, datafile, paths
+from judgekit.errors import ConfigError, UsageError
+from judgekit.rubric import Rubric, RubricFile, ScoreRubric, SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Origin = Literal["path", "project", "user", "bundled"]
+
+
+class LoadedRubric(NamedTuple):
+    """A rubric, the file it was read from, that file's SHA-256, and which folder it came from."""
+
+    rubric: Rubric
+    path: Path
+    sha256: str
+    origin: Origin
+
+
+def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), first wins."""
+    if project is not None:
+        yield "project", project / ".judgekit" / kind
+    yield "user", Path(paths.config_home()) / kind
+    yield "bundled", bundled.folder(kind)
+
+
+def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
+    """Yield every rubric that can be found, in look-up order."""
+    for origin, folder in folders("rubrics", project):
+        for path in sorted(folder.glob("*.yaml")):
+            yield load_rubric(path, origin)
+
+
+def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return the rubric for `ID`, `ID@VERSION` or a path to a YAML file.
+
+    Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
+    when there is none, `ConfigError` when its file is wrong.
+    """
+    if reference.endswith((".yaml", ".yml")):
+        return load_rubric(Path(reference), "path")
+    name, _, version = reference.partition("@")
+    for origin, folder in folders("rubrics", project):
+        pattern = f"{name}@{version or '*'}.yaml"
+        found = [load_rubric(path, origin) for path in folder.glob(pattern)]
+        if found:
+            return max(found, key=lambda each: semver(each.rubric.version))
+    known = ", ".join(sorted({each.rubric.ref for each in rubrics(project)}))
+    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file")
+
+
+def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that scores documents; raises `UsageError` when it is of another task."""
+    return _of_task(find_rubric(reference, project), ScoreRubric)
+
+
+def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that selects candidates; raises `UsageError` when it is of another task."""
+    return _of_task(find_rubric(reference, project), SelectRubric)
+
+
+def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
+    """Read one rubric file; refuses one that reuses a published id and version with other content."""
+    rubric = datafile.read(path, RubricFile, version_key="rubric").root
+    digest = datafile.sha256(path)
+    published = _published().get(rubric.ref)
+    if published is not None and published != digest:
+        raise ConfigError(
+            f"{rubric.ref} is published with other content; give the changed rubric a version of its own",
+            path=path,
+            key="version",
+        )
+    if origin != "path" and path.name != f"{rubric.ref}.yaml":
+        raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
+    return LoadedRubric(rubric, path, digest, origin)
+
+
+def semver(version: str) -> tuple[int, ...]:
+    """Return a version as numbers that compare in order."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _of_task(found: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
+    if not isinstance(found.rubric, task):
+        task_name = found.rubric.task
+        raise UsageError(f"the rubric {found.rubric.ref} is for the task {task_name!r}; this needs another")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _published() -> dict[str, str]:
+    lines = (bundled.folder("rubrics") / "versions.lock").read_text(encoding="utf-8").splitlines()
+    return {reference: digest for digest, _, reference in (line.partition("  ") for line in lines if line)}

@@ -1,0 +1,1 @@
+"""Finds candidates in stores of memories and folders of documents."""

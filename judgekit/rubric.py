@@ -1,0 +1,199 @@
+"""Rubrics: what good means for one task, as versioned data.
+
+A rubric file holds the questions, the scale, the prompt texts and, for each mode, the thresholds that
+the code applies to what models say. `judgekit.library` finds one by id, by `id@version` or by path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import Field, RootModel, StringConstraints, model_validator
+
+from judgekit.datafile import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+
+ModeName: TypeAlias = Literal["strict", "lenient"]
+TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]
+TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
+
+Outcome: TypeAlias = Literal["accept", "improve", "reject"]
+
+
+class Tier(Strict):
+    """Limits of one tier: seconds for its calls and, where given, characters of the subject it sees."""
+
+    timeout: float = Field(gt=0, le=600)
+    max_chars: int | None = Field(default=None, gt=0)
+
+
+class Tiers(Strict):
+    """The limits of all three tiers."""
+
+    quick: Tier = Tier(timeout=45, max_chars=4000)
+    deep: Tier = Tier(timeout=60)
+    tiebreaker: Tier = Tier(timeout=45)
+
+
+class Instructions(Strict):
+    """What a model is told to do, tier by tier."""
+
+    quick: Text
+    deep: Text
+    tiebreaker: Text
+
+
+class Prompt(Strict):
+    """The trusted texts of a rubric; the subject never mixes with them."""
+
+    system: Text
+    instructions: Instructions
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the templates (not of a rendered prompt)."""
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+
+
+class Scale(Strict):
+    """The integers that a dimension is rated on, with the meaning of each."""
+
+    min: int
+    max: int
+    labels: dict[int, Text]
+
+    @model_validator(mode="after")
+    def _every_point_has_a_label(self) -> Scale:
+        if self.min >= self.max or set(self.labels) != set(range(self.min, self.max + 1)):
+            raise ValueError("a scale needs min < max and one label for each whole number between them")
+        return self
+
+
+class Dimension(Strict):
+    """One aspect of a document that is rated on the scale."""
+
+    question: Text
+    look_for: list[Text] = []
+    terms: list[Text] = []
+
+
+class Accept(Strict):
+    """A document is accepted when each score, and their mean where given, reaches these."""
+
+    each: float
+    mean: float | None = None
+
+
+class Reject(Strict):
+    """A document is rejected when any score is below this."""
+
+    any_below: float
+
+
+class ScoreMode(Strict):
+    """Thresholds of one mode, and which quick outcome a second model must confirm."""
+
+    accept: Accept
+    reject: Reject
+    confirm: Literal["accept", "reject"]
+
+
+class ScoreModes(Strict):
+    """The two modes of a rubric that scores."""
+
+    strict: ScoreMode
+    lenient: ScoreMode
+
+
+class Criterion(Strict):
+    """One yes-or-no question about a candidate, worded for each mode."""
+
+    strict: Text
+    lenient: Text
+
+
+class SelectMode(Strict):
+    """A candidate is kept when all, or any, of the criteria hold; which outcome must be confirmed."""
+
+    keep: Literal["all", "any"]
+    confirm: Literal["accept", "reject"]
+
+
+class SelectModes(Strict):
+    """The two modes of a rubric that selects."""
+
+    strict: SelectMode
+    lenient: SelectMode
+
+
+class _Rubric(Strict):
+    rubric: Identifier
+    version: Semver
+    title: Text
+    prompt: Prompt
+    tiers: Tiers = Tiers()
+
+    @property
+    def ref(self) -> str:
+        """`id@version`."""
+        return f"{self.rubric}@{self.version}"
+
+
+class ScoreRubric(_Rubric):
+    """Rates a document on dimensions."""
+
+    task: Literal["score"]
+    scale: Scale
+    dimensions: dict[Key, Dimension] = Field(min_length=1)
+    modes: ScoreModes
+
+    @model_validator(mode="after")
+    def _thresholds_are_on_the_scale(self) -> ScoreRubric:
+        for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
+            for value in (mode.accept.each, mode.accept.mean, mode.reject.any_below):
+                if value is not None and not self.scale.min <= value <= self.scale.max:
+                    raise ValueError(f"modes.{name}: the threshold {value:g} is not on the scale")
+            if mode.reject.any_below > mode.accept.each:
+                raise ValueError(f"modes.{name}: a score could be accepted and rejected at once")
+        return self
+
+    def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
+        """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
+        rule: ScoreMode = getattr(self.modes, mode)
+        values = [scores[name] for name in self.dimensions]
+        if any(value < rule.reject.any_below for value in values):
+            return "reject"
+        enough = rule.accept.mean is None or fmean(values) >= rule.accept.mean
+        return "accept" if enough and all(value >= rule.accept.each for value in values) else "improve"
+
+
+class SelectRubric(_Rubric):
+    """Decides which candidates to keep."""
+
+    task: Literal["select"]
+    criteria: dict[Key, Criterion] = Field(min_length=1)
+    modes: SelectModes
+
+    def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
+        """Apply the rule of `mode` to one candidate: whether each criterion holds."""
+        rule: SelectMode = getattr(self.modes, mode)
+        answers = [holds[name] for name in self.criteria]
+        return all(answers) if rule.keep == "all" else any(answers)
+
+
+Rubric: TypeAlias = ScoreRubric | SelectRubric
+
+
+class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task")]]):
+    """A rubric as it stands in a file."""

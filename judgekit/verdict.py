@@ -1,0 +1,138 @@
+"""Verdicts: the outcome of judging, with every round that led to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from judgekit.errors import FailureKind
+from judgekit.rubric import ModeName, TierName
+
+VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
+Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Subject(_Record):
+    """A file that was judged; `path` as it was given, `sha256` of the bytes."""
+
+    path: str
+    sha256: str
+
+
+class RubricRef(_Record):
+    """Which rubric file was applied."""
+
+    id: str
+    version: str
+    sha256: str
+
+
+class Usage(_Record):
+    """Tokens and US dollars of one call; the cost is null where no price is known."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class Failure(_Record):
+    """Why a round brought no opinion."""
+
+    kind: FailureKind
+    message: str
+
+
+class Round(_Record):
+    """One tier's turn: an opinion or a failure."""
+
+    round: int
+    tier: TierName
+    model: str
+    opinion: dict[str, Any] | None = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+class Finding(_Record):
+    """One thing that a model found wanting in a document."""
+
+    dimension: str = ""
+    location: str = ""
+    issue: str
+    suggestion: str = ""
+    quote: str = ""
+
+
+class Author(_Record):
+    """Who wrote the subject, and which family of models that is, if any."""
+
+    name: str | None = None
+    family: str | None = None
+
+
+class Override(_Record):
+    """A person's decision that stands instead of the models'."""
+
+    decision: Literal["accept", "reject"]
+    why: str
+    who: str
+    at: AwareDatetime
+
+
+class Verdict(_Record):
+    """What was decided about one subject (one document, or the files of one task)."""
+
+    schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
+    id: str
+    task_id: str
+    subjects: list[Subject]
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    calibration: str | None = None
+    verdict: VerdictWord
+    scores: dict[str, float] | None = None
+    average: float | None = None
+    reasoning: str = ""
+    findings: list[Finding] = []
+    consensus: Consensus
+    judge_tier: TierName | None = None
+    model: str | None = None
+    rounds: list[Round] = []
+    degraded: str | None = None
+    truncated: bool = False
+    author: Author = Author()
+    independent: bool | None = None
+    human_override: Override | None = None
+    commit: str | None = None
+    timestamp: AwareDatetime
+    duration_ms: int
+    cost_usd: float | None = None
+
+
+class Decision(_Record):
+    """What was decided about one candidate, and by which tier (None: nobody decided)."""
+
+    id: str
+    decision: Literal["kept", "dropped", "undetermined"]
+    tier: TierName | None = None
+    probability: float | None = None
+
+
+class Selection(_Record):
+    """Which candidates were kept for one query."""
+
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    decisions: list[Decision]
+    rounds: list[Round] = []
+    degraded: str | None = None
+    duration_ms: int
+    cost_usd: float | None = None
