@@ -1,0 +1,52 @@
+"""Every test runs in a world of its own: no home folder, no keys, no settings of the person who runs it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEPT = ("JUDGEKIT_TEST_DATA", "JUDGEKIT_TEST_MODELS", "JUDGEKIT_TEST_CLAUDE")
+
+
+def _foreign(name: str) -> bool:
+    """Whether a variable could change what judgekit does."""
+    words = ("_API_KEY", "_TOKEN", "_API_BASE", "_BASE_URL", "AWS_", "AZURE_", "VERTEX", "GOOGLE_", "OLLAMA_")
+    own = name.startswith(("JUDGEKIT_", "CLAUDE", "XDG_", "GIT_"))
+    return name not in KEPT and (own or any(word in name for word in words))
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test a private home folder, with nothing in the environment that matters, and return it."""
+    home = tmp_path_factory.mktemp("home")
+    for name in [name for name in os.environ if _foreign(name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.setenv("JUDGEKIT_HOME", str(home / "judgekit"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """Refuse every connection that would leave this machine."""
+    import socket  # noqa: PLC0415 - patched here and nowhere else
+
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        host = address[0] if isinstance(address, tuple) else None
+        if host is not None and host not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"a test tried to reach {host}")
+        connect(self, address)  # type: ignore[arg-type]  # socket accepts more than its stub says
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield

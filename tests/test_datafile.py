@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import datafile
+from judgekit.datafile import Strict
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Inner(Strict):
+    limit: int
+    word: str = "x"
+
+
+class Outer(Strict):
+    kind: str
+    inner: Inner
+    items: list[Inner] = []
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
+    path = write(tmp_path, "a: no\nb: 012\nc: 0o14\nd: ~\n")
+    assert datafile.load_yaml(path) == {"a": "no", "b": 12, "c": 12, "d": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "problem"),
+    [
+        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a valid integer"),
+        ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
+        ("kind: x\n", None, "inner", "missing key"),
+        ("kind: x\ninner: {limit: 1}\nitems:\n  - {limit: 1}\n  - {limit: a}\n", 5, "items.1.limit", "got 'a'"),
+        ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
+        ("inner: {limit: 1}\n", 1, "", "not a kind file"),
+        ("- 1\n", 1, "", "expected a mapping, got"),
+        ("kind: [1\n", 2, "", "mend the YAML"),
+        (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
+        ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.limit", "(and 1 more in this file)"),
+    ],
+)
+def test_an_error_names_the_line_the_key_and_the_problem(
+    tmp_path: Path, text: str | bytes, line: int | None, key: str, problem: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        datafile.read(path, Outer, version_key="kind")
+    assert (caught.value.line, caught.value.key) == (line, key)
+    assert problem in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read \(No such file"):
+        datafile.load_yaml(tmp_path / "none.yaml")
+
+
+def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = write(tmp_path, b"#" * (datafile.MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="is this the right file"):
+        datafile.load_yaml(path)
+
+
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
+    assert datafile.load_yaml(write(tmp_path, "# nothing\n")) == {}
