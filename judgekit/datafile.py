@@ -87,8 +87,14 @@ def _config_error(error: ValidationError, path: Path, data: dict[str, Any]) -> C
     details = error.errors(include_url=False)
     first = details[0]
     more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    key = ".".join(str(part) for part in first["loc"])
-    return ConfigError(describe(first) + more, path=path, line=line_of(data, first["loc"]), key=key)
+    location = _without_tag(first["loc"], data)
+    key = ".".join(str(part) for part in location)
+    return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
+
+
+def _without_tag(location: Location, data: dict[str, Any]) -> Location:
+    """Drop the name that pydantic puts first for the chosen member of a union: it is no key of the file."""
+    return location[1:] if len(location) > 1 and location[0] not in data else location
 
 
 def describe(error: ErrorDetails) -> str:
