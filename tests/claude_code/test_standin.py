@@ -1,0 +1,69 @@
+"""The stand-in is itself tested: a fake that accepts everything would prove nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from claude_standin import Standin
+
+QUESTION = {
+    "model": "m",
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "the question"}]}],
+}
+
+
+def call(api: Standin, method: str, path: str, body: object = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(urlsplit(api.url).netloc, timeout=5)
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_message_is_answered_whole(api: Standin) -> None:
+    status, text = call(api, "POST", "/v1/messages?beta=true", QUESTION)
+    reply = json.loads(text)
+    assert status == 200
+    assert reply["model"] == "m"
+    assert reply["content"] == [{"type": "text", "text": api.reply}]
+
+
+def test_a_message_is_streamed_as_events(api: Standin) -> None:
+    status, text = call(api, "POST", "/v1/messages", QUESTION | {"stream": True})
+    names = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
+    data = [
+        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
+    ]
+    assert status == 200
+    assert [each["type"] for each in data] == names
+    assert (names[0], names[-1]) == ("message_start", "message_stop")
+    assert [each["delta"]["text"] for each in data if each["type"] == "content_block_delta"] == [api.reply]
+
+
+def test_tokens_are_counted(api: Standin) -> None:
+    status, text = call(api, "POST", "/v1/messages/count_tokens", QUESTION)
+    assert (status, json.loads(text)) == (200, {"input_tokens": 10})
+    assert api.messages() == []
+
+
+def test_requests_are_recorded(api: Standin) -> None:
+    call(api, "POST", "/v1/messages", QUESTION | {"system": "not the user's"})
+    assert api.messages() == [QUESTION | {"system": "not the user's"}]
+    assert api.user_text() == "the question"
+
+
+def test_other_addresses_are_not_there(api: Standin) -> None:
+    assert call(api, "GET", "/v1/models")[0] == 404
+    assert call(api, "POST", "/v1/complete", QUESTION)[0] == 404
+    assert [each.path for each in api.requests] == ["/v1/models", "/v1/complete"]
+
+
+def test_connections_elsewhere_are_refused_and_recorded(api: Standin) -> None:
+    assert call(api, "CONNECT", "example.invalid:443")[0] == 403
+    assert api.strays() == ["example.invalid:443"]
