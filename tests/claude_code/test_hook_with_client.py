@@ -128,7 +128,7 @@ def config_is_not_yaml(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [broken_index, lying_index, broken_memories, store_is_a_file, store_settings_are_broken],
+    [broken_index, lying_index, broken_memories, store_is_a_file],
 )
 def test_a_broken_store_does_not_disturb_the_client(client: Client, damage: Callable[[Path], None]) -> None:
     damage(client.project)

@@ -16,16 +16,15 @@ if TYPE_CHECKING:
     from claude_standin import Standin
 
 VARIABLE = "JUDGEKIT_TEST_CLAUDE"
-PACKAGE = "@anthropic-ai/claude-code-linux-x64"
 DEADLINE = 60  # seconds for one run of the client; it takes less than one where nothing is wrong
-_INSTALLED = Path(__file__).parents[2] / ".cache" / "claude" / "node_modules" / PACKAGE / "claude"
+_FETCHED = Path(__file__).parents[2] / ".cache" / "claude" / "node_modules" / "@anthropic-ai"
 
 
 def find() -> Path | None:
     """Return the client's program: the one the environment names, else the one CI fetched, else none."""
     named = os.environ.get(VARIABLE)
-    path = Path(named) if named else _INSTALLED
-    return path if os.access(path, os.X_OK) and path.is_file() else None
+    found = [Path(named)] if named else sorted(_FETCHED.glob("claude-code-*/claude"))
+    return next((path for path in found if path.is_file() and os.access(path, os.X_OK)), None)
 
 
 class Answer(NamedTuple):
