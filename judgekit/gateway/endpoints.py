@@ -1,0 +1,67 @@
+"""Turns a profile and an environment into endpoints: which key, which address, which family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judgekit import providers
+from judgekit.gateway.base import Endpoint
+from judgekit.provider import LitellmProfile, by_beginning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.provider import Detect, Profile
+
+# Sent where an address takes no key: with no key at all, a client would look for another provider's.
+NO_KEY = "no-key"
+
+
+def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
+    """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
+    if not isinstance(profile, LitellmProfile):
+        family = providers.family_of(profile, model)
+        return Endpoint(profile, model, family, profile.output_of(model), price=profile.price_of(model))
+    model = profile.full_name(model)
+    address = base or first_set(profile.base_env, environ) or profile.base
+    return Endpoint(
+        profile=profile,
+        model=model,
+        family=providers.family_of(profile, model),
+        output=profile.output_of(model),
+        api_base=address,
+        api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
+        parameters=_parameters(profile, environ),
+        pointwise=profile.pointwise,
+        price=profile.price_of(model),
+    )
+
+
+def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return the value of the first variable that is set and not blank."""
+    return next((value for name in variables if (value := environ.get(name, "").strip())), None)
+
+
+def missing(detect: Detect, environ: Mapping[str, str], *, named: bool) -> str | None:
+    """Return which variables to set, or None when one group is set or none is asked for.
+
+    `named` says that the user asked for this provider, so general-purpose credentials count too.
+    """
+    groups = [*detect.env, *(detect.named if named else [])]
+    if not (detect.env or detect.named) or any(_is_set(group, environ) for group in groups):
+        return None
+    return " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
+
+
+def extra_arguments(profile: LitellmProfile, model: str) -> dict[str, object]:
+    """Return the arguments that the profile adds to each call of `model`."""
+    return dict(by_beginning(profile.arguments, profile.bare_name(model), {}))
+
+
+def _is_set(group: Sequence[str], environ: Mapping[str, str]) -> bool:
+    return all(environ.get(name, "").strip() for name in group)
+
+
+def _parameters(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[str, str]:
+    found = {name: first_set(variables, environ) for name, variables in profile.parameters.items()}
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,62 @@
+"""Opens the gateway that the judge uses: one object that reaches every kind of provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from judgekit.gateway import replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
+
+Kind: TypeAlias = Literal["litellm", "command", "replay"]
+
+
+def _litellm() -> Gateway:
+    from judgekit.gateway.litellm_ import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
+
+    return LitellmGateway()
+
+
+def _command() -> Gateway:
+    from judgekit.gateway.command import CommandGateway  # noqa: PLC0415 - asyncio's subprocesses, when used
+
+    return CommandGateway()
+
+
+IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
+    "litellm": _litellm,
+    "command": _command,
+    "replay": replay.ReplayGateway,
+}
+
+
+class Router:
+    """A gateway that hands each request to the implementation of its endpoint's kind, opened when needed."""
+
+    def __init__(self, implementations: Mapping[Kind, Callable[[], Gateway]] = IMPLEMENTATIONS) -> None:
+        self._implementations = implementations
+        self._opened: dict[Kind, Gateway] = {}
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply, as `Gateway.complete` says."""
+        kind = endpoint.profile.kind
+        if kind not in self._opened:
+            self._opened[kind] = self._implementations[kind]()
+        return await self._opened[kind].complete(endpoint, request)
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        opened, self._opened = self._opened, {}
+        for gateway in opened.values():
+            await gateway.aclose()
+
+
+def open_gateway(environ: Mapping[str, str]) -> Gateway:
+    """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
+    recording = environ.get(replay.RECORD_VARIABLE, "").strip()
+    router = Router()
+    return replay.Recorder(router, Path(recording)) if recording else router

@@ -1,0 +1,228 @@
+"""Replays recorded replies, and records them: a judge that needs no key and answers the same every time.
+
+A recording is a JSONL file, one object a line:
+
+    {"replay": 1, "subject": "<sha256>", "rubric": "kls@1.0.0", "tier": "quick", "part": "",
+     "model": "anthropic/claude-haiku-4-5", "family": "anthropic", "pointwise": false,
+     "reply": {"text": "...", "model": "...", "input_tokens": 1, "output_tokens": 2, "cost_usd": 0.1,
+               "logprobs": [{"yes": -0.1}]}}
+
+`replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
+"message": "..."}. A request is matched by what it is about (subject, rubric, tier, part) and its model,
+never by its wording. Several lines for the same are served in their order and the last one repeats.
+Neither keys nor prompts are ever in it; replies are, and so what a model says about a text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from judgekit import paths, providers
+from judgekit.datafile import Strict, describe
+from judgekit.errors import ConfigError, FailureKind, GatewayError
+from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request, Usage
+from judgekit.rubric import TierName
+
+REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
+RECORD_VARIABLE = "JUDGEKIT_RECORD"
+
+
+class RecordedReply(Strict):
+    """What a model answered."""
+
+    text: str
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    logprobs: list[dict[str, float]] = []
+
+
+class RecordedFailure(Strict):
+    """Why it gave no answer."""
+
+    kind: FailureKind
+    message: str
+
+
+class Line(Strict):
+    """One line of a recording."""
+
+    replay: Literal[1]
+    subject: str
+    rubric: str
+    tier: TierName
+    part: str = ""
+    model: Annotated[str, Field(min_length=1)]
+    family: str = providers.UNKNOWN_FAMILY
+    pointwise: bool = False
+    reply: RecordedReply | None = None
+    failure: RecordedFailure | None = None
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Line:
+        if (self.reply is None) == (self.failure is None):
+            raise ValueError("expected either reply or failure")
+        return self
+
+    @property
+    def key(self) -> tuple[Matter, str]:
+        """What a request must be about to get this line."""
+        return Matter(self.subject, self.rubric, self.tier, self.part), self.model
+
+
+def read(path: Path) -> list[Line]:
+    """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
+    return [_line(path, number, text) for number, text in enumerate(lines, 1) if text.strip()]
+
+
+def endpoints(path: Path) -> dict[TierName, Endpoint]:
+    """Return an endpoint for each tier in the recording: its first model there."""
+    profile = providers.find("replay")
+    found: dict[TierName, Endpoint] = {}
+    for line in read(path):
+        found.setdefault(
+            line.tier,
+            Endpoint(
+                profile,
+                line.model,
+                line.family,
+                profile.output,
+                api_base=str(path),
+                pointwise=line.pointwise,
+            ),
+        )
+    if not found:
+        raise ConfigError("the recording is empty; record one with JUDGEKIT_RECORD", path=path)
+    return found
+
+
+class ReplayGateway:
+    """Answers from the recording that an endpoint's `api_base` names."""
+
+    def __init__(self) -> None:
+        self._recordings: dict[str, dict[tuple[Matter, str], list[Line]]] = {}
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return what was recorded next for this matter and model, or raise what was recorded."""
+        file = endpoint.api_base or ""
+        if file not in self._recordings:
+            self._recordings[file] = _by_key(_readable(Path(file)))
+        waiting = self._recordings[file].get((request.matter, endpoint.model), [])
+        if not waiting:
+            raise GatewayError(FailureKind.NOT_RECORDED, _not_recorded(file, endpoint.model, request.matter))
+        line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        if line.failure is not None:
+            raise GatewayError(line.failure.kind, line.failure.message)
+        return _reply(line)
+
+    async def aclose(self) -> None:
+        """Forget how far each recording was read."""
+        self._recordings.clear()
+
+
+class Recorder:
+    """A gateway that appends what another one answers, failures too, to a recording."""
+
+    def __init__(self, inner: Gateway, path: Path) -> None:
+        self._inner, self._path = inner, path
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the inner gateway's reply, recorded."""
+        try:
+            reply = await self._inner.complete(endpoint, request)
+        except GatewayError as error:
+            self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
+            raise
+        self._append(endpoint, request, reply=_recorded(reply))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the inner gateway."""
+        await self._inner.aclose()
+
+    def _append(
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        reply: RecordedReply | None = None,
+        failure: RecordedFailure | None = None,
+    ) -> None:
+        line = Line(
+            replay=1,
+            **request.matter._asdict(),
+            model=endpoint.model,
+            family=endpoint.family,
+            pointwise=endpoint.pointwise,
+            reply=reply,
+            failure=failure,
+        )
+        text = line.model_dump_json(exclude_none=True) + "\n"
+        # One write to a file opened for appending: lines of several processes never mix.
+        if self._path.parent != self._path:
+            paths.private_folder(str(self._path.parent))
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _line(path: Path, number: int, text: str) -> Line:
+    try:
+        return Line.model_validate(json.loads(text))
+    except ValueError as error:
+        if not isinstance(error, ValidationError):
+            raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(describe(first), path=path, line=number, key=key) from None
+
+
+def _readable(path: Path) -> list[Line]:
+    try:
+        return read(path)
+    except ConfigError as error:
+        raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
+
+
+def _by_key(lines: list[Line]) -> dict[tuple[Matter, str], list[Line]]:
+    found: dict[tuple[Matter, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        found[line.key].append(line)
+    return dict(found)
+
+
+def _not_recorded(file: str, model: str, matter: Matter) -> str:
+    part = f" {matter.part}" if matter.part else ""
+    return (
+        f"{file} has no {matter.tier}{part} reply of {model} under {matter.rubric} for {matter.subject[:12]}"
+    )
+
+
+def _reply(line: Line) -> Reply:
+    recorded = line.reply
+    assert recorded is not None  # noqa: S101 - a line has a reply or a failure
+    usage = Usage(recorded.input_tokens, recorded.output_tokens, recorded.cost_usd)
+    return Reply(recorded.text, recorded.model, usage, tuple(recorded.logprobs))
+
+
+def _recorded(reply: Reply) -> RecordedReply:
+    return RecordedReply(
+        text=reply.text,
+        model=reply.model,
+        input_tokens=reply.usage.input_tokens,
+        output_tokens=reply.usage.output_tokens,
+        cost_usd=reply.usage.cost_usd,
+        logprobs=list(reply.logprobs),
+    )

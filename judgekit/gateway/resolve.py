@@ -1,0 +1,260 @@
+"""Chooses which models judge: the panel that a user's wishes and an environment come to.
+
+Order: a recording, models named by the user, the `JUDGEKIT_*` endpoint, keys in the environment, a local
+server that answers, the embedded model, a command that the user allowed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit import providers
+from judgekit.gateway import probe, replay
+from judgekit.gateway.endpoints import endpoint, first_set, missing
+from judgekit.provider import CommandProfile, LitellmProfile, Profile
+from judgekit.rubric import TIERS, TierName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from judgekit.gateway.base import Endpoint
+
+CUSTOM = "openai-compatible"
+_NOTHING = (
+    "no model found: set a provider's key (judgekit provider list names them) or JUDGEKIT_API_BASE with "
+    "JUDGEKIT_MODEL, or start a local server"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asked for.
+
+    `models` names a model for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or with the
+    provider's own name before it ("lm-studio/qwen2.5"). `allow` lists the providers that may be used: None
+    means all but the commands. `order` names those to try first. `use_local` permits models on this
+    machine: servers that answer and the embedded one.
+    """
+
+    models: Mapping[TierName, str | None] = field(default_factory=dict)
+    allow: Sequence[str] | None = None
+    order: Sequence[str] | None = None
+    use_local: bool = True
+
+    def allows(self, profile: Profile) -> bool:
+        """Whether the user lets text go to this provider."""
+        if self.allow is None:
+            return not isinstance(profile, CommandProfile)
+        return profile.provider in _unaliased(self.allow)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Who judges: the endpoints of each tier, none at all when no model was found.
+
+    `provider` is the profile that filled the tiers; `reason` says in one line what was chosen or what to
+    do. Tiers may share an endpoint.
+    """
+
+    endpoints: dict[TierName, tuple[Endpoint, ...]]
+    provider: str | None
+    reason: str
+
+
+def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
+    """Return the panel for `wanted` in `environ`; may ask local servers for their models, up to 0.3 s.
+
+    Raises `ConfigError` when a profile's or a recording's file is wrong.
+    """
+    recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
+    if recording:
+        return _of(replay.endpoints(Path(recording)), "replay", f"replies recorded in {recording}")
+    known = _ordered([profile for profile in providers.profiles() if wanted.allows(profile)], wanted.order)
+    named = {tier: model for tier, model in wanted.models.items() if model}
+    if named or _model_without_base(environ):
+        return _named(named or _model_without_base(environ), known, environ)
+    return _detected(known, wanted, environ) or Panel({}, None, _nothing(wanted))
+
+
+def fill(endpoints: Mapping[TierName, Endpoint]) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Give every tier a model: its own, else the nearest deeper one, else the nearest shallower one."""
+    if not endpoints:
+        return {}
+    filled: dict[TierName, tuple[Endpoint, ...]] = {}
+    for place, tier in enumerate(TIERS):
+        nearest = (*TIERS[place:], *reversed(TIERS[:place]))
+        filled[tier] = (next(endpoints[each] for each in nearest if each in endpoints),)
+    return filled
+
+
+def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
+    """Return why a profile cannot be used here, or None when it can; local servers are not asked."""
+    lacking = missing(profile.detect, environ, named=named)
+    if lacking:
+        return f"set {lacking}"
+    module, command = profile.detect.module, profile.detect.command
+    if module and not importable(module):
+        return f"the Python package {module} is not installed"
+    if command and not shutil.which(command, path=environ.get("PATH", "")):
+        return f"no command {command} on PATH"
+    return None
+
+
+def importable(module: str) -> bool:
+    """Whether a module could be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
+    """Return the address of a local server."""
+    return first_set(profile.base_env, environ) or profile.base or ""
+
+
+def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Panel | None:
+    steps: list[Callable[[], Panel | None]] = [
+        lambda: _custom(known, environ),
+        lambda: _by_key(known, wanted, environ),
+        lambda: _by_server(known, environ) if wanted.use_local else None,
+        lambda: _embedded(known, environ) if wanted.use_local else None,
+        lambda: _by_command(known, environ),
+    ]
+    return next((panel for step in steps if (panel := step()) is not None), None)
+
+
+def _custom(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+    profile = next((each for each in known if each.provider == CUSTOM), None)
+    if not isinstance(profile, LitellmProfile) or missing(profile.detect, environ, named=True):
+        return None
+    models = _models_in(profile, environ)
+    base = served(profile, environ)
+    if not models:
+        listed = probe.models(base) or []
+        models = dict.fromkeys(TIERS, listed[0]) if listed else {}
+    if not models:
+        return Panel(
+            {}, None, f"JUDGEKIT_API_BASE is {base}: set JUDGEKIT_MODEL to the name of a model there"
+        )
+    return _of({tier: endpoint(profile, model, environ) for tier, model in models.items()}, CUSTOM, base)
+
+
+def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Panel | None:
+    asked = set(_unaliased(wanted.allow or ()))
+    for profile in known:
+        if profile.provider == CUSTOM or profile.detect.port or not profile.models.by_tier:
+            continue
+        if not isinstance(profile, LitellmProfile):
+            continue
+        if detect(profile, environ, named=profile.provider in asked) is None:
+            return _profile_panel(profile, environ, "its key is set")
+    return None
+
+
+def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+    servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
+    lists = probe.models_of_all([served(each, environ) for each in servers])
+    for profile, listed in zip(servers, lists, strict=True):
+        if listed:
+            models = dict.fromkeys(TIERS, listed[0])
+            return _of(
+                {tier: endpoint(profile, model, environ) for tier, model in models.items()},
+                profile.provider,
+                f"{profile.title} answers at {served(profile, environ)}",
+            )
+    return None
+
+
+def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+    for profile in known:
+        if isinstance(profile, LitellmProfile) and profile.detect.module and not profile.models.by_tier:
+            models = _models_in(profile, environ)
+            if models and detect(profile, environ) is None:
+                endpoints = {tier: endpoint(profile, model, environ) for tier, model in models.items()}
+                return _of(endpoints, profile.provider, f"the embedded model {next(iter(models.values()))}")
+    return None
+
+
+def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+    for profile in known:
+        if isinstance(profile, CommandProfile) and detect(profile, environ) is None:
+            return _profile_panel(profile, environ, f"the command {profile.detect.command} is on PATH")
+    return None
+
+
+def _named(named: Mapping[TierName, str], known: Sequence[Profile], environ: Mapping[str, str]) -> Panel:
+    """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere."""
+    endpoints: dict[TierName, Endpoint] = {}
+    for tier, name in named.items():
+        profile, model = profile_of(name, known)
+        problem = detect(profile, environ, named=True) if profile else "no allowed provider serves it"
+        if profile is None or problem:
+            return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
+        endpoints[tier] = endpoint(profile, model, environ)
+    first = next(iter(endpoints.values())).profile
+    if all(each.profile == first for each in endpoints.values()):
+        own = {tier: endpoint(first, model, environ) for tier, model in first.models.by_tier.items()}
+        endpoints = {**own, **endpoints}
+    return _of(endpoints, first.provider, "named by the user")
+
+
+def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
+    """Return which of the `known` profiles serves the model called `name`, and the model's bare name.
+
+    The provider's own name before the slash decides; else the profile that lists the model; else the one
+    whose models begin like it.
+    """
+    provider, _, rest = name.partition("/")
+    for profile in known:
+        if rest and profile.provider in _unaliased([provider]):
+            return profile, rest
+    for profile in known:
+        if name in profile.models.by_tier.values():
+            return profile, name
+    fitting = [each for each in known if isinstance(each, LitellmProfile) and name.startswith(each.prefix)]
+    return max(fitting, key=lambda each: len(each.prefix), default=None), name
+
+
+def _profile_panel(profile: Profile, environ: Mapping[str, str], why: str) -> Panel:
+    endpoints = {tier: endpoint(profile, model, environ) for tier, model in profile.models.by_tier.items()}
+    return _of(endpoints, profile.provider, f"{profile.title}: {why}")
+
+
+def _of(endpoints: Mapping[TierName, Endpoint], provider: str, reason: str) -> Panel:
+    return Panel(fill(endpoints), provider, reason)
+
+
+def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[TierName, str]:
+    variables = profile.models_env.by_tier
+    every = environ.get("JUDGEKIT_MODEL", "").strip() if profile.provider == CUSTOM else ""
+    found = {tier: environ.get(name, "").strip() or every for tier, name in variables.items()}
+    return {tier: model for tier, model in found.items() if model}
+
+
+def _model_without_base(environ: Mapping[str, str]) -> dict[TierName, str]:
+    """Return the models of `JUDGEKIT_MODEL` and its like where no address says whose they are."""
+    if environ.get("JUDGEKIT_API_BASE", "").strip():
+        return {}
+    every = environ.get("JUDGEKIT_MODEL", "").strip()
+    found = {tier: environ.get(f"JUDGEKIT_{tier.upper()}_MODEL", "").strip() or every for tier in TIERS}
+    return {tier: model for tier, model in found.items() if model}
+
+
+def _ordered(known: Sequence[Profile], order: Sequence[str] | None) -> list[Profile]:
+    first = {name: place for place, name in enumerate(_unaliased(order or ()))}
+    return sorted(known, key=lambda profile: first.get(profile.provider, len(first)))
+
+
+def _unaliased(names: Sequence[str]) -> list[str]:
+    return [CUSTOM if name == "custom" else name for name in names]
+
+
+def _nothing(wanted: Wanted) -> str:
+    if wanted.allow is None:
+        return _NOTHING
+    return f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
