@@ -68,10 +68,14 @@ class Client:
         self.install_hook("/bin/sh", "-c", '"$0" -m judgekit hook; echo $? >"$1"', sys.executable, str(code))
         return code
 
-    def ask(self, prompt: str) -> Answer:
-        """Send one prompt and wait for the end, no longer than `DEADLINE`; nothing it started lives on."""
+    def ask(self, prompt: str, *options: str) -> Answer:
+        """Send one prompt and return how that ended."""
+        return self.run(*options, "-p", prompt, "--model", "claude-haiku-4-5")
+
+    def run(self, *words: str) -> Answer:
+        """Run the client and wait for the end, no longer than `DEADLINE`; nothing it started lives on."""
         process = subprocess.Popen(
-            [self.program, "-p", prompt, "--model", "claude-haiku-4-5"],
+            [self.program, *words],
             cwd=self.project,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -95,7 +99,7 @@ class Client:
         return {
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "tmp"),
-            "PATH": "/usr/bin:/bin",
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",  # where `judgekit` is
             "LANG": "C.UTF-8",
             "ANTHROPIC_BASE_URL": self.api.url,
             "ANTHROPIC_API_KEY": "a-key-that-opens-nothing",
