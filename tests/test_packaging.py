@@ -211,17 +211,9 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
     here.work.mkdir()
     run(sys.executable, "-m", "venv", "--without-pip", here.venv, cwd=base)
     pip = (sys.executable, "-m", "pip", "--isolated", "--python", str(here.venv / "bin" / "python"))
-    run(
-        *pip,
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--disable-pip-version-check",
-        built.wheel,
-        cwd=base,
-    )
-    (packages,) = here.venv.glob("lib*/python*/site-packages")
+    quiet = ("--quiet", "--disable-pip-version-check")
+    run(*pip, "install", *quiet, "--no-index", "--no-deps", built.wheel, cwd=base)
+    (packages,) = here.venv.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{base / 'dependencies'}\n", encoding="utf-8")
     sample_store.write(here.work)
     return here

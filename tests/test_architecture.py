@@ -1,0 +1,237 @@
+"""The house rules that no linter knows: imports point down, a foreign library lives in one module."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parents[1]
+LONGEST_MODULE = 550  # lines
+
+# From the ground up. A module or package imports from its own floor and from those below, never from above.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    (
+        *("errors", "text", "paths", "bundled", "datafile", "rubric", "provider", "providers", "verdict"),
+        *("memory_config", "config", "library"),
+    ),
+    ("ledger",),
+    ("retrieval",),
+    ("gateway", "local"),
+    ("fence", "prompt", "parse"),
+    ("engine.client",),
+    ("judging", "calibrate"),
+    ("recall", "gate"),
+    ("engine",),
+    ("hooks",),
+    ("cli", "__main__"),
+)
+
+# A foreign library, and the only module that knows it.
+HOMES = {
+    "litellm": "gateway.litellm_",
+    "ruamel": "datafile",
+    "tenacity": "gateway.litellm_",
+    "xllamacpp": "local.serve",
+}
+LAZY = {"litellm", "xllamacpp"}  # seconds of CPU or a hundred megabytes: imported where they are used
+COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
+
+# Where the environment is read; everything else is given what it needs.
+READS_ENVIRONMENT = {"paths"}
+
+
+class Import(NamedTuple):
+    """One import: by which module, of what, on which line, and whether it runs when the module is loaded."""
+
+    by: str
+    of: str
+    line: int
+    at_load: bool
+
+
+class Module(NamedTuple):
+    """A module of the package, named without the package's own name; the package itself is ""."""
+
+    name: str
+    tree: ast.Module
+    lines: int
+
+
+def modules() -> list[Module]:
+    folder = ROOT / "judgekit"
+    return [read(path, folder) for path in sorted(folder.rglob("*.py"))]
+
+
+def read(path: Path, folder: Path) -> Module:
+    parts = path.relative_to(folder).with_suffix("").parts
+    text = path.read_text(encoding="utf-8")
+    name = ".".join(part for part in parts if part != "__init__")
+    return Module(name, ast.parse(text, str(path)), len(text.splitlines()))
+
+
+MODULES = modules()
+NAMES = {module.name for module in MODULES}
+
+
+def imports(module: Module) -> Iterator[Import]:
+    """Yield every import, those in functions and for type checkers too."""
+    deferred = {id(node) for node in deferred_nodes(module.tree)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+            assert node.level == 0, f"{module.name}:{node.lineno}: write imports in full"
+        else:
+            continue
+        for name in names:
+            yield Import(module.name, name, node.lineno, id(node) not in deferred)
+
+
+def deferred_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield what does not run when the module is loaded: function bodies, and what type checkers read."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from ast.walk(node)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for each in node.body:
+                yield from ast.walk(each)
+
+
+def own(name: str, known: Iterable[str] = NAMES) -> str | None:
+    """Return the module of the package that an imported name leads to, None for a foreign one."""
+    package, _, rest = name.partition(".")
+    if package != "judgekit":
+        return None
+    while rest and rest not in known:
+        rest = rest.rpartition(".")[0]
+    return rest
+
+
+def floor(module: str) -> int | None:
+    """Return the number of the floor a module is on; the most exact entry counts."""
+    found = {
+        entry: number
+        for number, entries in enumerate(FLOORS)
+        for entry in entries
+        if module == entry or module.startswith(f"{entry}.")
+    }
+    return found[max(found, key=len)] if found else None
+
+
+def upward(module: Module) -> Iterator[str]:
+    here = floor(module.name)
+    for each in imports(module):
+        target = own(each.of)
+        there = floor(target) if target else None
+        if here is not None and there is not None and there > here:
+            yield f"judgekit.{each.by}:{each.line} imports judgekit.{target}, {there - here} floors above"
+
+
+def importers(library: str) -> dict[str, list[Import]]:
+    found: dict[str, list[Import]] = {}
+    for each in (each for module in MODULES for each in imports(module)):
+        if each.of.partition(".")[0] == library:
+            found.setdefault(each.by, []).append(each)
+    return found
+
+
+def parsed(text: str, name: str = "retrieval.query") -> Module:
+    return Module(name, ast.parse(text), len(text.splitlines()))
+
+
+def test_every_module_has_a_floor() -> None:
+    homeless = [module.name for module in MODULES if module.name and floor(module.name) is None]
+    assert homeless == [], "say in FLOORS where they belong"
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if module.name], ids=lambda module: module.name
+)
+def test_imports_point_down(module: Module) -> None:
+    assert list(upward(module)) == []
+
+
+def test_the_package_itself_loads_nothing() -> None:
+    """`import judgekit` must stay free: the prompt hook pays for it on every prompt."""
+    (package,) = [module for module in MODULES if not module.name]
+    assert [each for each in imports(package) if each.at_load and own(each.of) is not None] == []
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_foreign_library_is_known_to_one_module(library: str) -> None:
+    assert set(importers(library)) == {HOMES[library]}
+
+
+@pytest.mark.parametrize("library", sorted(LAZY))
+def test_a_heavy_library_is_imported_where_it_is_used(library: str) -> None:
+    at_load = [each for found in importers(library).values() for each in found if each.at_load]
+    assert at_load == []
+
+
+@pytest.mark.parametrize("library", sorted(COMMAND_LINE))
+def test_the_command_line_stays_in_its_package(library: str) -> None:
+    assert {name for name in importers(library) if name.partition(".")[0] != "cli"} == set()
+
+
+def test_modules_are_short() -> None:
+    assert {module.name: module.lines for module in MODULES if module.lines > LONGEST_MODULE} == {}
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = {
+        f"{module.name}:{node.lineno}"
+        for module in MODULES
+        if module.name.partition(".")[0] != "cli"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing == set()
+
+
+def test_the_environment_is_read_in_few_places() -> None:
+    reading = {
+        module.name
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
+    }
+    assert reading - READS_ENVIRONMENT == set()
+
+
+# The rules above are code too.
+
+
+def test_an_import_from_above_is_found() -> None:
+    text = "def late():\n    from judgekit.cli import app\n"
+    assert [line.split(" imports ")[0] for line in upward(parsed(text))] == ["judgekit.retrieval.query:2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["from judgekit import errors", "import judgekit.paths", "import judgekit", "import os"]
+)
+def test_other_imports_are_fine(text: str) -> None:
+    assert list(upward(parsed(text))) == []
+
+
+def test_the_most_exact_floor_counts() -> None:
+    client, server = floor("engine.client"), floor("engine.server")
+    assert client is not None
+    assert server is not None
+    assert client < server
+
+
+def test_imports_of_functions_and_type_checkers_are_deferred() -> None:
+    text = "import a\nif TYPE_CHECKING:\n    import b\ndef f():\n    import c\nif a:\n    import d\n"
+    assert {each.of: each.at_load for each in imports(parsed(text))} == {
+        "a": True,
+        "b": False,
+        "c": False,
+        "d": True,
+    }
