@@ -1,0 +1,119 @@
+"""Asks a small model one question at a time and reads its answer from the probabilities of one token.
+
+A model too small to write a verdict still leans the right way: the expectation over the tokens of a scale
+(G-Eval, Liu et al. 2023, arXiv:2303.16634) or the probability of "yes" tells good from bad where its most
+likely token is always the same. The context comes first and the question last, so that a server that
+caches prompts reads the context once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Message, Request, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
+
+ALTERNATIVES = 20  # the most that OpenAI's wire format allows
+LEAST_MASS = 0.2  # below this the model was answering something else
+_AROUND = " \t\r\n*_`\"'.:"
+
+
+async def ask(
+    gateway: Gateway,
+    endpoint: Endpoint,
+    *,
+    system: str,
+    context: str,
+    questions: Mapping[str, str],
+    tokens: Sequence[str],
+    matter: Matter,
+    timeout: float,
+) -> tuple[dict[str, dict[str, float]], Usage, str]:
+    """Return for each question the probability of each of `tokens`, the usage, and the model that replied.
+
+    One call a question, in order; the probabilities of one question sum to 1. `timeout` is a deadline in
+    seconds for all of them.
+
+    Raises `GatewayError`: what the gateway raised, `TIMEOUT` when the deadline is over, `INVALID_REPLY`
+    when the model answers with anything but the tokens, `BAD_REQUEST` for a number of several digits,
+    which is no single token.
+    """
+    _check(tokens)
+    deadline = time.monotonic() + timeout
+    found: dict[str, dict[str, float]] = {}
+    usage, model = Usage(), endpoint.model
+    for name, question in questions.items():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            done = f"{len(found)} of {len(questions)} questions were answered"
+            raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done} in {timeout:g} s")
+        reply = await gateway.complete(
+            endpoint,
+            Request(
+                messages=(Message("system", system), Message("user", f"{context}\n\n{question}")),
+                matter=matter._replace(part="/".join(filter(None, (matter.part, name)))),
+                timeout=left,
+                max_tokens=1,
+                top_logprobs=ALTERNATIVES,
+            ),
+        )
+        usage, model = _add(usage, reply.usage), reply.model
+        found[name] = probabilities(reply, tokens)
+    return found, usage, model
+
+
+def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
+    """Return how likely each of `tokens` is as the first token of the reply, given that it is one of them.
+
+    Spellings that differ in case, spaces or quotes count as the same token. Raises `GatewayError` of kind
+    `INVALID_REPLY` when together they carry less than `LEAST_MASS`.
+    """
+    if not reply.logprobs:
+        raise GatewayError(FailureKind.INVALID_REPLY, f"{reply.model} gave no token probabilities")
+    mass = dict.fromkeys(tokens, 0.0)
+    for text, logprob in reply.logprobs[0].items():
+        token = text.strip(_AROUND).lower()
+        if token in mass:
+            mass[token] += math.exp(logprob)
+    total = sum(mass.values())
+    if total < LEAST_MASS:
+        raise GatewayError(
+            FailureKind.INVALID_REPLY,
+            f"{reply.model} answered {reply.text[:20]!r}: {', '.join(tokens)} have {total:.0%} of the probability",
+        )
+    return {token: value / total for token, value in mass.items()}
+
+
+def expectation(probabilities: Mapping[str, float]) -> float:
+    """Return the mean of a scale's points, each weighted with its probability."""
+    return sum(int(point) * probability for point, probability in probabilities.items())
+
+
+def yes_probability(probabilities: Mapping[str, float]) -> float:
+    """Return the probability of "yes" among "yes" and "no"."""
+    return probabilities["yes"]
+
+
+def _check(tokens: Sequence[str]) -> None:
+    long = [token for token in tokens if token.isdecimal() and len(token) > 1]
+    if long:
+        raise GatewayError(
+            FailureKind.BAD_REQUEST,
+            f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9",
+        )
+
+
+def _add(first: Usage, second: Usage) -> Usage:
+    costs = [usage.cost_usd for usage in (first, second) if usage.cost_usd is not None]
+    return Usage(
+        first.input_tokens + second.input_tokens,
+        first.output_tokens + second.output_tokens,
+        sum(costs) if costs else None,
+    )

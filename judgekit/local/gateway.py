@@ -1,0 +1,82 @@
+"""The gateway to a model that runs here: its server is started for the first call and ends with us."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from judgekit.errors import FailureKind, GatewayError, JudgekitError
+from judgekit.local import models
+from judgekit.local.server import LocalServer
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
+
+_PREFIXES = ("local/", "openai/")
+
+
+class LocalGateway:
+    """Reaches models by catalogue name or GGUF path through `inner`, which speaks OpenAI's wire format.
+
+    One server a model, shared by all calls. Waiting for it to load counts against the call's deadline;
+    a server that was not up in time goes on loading for the next call.
+    """
+
+    def __init__(self, inner: Gateway | None = None) -> None:
+        self._inner = inner
+        self._servers: dict[str, LocalServer] = {}
+        self._lock = threading.Lock()
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply, as `Gateway.complete` says."""
+        started = time.monotonic()
+        server = self._launched(endpoint.model)
+        await server.ready(request.timeout)
+        left = request.timeout - (time.monotonic() - started)
+        if left <= 0:
+            raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took all of the deadline")
+        here = replace(
+            endpoint, model=f"openai/{server.model}", api_base=server.base_url, api_key=server.api_key
+        )
+        return await self._delegate().complete(here, replace(request, timeout=left))
+
+    async def aclose(self) -> None:
+        """End the servers."""
+        with self._lock:
+            servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.stop()
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    def _launched(self, model: str) -> LocalServer:
+        name = model
+        for prefix in _PREFIXES:
+            name = name.removeprefix(prefix)
+        with self._lock:
+            server = self._servers.get(name)
+            if server is None or not server.alive:
+                server = self._servers[name] = _launch(name)
+        return server
+
+    def _delegate(self) -> Gateway:
+        if self._inner is None:
+            from judgekit.gateway.litellm_ import LitellmGateway  # noqa: PLC0415 - seconds of CPU
+
+            self._inner = LitellmGateway()
+        return self._inner
+
+
+def _launch(name: str) -> LocalServer:
+    try:
+        server = LocalServer(models.resolve(name))
+        server.launch()
+    except GatewayError:
+        raise
+    except JudgekitError as error:
+        raise GatewayError(FailureKind.NOT_FOUND, str(error)) from None
+    except OSError as error:
+        raise GatewayError(FailureKind.COMMAND_FAILED, f"llama.cpp could not be started: {error}") from None
+    return server
