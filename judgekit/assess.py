@@ -1,0 +1,105 @@
+"""The flow behind `judgekit judge`: documents in, verdicts out, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
+
+from judgekit import config as configuration
+from judgekit import library, panel
+from judgekit.gateway.open import open_gateway
+from judgekit.judging.documents import DocumentJudge
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from judgekit.gateway.base import Gateway
+    from judgekit.judging.subject import Document
+    from judgekit.rubric import ModeName
+    from judgekit.verdict import Verdict
+
+AT_ONCE = 8
+
+
+def document_judge(
+    gateway: Gateway,
+    project: Path | None = None,
+    *,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+) -> tuple[DocumentJudge, str]:
+    """Return the judge that the configuration in `project` asks for, and which models it found.
+
+    What is given here goes before the configuration. `deadline` is in seconds for each document. Raises
+    `ConfigError` or `UsageError`.
+    """
+    settings = configuration.load(project)
+    endpoints, reason = panel.seats(settings)
+    limit = settings.judge.max_cost_usd
+    judge = DocumentJudge(
+        gateway,
+        endpoints,
+        library.score_rubric(rubric or settings.judge.rubric, project),
+        mode or settings.judge.mode,
+        deadline or settings.judge.deadline,
+        limit if max_cost_usd is None else max_cost_usd,
+    )
+    return judge, reason
+
+
+async def verdicts(
+    judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
+) -> AsyncIterator[Verdict]:
+    """Yield the verdicts in the order of the documents, judging `at_once` of them at a time."""
+    free = asyncio.Semaphore(at_once)
+
+    async def one(document: Document) -> Verdict:
+        async with free:
+            return await judge.judge(document)
+
+    tasks = [asyncio.create_task(one(document)) for document in documents]
+    try:
+        for task in tasks:
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def judge_documents(
+    documents: Sequence[Document],
+    project: Path | None = None,
+    *,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+    at_once: int = AT_ONCE,
+    on_verdict: Callable[[Verdict], None] | None = None,
+) -> list[Verdict]:
+    """Judge documents and return their verdicts in order; `on_verdict` hears of each as it comes.
+
+    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    """
+
+    async def run() -> list[Verdict]:
+        async with aclosing(open_gateway(os.environ)) as gateway:
+            judge, _ = document_judge(
+                gateway, project, rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd
+            )
+            found = []
+            async with aclosing(verdicts(judge, documents, at_once)) as stream:
+                async for verdict in stream:
+                    found.append(verdict)
+                    if on_verdict:
+                        on_verdict(verdict)
+            return found
+
+    return asyncio.run(run())

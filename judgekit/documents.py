@@ -1,0 +1,101 @@
+"""Reads what should be judged: files, the text files of a folder, or standard input."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit.errors import InputError
+from judgekit.judging.subject import CONTEXT_CHARS, Document, File
+from judgekit.prompt import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import BinaryIO
+
+MAX_BYTES = 64_000_000
+STDIN = "-"
+_SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
+
+
+def expand(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths, each folder replaced by the text files in it that git does not ignore.
+
+    Raises `InputError` for a folder without any.
+    """
+    for path in paths:
+        if path == STDIN or not Path(path).is_dir():
+            yield path
+            continue
+        files = [file for file in _files_in(Path(path)) if not is_binary(file)]
+        if not files:
+            raise InputError(f"{path}: the folder holds no text file")
+        yield from (str(file) for file in files)
+
+
+def read_file(path: str, stdin: BinaryIO) -> File:
+    """Return one file, or standard input for `-`.
+
+    Raises `InputError` in one line when it is missing, a folder, empty, binary, not UTF-8 or too large.
+    """
+    data = stdin.read(MAX_BYTES + 1) if path == STDIN else _bytes(path)
+    name = "standard input" if path == STDIN else path
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+    if b"\0" in data[:_SNIFFED]:
+        raise InputError(f"{name}: a binary file; judgekit judges text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    if not text.strip():
+        raise InputError(f"{name}: empty; there is nothing to judge")
+    return File(path, text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
+
+
+def document(files: Sequence[File], task_id: str | None = None, task: Task | None = None) -> Document:
+    """Return files as one subject; without `task_id` it is named by the first file and its hash."""
+    name = task_id or f"{files[0].path}@{files[0].sha256[:12]}"
+    return Document(tuple(files), name, task or Task())
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a file looks binary; one that cannot be read does not, so that reading it says why."""
+    try:
+        with path.open("rb") as file:
+            return b"\0" in file.read(_SNIFFED)
+    except OSError:
+        return False
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InputError(f"{path}: cannot be read ({reason})") from None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    listed = _listed_by_git(folder)
+    return sorted(path for path in listed or _walk(folder) if path.is_file() and not path.is_symlink())
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(base) / name for name in names if not name.startswith("."))
+
+
+def _listed_by_git(folder: Path) -> list[Path] | None:
+    """Return the files in `folder` that git tracks or would track, None where git does not know it."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=60)  # noqa: S603 - our own words
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return [folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]

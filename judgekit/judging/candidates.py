@@ -1,0 +1,217 @@
+"""The task `select`: all candidates are judged in one call; only contested ones go up a tier."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from judgekit import prompt
+from judgekit.fence import Fence
+from judgekit.gateway.base import Matter, Usage
+from judgekit.judging import pointwise
+from judgekit.judging.asking import (
+    Answer,
+    Budget,
+    Points,
+    Question,
+    Stopwatch,
+    add,
+    ask,
+    ask_pointwise,
+)
+from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
+from judgekit.judging.replies import select_reply_model
+from judgekit.verdict import Decision, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.library import LoadedRubric
+    from judgekit.prompt import Shown
+    from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName
+    from judgekit.verdict import Round
+
+KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
+_YES_NO = ("yes", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What candidates are wanted for: the request and the last turns of the conversation before it."""
+
+    text: str
+    turns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What one tier made of one candidate; the probability is known for pointwise models only."""
+
+    outcome: Outcome
+    probability: float | None = None
+
+
+Marks: TypeAlias = dict[str, Mark | None]
+"""The marks of one round by candidate id; None where the round brought none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateJudge:
+    """Judges candidates under one rubric in one mode.
+
+    `tiers` are the endpoints that may be asked, in order; `call_seconds` bounds each call beside the
+    rubric's own timeouts.
+    """
+
+    gateway: Gateway
+    tiers: Mapping[TierName, Endpoint]
+    loaded: LoadedRubric
+    mode: ModeName
+    deadline: float
+    call_seconds: float | None = None
+    max_cost_usd: float | None = None
+
+    @property
+    def rubric(self) -> SelectRubric:
+        """The rubric, known to be one that selects."""
+        return self.loaded.rubric  # type: ignore[return-value]  # library.select_rubric saw to it
+
+    async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
+        """Return the decision on each candidate, in the given order; failures are in it, never raised."""
+        watch, budget = Stopwatch(), Budget(self.deadline, self.max_cost_usd, self.call_seconds)
+        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.tiers) or ("quick",))
+        marks: dict[TierName, Marks] = {}
+        rounds: list[Round] = []
+        for tier in self.tiers:
+            asked = [each for each in candidates if rules.next(_seen(marks, each.id)) == tier]
+            if asked:
+                answer = await self._ask(tier, query, asked, budget)
+                marks[tier] = answer.value or dict.fromkeys(each.id for each in asked)
+                rounds.append(round_record(len(rounds) + 1, tier, answer, _opinion(answer.value)))
+        return Selection(
+            rubric=rubric_ref(self.loaded),
+            mode=self.mode,
+            prompt_sha256=self.rubric.prompt.sha256,
+            decisions=[_decision(each.id, rules, marks) for each in candidates],
+            rounds=rounds,
+            degraded=failures(rounds),
+            duration_ms=watch.ms,
+            cost_usd=total_cost(rounds),
+        )
+
+    async def _ask(
+        self, tier: TierName, query: Query, asked: Sequence[Shown], budget: Budget
+    ) -> Answer[Marks]:
+        subject = _subject(query, asked)
+        matter = Matter(subject, self.rubric.ref, tier)
+        if self.tiers[tier].pointwise:
+            return await self._ask_each(query, asked, matter, budget)
+        messages, ids = prompt.select_messages(
+            self.rubric, self.mode, tier, query.text, query.turns, self._cut(tier, asked)
+        )
+        question = Question(
+            messages,
+            select_reply_model(self.rubric, list(ids)),
+            matter,
+            64 + 16 * len(asked) * len(self.rubric.criteria),
+        )
+        timeout = getattr(self.rubric.tiers, tier).timeout
+        answer = await ask(self.gateway, self.tiers[tier], question, timeout=timeout, budget=budget)
+        return answer.map(lambda reply: self._marks(reply, ids))
+
+    def _marks(self, reply: BaseModel, ids: Mapping[str, str]) -> Marks:
+        said: dict[str, list[str]] = reply.model_dump()
+        criteria = list(self.rubric.criteria)
+        keys = {criteria[0]: "keep"} if len(criteria) == 1 else {name: name for name in criteria}
+        return {
+            each: self._mark({name: label in said[key] for name, key in keys.items()})
+            for label, each in ids.items()
+        }
+
+    def _mark(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
+        return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
+
+    async def _ask_each(
+        self, query: Query, asked: Sequence[Shown], matter: Matter, budget: Budget
+    ) -> Answer[Marks]:
+        """Ask a pointwise model about one candidate after another, until the tier's time is over."""
+        watch, fence = Stopwatch(), Fence()
+        tier, endpoint = matter.tier, self.tiers[matter.tier]
+        until = Budget(getattr(self.rubric.tiers, tier).timeout)
+        marks: Marks = {}
+        total, failure, model = Usage(), None, endpoint.model
+        for each in self._cut(tier, asked):
+            answer = await ask_pointwise(
+                self.gateway,
+                endpoint,
+                self._points(fence, query, each, matter),
+                timeout=until.left(),
+                budget=budget,
+            )
+            total, model = add(total, answer.usage), answer.model
+            failure = failure or answer.failure
+            marks[each.id] = self._likely(answer.value) if answer.value else None
+        value = marks if any(marks.values()) else None
+        return Answer(value, failure, total, watch.ms, model)
+
+    def _points(self, fence: Fence, query: Query, candidate: Shown, matter: Matter) -> Points:
+        context = (
+            f"{prompt.query_context(fence, query.text, query.turns)}\n\nA stored memory:\n\n"
+            f"{fence.around(prompt.candidate_text(candidate))}"
+        )
+        questions = {
+            name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
+            for name, text in self.rubric.criteria.items()
+        }
+        part = matter._replace(part=candidate.id)
+        return Points(f"{self.rubric.prompt.system} {fence.guard}", context, questions, _YES_NO, part)
+
+    def _likely(self, found: Mapping[str, Mapping[str, float]]) -> Mark:
+        yes = {name: pointwise.yes_probability(each) for name, each in found.items()}
+        rule = getattr(self.rubric.modes, self.mode).keep
+        probability = min(yes.values()) if rule == "all" else max(yes.values())
+        return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
+
+    def _cut(self, tier: TierName, shown: Sequence[Shown]) -> list[Shown]:
+        limit = getattr(self.rubric.tiers, tier).max_chars
+        return [replace(each, text=each.text[:limit]) for each in shown]
+
+
+def _subject(query: Query, asked: Sequence[Shown]) -> str:
+    """Return the hash of all that the question is about, in whatever order the candidates came."""
+    listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in asked)
+    whole = "\0\0".join((query.text, *query.turns, *listing))
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _seen(marks: Mapping[TierName, Marks], candidate: str) -> dict[TierName, Outcome | None]:
+    return {
+        tier: mark.outcome if (mark := found[candidate]) else None
+        for tier, found in marks.items()
+        if candidate in found
+    }
+
+
+def _opinion(marks: Marks | None) -> dict[str, list[str]] | None:
+    if marks is None:
+        return None
+    kept = [each for each, mark in marks.items() if mark and mark.outcome == "accept"]
+    return {"keep": kept, "unjudged": [each for each, mark in marks.items() if mark is None]}
+
+
+def _decision(candidate: str, rules: Rules, marks: Mapping[TierName, Marks]) -> Decision:
+    final = rules.next(_seen(marks, candidate))
+    if not isinstance(final, Final) or final.tier is None:
+        return Decision(id=candidate, decision="undetermined")
+    mark = marks[final.tier][candidate]
+    return Decision(
+        id=candidate,
+        decision="kept" if final.verdict == "accept" else "dropped",
+        tier=final.tier,
+        probability=mark.probability if mark else None,
+    )

@@ -1,0 +1,132 @@
+"""The task `score`: documents are rated by tiers of models, and the rubric's thresholds decide."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judgekit import prompt
+from judgekit.fence import Fence
+from judgekit.gateway.base import Matter
+from judgekit.judging import pointwise
+from judgekit.judging.asking import Answer, Budget, Points, Question, Stopwatch, ask, ask_pointwise
+from judgekit.judging.escalation import UNDETERMINED, Final, Rules
+from judgekit.judging.record import Judged, Opinion, round_record, verdict
+from judgekit.judging.replies import score_reply_model
+from judgekit.judging.subject import is_cut
+from judgekit.verdict import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pydantic import BaseModel
+
+    from judgekit.gateway.base import Endpoint, Gateway, Message
+    from judgekit.judging.subject import Document
+    from judgekit.library import LoadedRubric
+    from judgekit.prompt import Part
+    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.verdict import Round, Verdict
+
+REPLY_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentJudge:
+    """Judges documents under one rubric in one mode, with one model for each tier in `endpoints`."""
+
+    gateway: Gateway
+    endpoints: Mapping[TierName, Endpoint]
+    loaded: LoadedRubric
+    mode: ModeName
+    deadline: float
+    max_cost_usd: float | None = None
+
+    @property
+    def rubric(self) -> ScoreRubric:
+        """The rubric, known to be one that scores."""
+        return self.loaded.rubric  # type: ignore[return-value]  # library.score_rubric saw to it
+
+    async def judge(self, document: Document) -> Verdict:
+        """Return the verdict on a document; what failed on the way is in it, never raised."""
+        watch, budget = Stopwatch(), Budget(self.deadline, self.max_cost_usd)
+        parts = {tier: self._seen_by(tier, document) for tier in self.endpoints}
+        cut = {tier for tier, seen in parts.items() if is_cut(seen)}
+        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.endpoints), cut)
+        opinions: dict[TierName, Opinion | None] = {}
+        rounds: list[Round] = []
+        step = rules.next({}) if self.endpoints else UNDETERMINED
+        while not isinstance(step, Final):
+            answer = await self._ask(step, parts[step], document, opinions.values(), budget)
+            opinions[step] = answer.value
+            rounds.append(round_record(len(rounds) + 1, step, answer))
+            step = rules.next({tier: each.outcome if each else None for tier, each in opinions.items()})
+        models = {self.endpoints[tier].model for tier, each in opinions.items() if each}
+        judged = Judged(document, self.loaded, self.mode, step, opinions, rounds, cut, len(models))
+        return verdict(judged, watch.ms)
+
+    def messages(self, tier: TierName, document: Document) -> tuple[Message, ...]:
+        """Return what would be sent to `tier`, were it asked first."""
+        return self._messages(tier, self._seen_by(tier, document), document, ())
+
+    def _seen_by(self, tier: TierName, document: Document) -> tuple[Part, ...]:
+        return document.seen_by(getattr(self.rubric.tiers, tier), self.endpoints[tier])
+
+    def _messages(
+        self, tier: TierName, parts: tuple[Part, ...], document: Document, earlier: Iterable[Opinion | None]
+    ) -> tuple[Message, ...]:
+        told = [prompt.Earlier(each.scores, each.reasoning) for each in earlier if each]
+        # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
+        random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
+        return prompt.score_messages(
+            self.rubric, tier, parts, document.task, told if tier == "tiebreaker" else ()
+        )
+
+    async def _ask(
+        self,
+        tier: TierName,
+        parts: tuple[Part, ...],
+        document: Document,
+        earlier: Iterable[Opinion | None],
+        budget: Budget,
+    ) -> Answer[Opinion]:
+        endpoint, timeout = self.endpoints[tier], getattr(self.rubric.tiers, tier).timeout
+        matter = Matter(document.sha256, self.rubric.ref, tier)
+        if endpoint.pointwise:
+            return await self._ask_pointwise(endpoint, parts, document, matter, budget)
+        question = Question(
+            self._messages(tier, parts, document, earlier),
+            score_reply_model(self.rubric),
+            matter,
+            REPLY_TOKENS,
+        )
+        answer = await ask(self.gateway, endpoint, question, timeout=timeout, budget=budget)
+        return answer.map(self._opinion)
+
+    async def _ask_pointwise(
+        self, endpoint: Endpoint, parts: tuple[Part, ...], document: Document, matter: Matter, budget: Budget
+    ) -> Answer[Opinion]:
+        fence, scale = Fence(), self.rubric.scale
+        points = Points(
+            f"{self.rubric.prompt.system} {fence.guard}",
+            prompt.document_context(fence, parts, document.task),
+            {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
+            [str(value) for value in range(scale.min, scale.max + 1)],
+            matter,
+        )
+        timeout = getattr(self.rubric.tiers, matter.tier).timeout
+        answer = await ask_pointwise(self.gateway, endpoint, points, timeout=timeout, budget=budget)
+        return answer.map(
+            lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
+        )
+
+    def _opinion(self, reply: BaseModel) -> Opinion:
+        said = reply.model_dump()
+        opinion = self._rated(said["scores"])
+        findings = tuple(Finding.model_validate(each) for each in said["findings"])
+        return Opinion(opinion.outcome, opinion.scores, said["reasoning"], findings, said.get("verdict"))
+
+    def _rated(self, scores: Mapping[str, float]) -> Opinion:
+        rounded = {name: round(float(value), 2) for name, value in scores.items()}
+        return Opinion(self.rubric.decide(scores, self.mode), rounded)

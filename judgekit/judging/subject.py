@@ -1,0 +1,63 @@
+"""What is judged: a document of one or more files."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from judgekit.prompt import Part, Task
+from judgekit.verdict import Author
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint
+    from judgekit.rubric import Tier
+
+CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a document: its path as given, its text, and the SHA-256 of its bytes.
+
+    `total` is the number of characters of the whole file, of which `text` may be the beginning.
+    """
+
+    path: str
+    text: str
+    sha256: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is judged as one: usually a file, or all files of a task."""
+
+    files: tuple[File, ...]
+    task_id: str
+    task: Task = field(default_factory=Task)
+    author: Author = field(default_factory=Author)
+    commit: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """One hash for all files: the hash of the file itself when there is only one."""
+        if len(self.files) == 1:
+            return self.files[0].sha256
+        listing = "".join(f"{each.path}\0{each.sha256}\n" for each in self.files)
+        return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def seen_by(self, tier: Tier, endpoint: Endpoint) -> tuple[Part, ...]:
+        """Return the files as a tier sees them: its characters are shared out in order."""
+        left = min(tier.max_chars or CONTEXT_CHARS, endpoint.profile.limits.context_chars or CONTEXT_CHARS)
+        parts = []
+        for each in self.files:
+            text = each.text[:left]
+            left -= len(text)
+            parts.append(Part(each.path, text, each.total))
+        return tuple(parts)
+
+
+def is_cut(parts: tuple[Part, ...]) -> bool:
+    """Whether any file is not shown whole."""
+    return any(len(part.text) < part.total for part in parts)

@@ -1,0 +1,177 @@
+"""Renders a rubric and a subject into messages; trusted and untrusted text never mix.
+
+Everything that a person, a file or a model wrote stands inside a fence. `RENDERER` changes whenever the
+wording here does, so that cached verdicts and calibrations know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judgekit.fence import Fence, labels
+from judgekit.gateway.base import Message
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.rubric import ModeName, ScoreRubric, SelectRubric, TierName
+
+RENDERER = 1
+
+PROMPT_CHARS = 500
+TURN_CHARS = 200
+TITLE_CHARS = 200
+
+_ANSWER = "Answer with one JSON object and nothing else:"
+_SCORE_SHAPE = (
+    '{"reasoning": "<what decided the scores>", "scores": {%s}, "findings": '
+    '[{"dimension": "…", "location": "…", "issue": "…", "suggestion": "…", "quote": "…"}]}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a document as a model sees it; `total` is its length before it was cut."""
+
+    path: str
+    text: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One candidate as a model sees it."""
+
+    id: str
+    title: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An earlier opinion as the tiebreaker sees it, its author hidden."""
+
+    scores: Mapping[str, float]
+    reasoning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a document is for, in the words of whoever asks."""
+
+    description: str = ""
+    acceptance: str = ""
+
+
+def document_context(fence: Fence, parts: Sequence[Part], task: Task) -> str:
+    """Return the fenced document, with what it is for before it."""
+    blocks = []
+    if task.description:
+        blocks += ["What the text is for:", fence.around(task.description, role="description")]
+    if task.acceptance:
+        blocks += ["What it must fulfil:", fence.around(task.acceptance, role="acceptance")]
+    for part in parts:
+        if len(part.text) < part.total:
+            blocks.append(f"The next text is cut after {len(part.text)} of its {part.total} characters.")
+        blocks.append(fence.around(part.text, path=part.path))
+    return "\n\n".join(blocks)
+
+
+def score_messages(
+    rubric: ScoreRubric, tier: TierName, parts: Sequence[Part], task: Task, earlier: Sequence[Earlier] = ()
+) -> tuple[Message, ...]:
+    """Return the messages that ask `tier` to rate a document on every dimension."""
+    fence = Fence()
+    points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
+    dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
+    scores = ", ".join(f'"{name}": <whole number>' for name in rubric.dimensions)
+    blocks = [
+        getattr(rubric.prompt.instructions, tier),
+        f"Dimensions:\n{dimensions}",
+        f"Scale, the same for every dimension:\n{points}",
+        document_context(fence, parts, task),
+        *_earlier_block(fence, earlier),
+        f"{_ANSWER}\n{_SCORE_SHAPE % scores}",
+    ]
+    return _messages(rubric.prompt.system, fence, blocks)
+
+
+def dimension_text(rubric: ScoreRubric, name: str) -> str:
+    """Return one dimension with its question and what to look for."""
+    dimension = rubric.dimensions[name]
+    looks = f" Look for: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    return f"- {name}: {dimension.question}{looks}"
+
+
+def rating_question(rubric: ScoreRubric, name: str) -> str:
+    """Return the question that a pointwise model answers with one number of the scale."""
+    points = "; ".join(f"{value} = {label}" for value, label in sorted(rubric.scale.labels.items()))
+    low, high = rubric.scale.min, rubric.scale.max
+    return (
+        f"{dimension_text(rubric, name)[2:]}\nScale: {points}.\nAnswer with one number from {low} to {high}."
+    )
+
+
+def select_messages(
+    rubric: SelectRubric,
+    mode: ModeName,
+    tier: TierName,
+    query: str,
+    turns: Sequence[str],
+    shown: Sequence[Shown],
+) -> tuple[tuple[Message, ...], dict[str, str]]:
+    """Return the messages that ask `tier` which candidates to keep, and the id behind each label."""
+    fence = Fence()
+    by_id = labels(query, [each.id for each in shown])
+    candidates = {each.id: each for each in shown}
+    listing = "\n\n".join(f"[{label}] {candidate_text(candidates[each])}" for each, label in by_id.items())
+    questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
+    keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
+    answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
+    blocks = [
+        getattr(rubric.prompt.instructions, tier),
+        "\n".join(["Question, asked of each memory:", *questions]),
+        query_context(fence, query, turns),
+        "The memories, each after its label in brackets:",
+        fence.around(listing),
+        f"{_ANSWER}\n{{{answer}}}",
+    ]
+    return _messages(rubric.prompt.system, fence, blocks), {label: each for each, label in by_id.items()}
+
+
+def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
+    """Return the fenced request, with the conversation's last turns before it."""
+    blocks = []
+    if turns:
+        talk = "\n".join(one_line(turn, TURN_CHARS) for turn in turns)
+        blocks += ["The conversation so far:", fence.around(talk)]
+    blocks += ["The request:", fence.around(query[:PROMPT_CHARS])]
+    return "\n\n".join(blocks)
+
+
+def candidate_text(candidate: Shown) -> str:
+    """Return what is shown of one candidate: category, title, tags and text."""
+    head = one_line(candidate.title, TITLE_CHARS)
+    if candidate.category:
+        head = f"{one_line(candidate.category, 40)}: {head}"
+    if candidate.tags:
+        head += f" (tags: {one_line(', '.join(candidate.tags), 120)})"
+    return f"{head}\n{candidate.text}" if candidate.text else head
+
+
+def _earlier_block(fence: Fence, earlier: Sequence[Earlier]) -> list[str]:
+    if not earlier:
+        return []
+    told = [
+        ", ".join(f"{name} {score:g}" for name, score in each.scores.items()) + f"\n{each.reasoning}"
+        for each in earlier
+    ]
+    return ["Earlier assessments, in no order:", *(fence.around(text) for text in told)]
+
+
+def _messages(system: str, fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:
+    return Message("system", f"{system}\n\n{fence.guard}"), Message("user", "\n\n".join(blocks))

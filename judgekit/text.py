@@ -1,0 +1,24 @@
+"""Untrusted text made safe to show and to put into a prompt."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co")
+
+
+def visible(text: str) -> str:
+    """Return `text` without control, format (zero-width, bidirectional), surrogate and private characters.
+
+    Line breaks and tabs stay; other line separators become line breaks.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return visible text on one line, cut after `limit` characters with an ellipsis."""
+    line = " ".join(visible(text[: 4 * limit]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
