@@ -1,0 +1,215 @@
+"""The documentation says what is true, and the checks that say so find what they look for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import docs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit search QUERY\n"}
+
+
+@pytest.mark.parametrize("check", docs.CHECKS, ids=lambda check: check.__name__)
+def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
+    assert list(check(docs.ROOT)) == []
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a page, a picture and a Makefile, all in order."""
+    write(tmp_path, "README.md", "[guide](docs/index.md) ![flow](docs/flow.svg)\n")
+    write(tmp_path, "docs/index.md", "# The guide\n\n[home](../README.md) [below](#the-end)\n\n## The end\n")
+    write(tmp_path, "docs/flow.svg", "<svg/>\n")
+    write(tmp_path, "Makefile", "demo: ready\n\tjudgekit demo\n")
+    return tmp_path
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text, encoding="utf-8")
+
+
+def test_sound_project_has_no_problem(project: Path) -> None:
+    docs.write_help(project, HELP)
+    write(project, "docs/index.md", "# The guide\n\n[commands](cli.md) [home](../README.md)\n")
+    assert list(docs.broken_links(project)) == []
+    assert list(docs.unreachable_pages(project)) == []
+    assert list(docs.stale_help(project, HELP)) == []
+    assert list(docs.traces(project)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[a](docs/gone.md)", "there is no docs/gone.md"),
+        ("![a](flow.svg)", "there is no flow.svg"),
+        ('<img width="9" src="docs/gone.png">', "there is no docs/gone.png"),
+        ("[a]\n\n[a]: docs/gone.md\n", "there is no docs/gone.md"),
+        ("[a [b]](docs/gone.md 'title')", "there is no docs/gone.md"),
+        ('[a [b]](docs/gone.md "title")', "there is no docs/gone.md"),
+        ("[a](docs/index.md#nowhere)", "names a heading that is not there; there are: the-end, the-guide"),
+        ("[a](#nowhere)", "names a heading that is not there"),
+        ("[a](/docs/index.md)", "is absolute"),
+        ("[a](docs/index.md#the-end)", None),
+        ("[a](https://example.invalid/gone) [b](mailto:a@example.invalid)", None),
+        ("`[a](gone.md)`\n\n```md\n[a](gone.md)\n```\n", None),
+        ("<!-- [a](gone.md) -->", None),
+    ],
+)
+def test_broken_links(project: Path, text: str, problem: str | None) -> None:
+    write(project, "README.md", text)
+    found = list(docs.broken_links(project))
+    assert len(found) == (problem is not None)
+    assert problem is None or problem in found[0]
+
+
+def test_headings_that_repeat_are_numbered() -> None:
+    text = "# Go, now!\n## `go` now\n## Go now\n```\n# not a heading\n```\n"
+    assert docs.anchors(text) == {"go-now", "go-now-1", "go-now-2"}
+
+
+def test_unreachable_pages(project: Path) -> None:
+    write(project, "docs/decisions/one.md", "# One\n\n[two](two.md)\n")
+    write(project, "docs/decisions/two.md", "# Two\n")
+    assert [line.partition(":")[0] for line in docs.unreachable_pages(project)] == [
+        "docs/decisions/one.md",
+        "docs/decisions/two.md",
+    ]
+    write(project, "docs/index.md", "[one](decisions/one.md#one)\n")
+    assert list(docs.unreachable_pages(project)) == []
+
+
+def test_help_is_written_and_renewed(project: Path) -> None:
+    write(
+        project, "docs/cli.md", "# Commands\n\n<!-- help: judgekit search -->\n<!-- /help -->\n\nIn words.\n"
+    )
+    assert [line.rpartition(": ")[0].split(" with")[0] for line in docs.stale_help(project, HELP)] == [
+        "docs/cli.md: judgekit is missing; add it",
+        "docs/cli.md: the help of judgekit search is old; renew it",
+    ]
+    docs.write_help(project, HELP)
+    text = docs.text_of(project, docs.CLI_PAGE)
+    assert text.startswith(
+        "# Commands\n\n<!-- help: judgekit search -->\n```text\nUsage: judgekit search QUERY\n```\n"
+    )
+    assert "In words." in text
+    docs.write_help(project, HELP)
+    assert docs.text_of(project, docs.CLI_PAGE) == text
+
+
+def test_help_of_a_command_that_is_gone(project: Path) -> None:
+    docs.write_help(project, HELP | {"judgekit gone": "Usage\n"})
+    assert list(docs.stale_help(project, HELP)) == [
+        "docs/cli.md: judgekit gone is no command (any more); remove its part"
+    ]
+
+
+def test_a_missing_help_page_is_a_problem_and_can_be_written(project: Path) -> None:
+    assert len(list(docs.stale_help(project, HELP))) == 1
+    docs.write_help(project, HELP)
+    assert list(docs.stale_help(project, HELP)) == []
+
+
+def test_help_of_the_real_commands_is_read() -> None:
+    helps = docs.commands()
+    assert {"judgekit", "judgekit search", "judgekit rubric list"} <= helps.keys()
+    assert all("Usage" in text for text in helps.values())
+
+
+def test_undocumented_names(project: Path) -> None:
+    assert "missing" in next(docs.undocumented_names(project, ["judge"]))
+    write(project, "docs/api.md", "`judge_all` and `search()`\n")
+    assert list(docs.undocumented_names(project, ["search"])) == []
+    assert list(docs.undocumented_names(project, ["judge"])) == [
+        "docs/api.md: judge is public and not documented"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sound"),
+    [
+        ("json", '{"a": 1}', True),
+        ("json", "{'a': 1}", False),
+        ("jsonl", '{"a": 1}\n[2]', True),
+        ("jsonl", '{"a": 1}\n{', False),
+        ("yaml", "a: [1, 2]\n", True),
+        ("yaml", "a: 1\na: 2\n", False),
+        ("yaml", "a: [1\n", False),
+        ("toml", "a = 1\n", True),
+        ("toml", "a = \n", False),
+        ("text", "{", True),
+    ],
+)
+def test_unparsable_blocks(project: Path, language: str, text: str, *, sound: bool) -> None:
+    write(project, "README.md", f"# A\n\n- item\n\n  ```{language}\n{text}\n  ```\n")
+    found = list(docs.unparsable_blocks(project))
+    assert [line.split(":")[:2] for line in found] == ([] if sound else [["README.md", "6"]])
+
+
+def test_unknown_commands(project: Path) -> None:
+    lines = "$ judgekit serch it\njudgekit search it\njudgekit --help\nmake demo\nmake tea\nmake\n"
+    write(project, "README.md", f"```sh\n{lines}```\n```text\njudgekit serch\n```\n")
+    assert list(docs.unknown_commands(project, HELP)) == [
+        "README.md:2: there is no `judgekit serch`",
+        "README.md:6: there is no `make tea`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("pip install judgekit", True),
+        ("python -m pip install --user 'judgekit[local]'", True),
+        ("uv tool install judgekit", True),
+        ("pipx install judgekit==0.1.0", True),
+        ("pip install .", False),
+        ("pip install '.[local]'", False),
+        ('pip install "judgekit @ git+https://example.invalid/judgekit"', False),
+        ("judgekit install git", False),
+    ],
+)
+def test_installs_a_stranger(project: Path, line: str, *, wrong: bool) -> None:
+    write(project, "README.md", f"```sh\n{line}\n```\n")
+    assert [found.split(":")[1] for found in docs.installs_a_stranger(project)] == ["2"] * wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "trace"),
+    [
+        ("see /" + "home/anna/notes", True),
+        ("see '/" + "Users/anna'", True),
+        ("cd /" + "work/main", True),
+        ("https://" + "pypi" + ".org/simple", True),
+        ("https://registry." + "npmjs" + ".org", True),
+        ("~/notes and $HOME/notes and ./work/notes", False),
+        ("https://example.invalid/work/notes", False),
+        ("the " + "/home page and pypi", False),
+    ],
+)
+def test_traces(project: Path, text: str, *, trace: bool) -> None:
+    write(project, "src/code.py", f"\n# {text}\n")
+    assert [found.split(":")[:2] for found in docs.traces(project)] == (
+        [["src/code.py", "2"]] if trace else []
+    )
+
+
+def test_binary_files_hold_no_traces(project: Path) -> None:
+    (project / "picture.png").write_bytes(b"\x89PNG\xff /" + b"home/anna")
+    assert list(docs.traces(project)) == []
+
+
+def test_problems_are_printed_one_a_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docs, "ROOT", project)
+    monkeypatch.setattr(docs, "CHECKS", (docs.broken_links,))
+    assert docs.main([]) == 0
+    write(project, "README.md", "[a](b.md) [c](d.md)")
+    assert docs.main([]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 2
