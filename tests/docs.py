@@ -156,7 +156,7 @@ def commands() -> dict[str, str]:
 def _tree() -> object:
     from judgekit.cli.app import app  # noqa: PLC0415 - the checks of pages alone run without it
 
-    return typer.main.get_command(app) if isinstance(app, typer.Typer) else app
+    return typer.main.get_command(app)
 
 
 def _below(name: str, command: object) -> Iterator[str]:
