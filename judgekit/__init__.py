@@ -1,3 +1,58 @@
-"""A judge made of language models, for content that a person or an agent is about to trust."""
+"""A judge made of language models, for content that a person or an agent is about to trust.
+
+Everything public is loaded when it is first used: `import judgekit` costs nothing, and neither models nor
+their libraries are touched before something is judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from judgekit.api import extract, find_rubric, hook, judge, judge_texts, rubrics, search
+    from judgekit.errors import (
+        ConfigError,
+        InputError,
+        InvalidReply,
+        JudgekitError,
+        UsageError,
+    )
+    from judgekit.library import LoadedRubric
+    from judgekit.recall import Result, SearchResult
+    from judgekit.rubric import ScoreRubric, SelectRubric
+    from judgekit.verdict import Finding, Round, Verdict
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ConfigError",
+    "Finding",
+    "InputError",
+    "InvalidReply",
+    "JudgekitError",
+    "LoadedRubric",
+    "Result",
+    "Round",
+    "ScoreRubric",
+    "SearchResult",
+    "SelectRubric",
+    "UsageError",
+    "Verdict",
+    "extract",
+    "find_rubric",
+    "hook",
+    "judge",
+    "judge_texts",
+    "rubrics",
+    "search",
+]
+
+_ERRORS = {"ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'judgekit' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - only when something public is asked for
+
+    return getattr(import_module("judgekit.errors" if name in _ERRORS else "judgekit.api"), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit import library, panel
+from judgekit.errors import UsageError
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.documents import DocumentJudge
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from pathlib import Path
 
-    from judgekit.gateway.base import Gateway
+    from judgekit.gateway.base import Gateway, Message
     from judgekit.judging.subject import Document
-    from judgekit.rubric import ModeName
+    from judgekit.rubric import ModeName, TierName
     from judgekit.verdict import Verdict
 
 AT_ONCE = 8
@@ -103,3 +104,17 @@ def judge_documents(
             return found
 
     return asyncio.run(run())
+
+
+def prompts(
+    document: Document,
+    project: Path | None = None,
+    *,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+) -> list[tuple[TierName, str, tuple[Message, ...]]]:
+    """Return for each tier its model and the messages it would get, were it asked first; sends nothing."""
+    judge, reason = document_judge(open_gateway({}), project, rubric=rubric, mode=mode)
+    if not judge.endpoints:
+        raise UsageError(f"there is nobody to show a prompt to: {reason}")
+    return [(tier, seat.model, judge.messages(tier, document)) for tier, seat in judge.endpoints.items()]

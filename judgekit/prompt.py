@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from judgekit.fence import Fence, labels
 from judgekit.gateway.base import Message
+from judgekit.rubric import SelectRubric
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.rubric import ModeName, ScoreRubric, SelectRubric, TierName
+    from judgekit.rubric import ModeName, Rubric, ScoreRubric, TierName
 
 RENDERER = 1
 
@@ -141,6 +142,21 @@ def select_messages(
         f"{_ANSWER}\n{{{answer}}}",
     ]
     return _messages(rubric.prompt.system, fence, blocks), {label: each for each, label in by_id.items()}
+
+
+def rubric_text(rubric: Rubric, mode: ModeName) -> str:
+    """Return the rubric as instructions in plain text, for an agent that judges by itself."""
+    if isinstance(rubric, SelectRubric):
+        asked = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
+        rule: str = getattr(rubric.modes, mode).keep
+        closing = f"Keep a memory when the answer to {rule} of the questions is yes."
+        heading = "Questions, asked of each memory:"
+    else:
+        asked = [dimension_text(rubric, name) for name in rubric.dimensions]
+        closing = "\n".join(f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
+        heading = "Dimensions:"
+    blocks = [rubric.prompt.system, rubric.prompt.instructions.deep, "\n".join([heading, *asked]), closing]
+    return "\n\n".join(blocks)
 
 
 def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:

@@ -73,6 +73,15 @@ class Usage(NamedTuple):
     output_tokens: int = 0
     cost_usd: float | None = None
 
+    def plus(self, other: Usage) -> Usage:
+        """Return the sum of two calls; a cost that is known for one of them counts."""
+        known = [usage.cost_usd for usage in (self, other) if usage.cost_usd is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            sum(known) if known else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -84,16 +84,6 @@ class Stopwatch:
         return round((time.perf_counter() - self._start) * 1000)
 
 
-def add(first: Usage, second: Usage) -> Usage:
-    """Return the sum of two usages; a cost that is known once counts."""
-    known = [usage.cost_usd for usage in (first, second) if usage.cost_usd is not None]
-    return Usage(
-        first.input_tokens + second.input_tokens,
-        first.output_tokens + second.output_tokens,
-        sum(known) if known else None,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Question(Generic[ReplyModel]):
     """What is asked of one tier; `tokens` bounds the reply."""
@@ -123,7 +113,7 @@ async def ask(
             failure = failure or Failure(kind=error.kind, message=error.message)
             break
         budget.spend(reply.usage)
-        usage, model = add(usage, reply.usage), reply.model
+        usage, model = usage.plus(reply.usage), reply.model
         try:
             return Answer(extract(reply.text, question.reply), None, usage, watch.ms, model)
         except InvalidReply as error:

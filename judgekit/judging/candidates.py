@@ -16,7 +16,6 @@ from judgekit.judging.asking import (
     Points,
     Question,
     Stopwatch,
-    add,
     ask,
     ask_pointwise,
 )
@@ -153,7 +152,7 @@ class CandidateJudge:
                 timeout=until.left(),
                 budget=budget,
             )
-            total, model = add(total, answer.usage), answer.model
+            total, model = total.plus(answer.usage), answer.model
             failure = failure or answer.failure
             marks[each.id] = self._likely(answer.value) if answer.value else None
         value = marks if any(marks.values()) else None

@@ -1,0 +1,114 @@
+"""The typed Python API: the same doors as the command line's."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from judgekit import documents, library, paths
+from judgekit.assess import judge_documents
+from judgekit.judging.subject import CONTEXT_CHARS, File
+from judgekit.library import LoadedRubric, find_rubric
+from judgekit.parse import extract
+from judgekit.prompt import Task
+from judgekit.recall import Result, SearchResult, search
+from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.verdict import Finding, Round, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from judgekit.judging.subject import Document
+    from judgekit.rubric import ModeName
+
+__all__ = [
+    "Finding",
+    "LoadedRubric",
+    "Result",
+    "Round",
+    "ScoreRubric",
+    "SearchResult",
+    "SelectRubric",
+    "Verdict",
+    "extract",
+    "find_rubric",
+    "hook",
+    "judge",
+    "judge_texts",
+    "rubrics",
+    "search",
+]
+
+
+def judge(
+    *files: str | Path,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    task_id: str | None = None,
+    description: str = "",
+    acceptance: str = "",
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+) -> list[Verdict]:
+    """Judge files, and the text files of folders; return one verdict for each, in order.
+
+    With `task_id` all files are one subject and give one verdict. What is left out comes from the
+    configuration. `deadline` is in seconds for each subject. Raises `InputError` for a file that cannot be
+    judged, `ConfigError` and `UsageError`; never because a model failed.
+    """
+    read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
+    task = Task(description, acceptance)
+    subjects = (
+        [documents.document([each], task=task) for each in read]
+        if task_id is None
+        else [documents.document(read, task_id, task)]
+    )
+    return _judge(subjects, rubric, mode, deadline, max_cost_usd)
+
+
+def judge_texts(
+    texts: Mapping[str, str],
+    *,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+) -> list[Verdict]:
+    """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
+    files = [
+        File(
+            name,
+            text[:CONTEXT_CHARS],
+            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+            len(text),
+        )
+        for name, text in texts.items()
+    ]
+    return _judge([documents.document([each]) for each in files], rubric, mode, deadline, max_cost_usd)
+
+
+def hook(payload: Mapping[str, Any]) -> str:
+    """Return what the prompt hook adds to an agent's context for a `UserPromptSubmit` payload, or ""."""
+    from judgekit.hooks.claude_code import respond  # noqa: PLC0415 - a door beside this one
+
+    return respond(dict(payload))
+
+
+def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
+    """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
+    return library.rubrics(Path(project) if project else None)
+
+
+def _judge(
+    subjects: list[Document],
+    rubric: str | None,
+    mode: ModeName | None,
+    deadline: float | None,
+    max_cost_usd: float | None,
+) -> list[Verdict]:
+    project = Path(paths.project_root(str(Path.cwd())))
+    return judge_documents(
+        subjects, project, rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd
+    )

@@ -1,0 +1,100 @@
+"""Labelled cases beside a rubric: what it should say about known examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from judgekit import datafile
+from judgekit.datafile import Strict
+from judgekit.errors import ConfigError
+from judgekit.rubric import Outcome, ScoreRubric, Text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.library import LoadedRubric
+
+
+class ScoreLabels(Strict):
+    """The right outcome in each mode."""
+
+    strict: Outcome
+    lenient: Outcome
+
+
+class ScoreCase(Strict):
+    """A document and what it deserves."""
+
+    id: Text
+    text: Text
+    why: Text
+    label: ScoreLabels
+
+
+class CaseCandidate(Strict):
+    """A candidate of a case."""
+
+    id: Text
+    title: Text
+    category: str = ""
+    tags: list[Text] = []
+    text: str = ""
+
+
+class SelectLabels(Strict):
+    """The ids to keep in each mode."""
+
+    strict: list[Text]
+    lenient: list[Text]
+
+
+class SelectCase(Strict):
+    """A request, its candidates, and which of them should be kept."""
+
+    id: Text
+    query: Text
+    candidates: list[CaseCandidate] = Field(min_length=1)
+    why: Text
+    label: SelectLabels
+
+    @model_validator(mode="after")
+    def _labels_name_candidates(self) -> SelectCase:
+        known = {each.id for each in self.candidates}
+        unknown = {*self.label.strict, *self.label.lenient} - known
+        if unknown:
+            raise ValueError(
+                f"the label names {', '.join(sorted(unknown))}, which is no candidate of this case"
+            )
+        return self
+
+
+Case: TypeAlias = ScoreCase | SelectCase
+
+
+def cases_path(rubric_path: Path) -> Path:
+    """Return where the cases of a rubric file stand: `NAME.cases.jsonl` beside `NAME.yaml`."""
+    return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
+
+
+def read_cases(found: LoadedRubric) -> list[Case]:
+    """Return the labelled cases beside a rubric, none when there is no such file.
+
+    Raises `ConfigError` naming the line and the key.
+    """
+    path = cases_path(found.path)
+    if not path.is_file():
+        return []
+    adapter: TypeAdapter[Case] = TypeAdapter(
+        ScoreCase if isinstance(found.rubric, ScoreRubric) else SelectCase
+    )
+    cases: list[Case] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            cases.append(adapter.validate_json(line))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
+    return cases

@@ -1,0 +1,81 @@
+"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+from typer.exceptions import TyperException
+
+from judgekit.cli import demo, doctor, judge, provider, rubric, schema, search
+from judgekit.cli.output import complain
+from judgekit.errors import Exit, JudgekitError
+
+app = typer.Typer(
+    name="judgekit",
+    help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("search")(search.search)
+app.command("judge")(judge.judge)
+app.add_typer(rubric.app, name="rubric")
+app.add_typer(provider.app, name="provider")
+app.command("schema")(schema.schema)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+
+@app.command("hook")
+def hook(
+    explain: str = typer.Option(
+        "", metavar="PROMPT", help="Say why memories would or would not be injected."
+    ),
+) -> int:
+    """Answer a coding agent's hook: JSON on stdin, context on stdout, always exit code 0."""
+    from judgekit.hooks.claude_code import main  # noqa: PLC0415 - `judgekit hook` itself never comes this way
+
+    return main(["--explain", explain] if explain else [])
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version."),  # noqa: FBT003 - typer's default
+) -> None:
+    if version:
+        from judgekit import __version__  # noqa: PLC0415 - asked for rarely
+
+        sys.stdout.write(f"judgekit {__version__}\n")
+        raise typer.Exit
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        code = int(app(args=arguments, standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except TyperException as error:
+        complain(f"{error.format_message()} (judgekit --help shows what there is)")
+        return Exit.USAGE
+    except JudgekitError as error:
+        complain(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away; nothing more can be said, and the interpreter must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.ACCEPTED
+    except Exception as error:  # noqa: BLE001 - the one boundary: our own fault is said, not shown as a trace
+        if os.environ.get("JUDGEKIT_TRACEBACK"):
+            traceback.print_exc()
+        kind = type(error).__name__
+        complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
+        return Exit.INTERNAL
+    return code

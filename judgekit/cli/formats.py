@@ -1,0 +1,99 @@
+"""Verdicts in the formats that other programs read: JSON, JSON lines, SARIF 2.1.0 and JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from judgekit import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.verdict import Verdict
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {
+    "accept": "note",
+    "improve": "warning",
+    "reject": "error",
+    "escalate": "warning",
+    "undetermined": "warning",
+}
+
+
+def line(verdict: Verdict) -> str:
+    """Return one verdict as one line of JSON."""
+    return verdict.model_dump_json(by_alias=True)
+
+
+def as_json(verdicts: Sequence[Verdict]) -> str:
+    """Return an array of verdicts."""
+    return json.dumps(
+        [each.model_dump(mode="json", by_alias=True) for each in verdicts], indent=2, ensure_ascii=False
+    )
+
+
+def sarif(verdicts: Sequence[Verdict]) -> str:
+    """Return a SARIF log: one result a verdict, and one for each finding."""
+    rules = {each.rubric.id for each in verdicts}
+    driver = {
+        "name": "judgekit",
+        "version": __version__,
+        "rules": [{"id": name} for name in sorted(rules)],
+    }
+    results = [result for each in verdicts for result in _results(each)]
+    log = {
+        "$schema": _SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=False)
+
+
+def junit(verdicts: Sequence[Verdict]) -> str:
+    """Return JUnit XML: accepted passes, rejected and improve fail, the rest counts as skipped."""
+    suite = ET.Element("testsuite", name="judgekit", tests=str(len(verdicts)))
+    failed = skipped = 0
+    for each in verdicts:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            name=_xml(each.task_id),
+            classname=each.rubric.id,
+            time=f"{each.duration_ms / 1000:.3f}",
+        )
+        if each.verdict in ("reject", "improve"):
+            failed += 1
+            ET.SubElement(case, "failure", message=each.verdict).text = _xml(_summary(each))
+        elif each.verdict != "accept":
+            skipped += 1
+            ET.SubElement(case, "skipped", message=_xml(f"{each.verdict}: {_summary(each)}"))
+    suite.set("failures", str(failed))
+    suite.set("skipped", str(skipped))
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def _results(verdict: Verdict) -> list[dict[str, Any]]:
+    level = _LEVELS[verdict.verdict]
+    uri = verdict.subjects[0].path
+    texts = [f"{verdict.verdict}: {_summary(verdict)}"]
+    texts += [" ".join(filter(None, (each.issue, each.suggestion))) for each in verdict.findings]
+    location = {"physicalLocation": {"artifactLocation": {"uri": uri}}}
+    return [
+        {"ruleId": verdict.rubric.id, "level": level, "message": {"text": text}, "locations": [location]}
+        for text in texts
+    ]
+
+
+def _summary(verdict: Verdict) -> str:
+    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
+    return "; ".join(filter(None, (scores, verdict.reasoning, verdict.degraded)))
+
+
+def _xml(text: str) -> str:
+    """Drop the control characters that XML 1.0 cannot hold."""
+    return "".join(
+        char for char in text if char in "\t\n" or (char >= " " and not "\ud800" <= char <= "\udfff")
+    )

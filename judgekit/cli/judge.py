@@ -1,0 +1,160 @@
+"""`judgekit judge`: documents in, verdicts out."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.output import complain, say, verdict_text
+from judgekit.errors import Exit, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from judgekit.judging.subject import Document, File
+    from judgekit.prompt import Task
+    from judgekit.verdict import Verdict
+
+
+class Format(enum.StrEnum):
+    """How verdicts are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
+
+class Mode(enum.StrEnum):
+    """Which error is the costly one."""
+
+    STRICT = "strict"
+    LENIENT = "lenient"
+
+
+def judge(
+    files: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders, or - for stdin.")],
+    rubric: Annotated[str | None, typer.Option(help="ID, ID@VERSION or a YAML file.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Which error is the costly one.")] = None,
+    task_id: Annotated[str | None, typer.Option(help="Judge all paths as one subject of this name.")] = None,
+    description: Annotated[str, typer.Option(help="What the content is for.")] = "",
+    acceptance: Annotated[str, typer.Option(help="What the content must fulfil.")] = "",
+    format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
+    jobs: Annotated[int, typer.Option("-j", min=1, max=256, help="Documents at a time.")] = 8,
+    deadline: Annotated[float | None, typer.Option(min=0.1, help="Seconds for each document.")] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Judge afresh (no verdicts are cached yet).")
+    ] = False,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Judge in this process (it always is, for now).")
+    ] = False,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, metavar="USD", help="Ask no more once a document has cost this.")
+    ] = None,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")
+    ] = False,
+) -> int:
+    """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
+    from judgekit.prompt import Task  # noqa: PLC0415 - pydantic's cost only where something is judged
+
+    del no_cache, no_engine
+    documents, bad = _documents(files, task_id, Task(description, acceptance))
+    project = Path(paths.project_root(str(Path.cwd())))
+    options = {"rubric": rubric, "mode": mode.value if mode else None}
+    if show_prompt:
+        return _show(documents, project, options) or bad
+    from judgekit.assess import judge_documents  # noqa: PLC0415 - the same
+
+    each = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
+    verdicts = judge_documents(
+        documents,
+        project,
+        **options,
+        deadline=deadline,
+        max_cost_usd=max_cost,
+        at_once=jobs,
+        on_verdict=each,
+    )
+    _print_whole(format_, verdicts)
+    _report(verdicts)
+    return exit_code(verdicts, bad)
+
+
+def exit_code(verdicts: Iterable[Verdict], bad: int = 0) -> int:
+    """Return the worst of several: rejected, unreadable input, a human is needed, accepted."""
+    words = {each.verdict for each in verdicts}
+    if "reject" in words:
+        return Exit.REJECTED
+    return bad or (Exit.HUMAN_NEEDED if words - {"accept"} else Exit.ACCEPTED)
+
+
+def _documents(files: Sequence[str], task_id: str | None, task: Task) -> tuple[list[Document], int]:
+    """Return what can be judged; what cannot is said on stderr and counts in the exit code."""
+    from judgekit import documents  # noqa: PLC0415 - the same
+
+    read: list[File] = []
+    bad = 0
+    for path in documents.expand(files):
+        try:
+            read.append(documents.read_file(path, sys.stdin.buffer))
+        except InputError as error:
+            complain(str(error))
+            bad = int(error.exit_code)
+        else:
+            _say_if_cut(read[-1])
+    if task_id is not None and bad:
+        raise InputError(f"task {task_id}: not judged, since a part of it cannot be read")
+    if task_id is not None:
+        return [documents.document(read, task_id, task)], bad
+    return [documents.document([file], task=task) for file in read], bad
+
+
+def _say_if_cut(file: File) -> None:
+    if len(file.text) < file.total:
+        complain(
+            f"{file.path}: models see {len(file.text):,} of its {file.total:,} characters, "
+            "so it can be rejected but not accepted; judge it in parts"
+        )
+
+
+def _print_table(verdict: Verdict) -> None:
+    say(verdict_text(verdict))
+
+
+def _print_line(verdict: Verdict) -> None:
+    from judgekit.cli import formats  # noqa: PLC0415 - the same
+
+    say(formats.line(verdict))
+
+
+def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
+    from judgekit.cli import formats  # noqa: PLC0415 - the same
+
+    whole = {Format.JSON: formats.as_json, Format.SARIF: formats.sarif, Format.JUNIT: formats.junit}
+    if format_ in whole:
+        say(whole[format_](verdicts))
+
+
+def _report(verdicts: Sequence[Verdict]) -> None:
+    """Say once, on stderr, why verdicts are undetermined."""
+    reasons = {each.degraded for each in verdicts if each.verdict == "undetermined" and each.degraded}
+    for reason in sorted(reasons):
+        complain(f"undetermined: {reason}")
+
+
+def _show(documents: Sequence[Document], project: Path, options: dict[str, str | None]) -> int:
+    from judgekit.assess import prompts  # noqa: PLC0415 - the same
+
+    for document in documents:
+        for tier, model, messages in prompts(document, project, **options):
+            say(f"=== {document.task_id}: {tier} ({model})")
+            for message in messages:
+                say(f"--- {message.role}\n{message.content}")
+    return Exit.ACCEPTED

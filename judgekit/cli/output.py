@@ -1,0 +1,71 @@
+"""What commands print: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from judgekit.verdict import Verdict
+
+COLOURS = {
+    "accept": typer.colors.GREEN,
+    "improve": typer.colors.YELLOW,
+    "reject": typer.colors.RED,
+    "escalate": typer.colors.MAGENTA,
+    "undetermined": typer.colors.MAGENTA,
+}
+
+
+def complain(line: str) -> None:
+    """Print one line to stderr, marked as ours."""
+    sys.stderr.write(f"judgekit: {printable(line)}\n")
+
+
+def say(text: str = "") -> None:
+    """Print a result, in colour on a terminal unless NO_COLOR is set."""
+    typer.echo(printable(text))
+
+
+def printable(text: str) -> str:
+    """Return text that any terminal's encoding takes: what it lacks is escaped."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def coloured(word: str, kind: str) -> str:
+    """Return a word in the colour of a verdict."""
+    return typer.style(word, fg=COLOURS[kind], bold=True)
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return a verdict as a person wants to read it: the word, the scores, why, and what to mend."""
+    scores = "".join(f"  {name} {value:g}" for name, value in (verdict.scores or {}).items())
+    mean = f"  mean {verdict.average:g}" if verdict.average is not None else ""
+    word = coloured(verdict.verdict.upper().ljust(12), verdict.verdict)
+    lines = [f"{word}  {verdict.task_id.rpartition('@')[0] or verdict.task_id}{mean}{scores}", _who(verdict)]
+    if verdict.degraded:
+        lines.append(f"degraded: {verdict.degraded}")
+    if verdict.reasoning:
+        lines.append(verdict.reasoning)
+    for each in verdict.findings:
+        where = " in ".join(part for part in (each.dimension, each.location) if part)
+        lines.append(f"- {where + ': ' if where else ''}{each.issue}")
+        lines += [f'  > "{each.quote}"'] if each.quote else []
+        lines += [f"  -> {each.suggestion}"] if each.suggestion else []
+    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
+
+
+def _who(verdict: Verdict) -> str:
+    rubric = f"{verdict.rubric.id}@{verdict.rubric.version}, {verdict.mode}"
+    if not verdict.rounds:
+        return rubric
+    rounds = ", ".join(
+        f"{each.tier} {each.opinion['outcome'] if each.opinion else each.failure and each.failure.kind}"
+        for each in verdict.rounds
+    )
+    decided = f"decided by {verdict.model} ({verdict.consensus})" if verdict.model else "decided by nobody"
+    cost = "" if verdict.cost_usd is None else f", ${verdict.cost_usd:.4f}"
+    return f"{rubric}; {rounds}; {decided}, {verdict.duration_ms / 1000:.1f} s{cost}"

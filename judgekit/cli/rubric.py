@@ -1,0 +1,79 @@
+"""`judgekit rubric`: list, show, find and check rubrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.judge import Mode
+from judgekit.cli.output import say
+
+if TYPE_CHECKING:
+    from judgekit.library import LoadedRubric
+
+app = typer.Typer(no_args_is_help=True, help="The rubrics: what good means, as versioned data.")
+Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Which rubric.")]
+
+
+@app.command("list")
+def list_() -> int:
+    """Print every rubric that can be used here, and where it comes from."""
+    from judgekit import library  # noqa: PLC0415 - pydantic's cost only where a rubric is read
+
+    for each in library.rubrics(_project()):
+        say(f"{each.rubric.ref:<28} {each.rubric.task:<7} {each.origin:<8} {each.rubric.title}")
+    return 0
+
+
+@app.command()
+def show(
+    reference: Reference,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Only the text that a judge follows, for one mode.")
+    ] = False,
+    mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = Mode.STRICT,
+) -> int:
+    """Print a rubric."""
+    found = _find(reference)
+    if prompt:
+        from judgekit.prompt import rubric_text  # noqa: PLC0415 - the same
+
+        say(rubric_text(found.rubric, mode.value))
+    else:
+        say(found.path.read_text(encoding="utf-8").rstrip())
+    return 0
+
+
+@app.command()
+def path(reference: Reference) -> int:
+    """Print the file that a reference leads to."""
+    say(str(_find(reference).path))
+    return 0
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Rubric files.")],
+) -> int:
+    """Check rubric files: keys, types, thresholds, published versions, labelled cases beside them."""
+    from judgekit import library  # noqa: PLC0415 - the same
+    from judgekit.cases import read_cases  # noqa: PLC0415 - the same
+
+    for file in files:
+        found = library.load_rubric(file)
+        cases = read_cases(found)
+        say(f"{file}: {found.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {found.sha256}")
+    return 0
+
+
+def _find(reference: str) -> LoadedRubric:
+    from judgekit import library  # noqa: PLC0415 - the same
+
+    return library.find_rubric(reference, _project())
+
+
+def _project() -> Path:
+    return Path(paths.project_root(str(Path.cwd())))

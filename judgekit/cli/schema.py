@@ -1,0 +1,29 @@
+"""`judgekit schema`: the JSON Schemas of what judgekit reads and writes."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Annotated
+
+import typer
+
+from judgekit.cli.output import say
+
+
+class Name(enum.StrEnum):
+    """The published schemas."""
+
+    VERDICT = "verdict"
+    RUBRIC = "rubric"
+    PROVIDER = "provider"
+    RETRIEVAL = "retrieval"
+    CONFIG = "config"
+
+
+def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:
+    """Print a JSON Schema (draft 2020-12)."""
+    from judgekit.schemas import json_schema  # noqa: PLC0415 - pydantic's cost only where it is used
+
+    say(json.dumps(json_schema(name.value), indent=2))
+    return 0

@@ -1,0 +1,196 @@
+"""The flow from a query to memories: retrieval proposes, tiers judge, and BM25 answers where none can."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from judgekit import config as configuration
+from judgekit import library, panel, paths, transcript
+from judgekit.gateway.open import open_gateway
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.prompt import Shown
+from judgekit.retrieval import api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.config import Config
+    from judgekit.retrieval.api import Candidate
+    from judgekit.rubric import ModeName, TierName
+    from judgekit.verdict import Selection
+
+BODY_CHARS = 2_000
+SNIPPET_CHARS = 300
+RESULTS = 10
+INJECTED_LABEL = "high"
+
+
+class Result(BaseModel):
+    """One memory or document that was found; `kept_by` is the tier that kept it, or "bm25"."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    path: str
+    title: str
+    category: str
+    tags: list[str]
+    snippet: str
+    bm25: float
+    confidence: float
+    confidence_label: str
+    kept_by: str
+
+
+class SearchResult(BaseModel):
+    """The answer to one search; `degraded` says why models had no part in it although they were asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    mode: str
+    degraded: str | None
+    results: list[Result]
+    duration_ms: int
+    notes: list[str] = []
+
+
+def search(
+    query: str,
+    *,
+    roots: Sequence[str] | None = None,
+    project: str | None = None,
+    mode: ModeName | None = None,
+    judge: bool = False,
+    limit: int = RESULTS,
+) -> SearchResult:
+    """Return what is stored about `query`, best first; with `judge` only what the models keep.
+
+    `roots` are folders, by default those of the configuration in `project` (the current one). When no
+    model answers, a lenient search gives all BM25 results and a strict one the few that BM25 is sure of.
+    Raises `ConfigError`, `InputError` or `UsageError`.
+    """
+    started = time.perf_counter()
+    home = project or paths.project_root(str(Path.cwd()))
+    settings = configuration.load(Path(home))
+    asked = mode or settings.retrieval.search_mode
+    pool = max(limit, settings.retrieval.pool) if judge else limit
+    ranked = api.search(
+        query, list(roots or settings.retrieval.roots), project=home, limit=pool, snippets=True
+    )
+    kept, degraded = [(each, "bm25") for each in ranked.candidates], None
+    if judge and ranked.candidates:
+        texts = [api.body(each, BODY_CHARS) for each in ranked.candidates]
+        judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
+        kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
+    return SearchResult(
+        query=query,
+        mode=asked,
+        degraded=degraded,
+        results=[_result(each, by) for each, by in kept[:limit]],
+        duration_ms=round((time.perf_counter() - started) * 1000),
+        notes=list(ranked.notes),
+    )
+
+
+def judged_hook(
+    prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
+) -> tuple[list[Candidate], str | None]:
+    """Return the candidates to inject for a prompt, and why models had no part in it, if so.
+
+    Strict mode, the configured tiers and deadline. `payload` is what the client sent: its transcript's
+    last turns are shown to the models.
+    """
+    settings = configuration.load(Path(project))
+    own = settings.retrieval
+    turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
+    shown = _shown(candidates, [each.snippet[:SNIPPET_CHARS] for each in candidates])
+    judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
+    kept, degraded = apply(judged, candidates, own.mode, own.fallback_top_k)
+    return [each for each, _ in kept[: own.max_inject]], degraded
+
+
+def apply(
+    judged: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
+) -> tuple[list[tuple[Candidate, str]], str | None]:
+    """Return the candidates that stand, with what kept each, and why models had no part in it, if so.
+
+    Where nothing was decided about a candidate, lenient keeps it and strict keeps it only if it is among
+    the `top_k` that BM25 alone would inject.
+    """
+    sure = [each for each in candidates if each.confidence_label == INJECTED_LABEL][:top_k]
+    fallback = sure if mode == "strict" else list(candidates)
+    if isinstance(judged, str):
+        return [(each, "bm25") for each in fallback], judged
+    kept: list[tuple[Candidate, str]] = []
+    for each, decision in zip(candidates, judged.decisions, strict=True):
+        if decision.decision == "kept":
+            kept.append((each, decision.tier or ""))
+        elif decision.decision == "undetermined" and each in fallback:
+            kept.append((each, "bm25"))
+    return kept, judged.degraded
+
+
+def _judge(
+    settings: Config,
+    project: Path,
+    query: Query,
+    shown: Sequence[Shown],
+    *,
+    mode: ModeName,
+    hook: bool = False,
+) -> Selection | str:
+    """Return the models' selection, or in one line why there is none."""
+    seats, reason = panel.seats(settings)
+    own = settings.retrieval
+    tiers: dict[TierName, Any] = {tier: seat for tier, seat in seats.items() if not hook or tier in own.tiers}
+    if not tiers:
+        return reason
+    loaded = library.select_rubric(own.rubric, project)
+
+    async def run() -> Selection:
+        async with aclosing(open_gateway(os.environ)) as gateway:
+            judge = CandidateJudge(
+                gateway,
+                tiers,
+                loaded,
+                mode,
+                own.deadline if hook else settings.judge.deadline,
+                own.timeout if hook else None,
+                settings.judge.max_cost_usd,
+            )
+            return await judge.judge(query, shown)
+
+    return asyncio.run(run())
+
+
+def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:
+    """Return the candidates as models see them; an id that two stores share gets its place appended."""
+    ids = [each.id for each in candidates]
+    names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
+    return [
+        Shown(name, each.title, each.category, tuple(each.tags), text)
+        for name, each, text in zip(names, candidates, texts, strict=True)
+    ]
+
+
+def _result(candidate: Candidate, kept_by: str) -> Result:
+    return Result(
+        id=candidate.id,
+        path=candidate.path,
+        title=candidate.title,
+        category=candidate.category,
+        tags=list(candidate.tags),
+        snippet=candidate.snippet,
+        bm25=candidate.bm25,
+        confidence=candidate.confidence,
+        confidence_label=candidate.confidence_label,
+        kept_by=kept_by,
+    )

@@ -1,0 +1,31 @@
+"""The published JSON Schemas, made from the models that validate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from judgekit.config import Config
+from judgekit.provider import ProfileFile
+from judgekit.retrieval.profile import RetrievalProfile
+from judgekit.rubric import RubricFile
+from judgekit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "verdict": Verdict,
+    "rubric": RubricFile,
+    "provider": ProfileFile,
+    "retrieval": RetrievalProfile,
+    "config": Config,
+}
+
+
+def json_schema(name: Literal["verdict", "rubric", "provider", "retrieval", "config"]) -> dict[str, Any]:
+    """Return the JSON Schema called `name`."""
+    # What is written has every key; what is read may leave out the ones with a default.
+    mode: Literal["serialization", "validation"] = "serialization" if name == "verdict" else "validation"
+    return {"$schema": DIALECT, **_MODELS[name].model_json_schema(by_alias=True, mode=mode)}
