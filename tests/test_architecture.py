@@ -48,6 +48,7 @@ READS_ENVIRONMENT = {
     "panel": "the default of an argument",
     "paths": "where the user's files lie",
     "transcript": "where the client's files lie",
+    "retrieval.sources.auto_memory": "where the client's files lie",
     "local.models": "where models lie",
     "local.server": "what a child process is given",
     "gateway.litellm_": "switches off what litellm would do on import",
