@@ -27,6 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.client",),
     ("judging", "calibrate", "panel"),
     ("recall", "documents", "assess", "gate", "schemas"),
+    ("api",),
     ("engine",),
     ("hooks",),
     ("cli", "__main__"),
@@ -51,6 +52,7 @@ READS_ENVIRONMENT = {
     "retrieval.sources.auto_memory": "where the client's files lie",
     "local.models": "where models lie",
     "local.server": "what a child process is given",
+    "gateway.command": "what a child process is given",
     "gateway.litellm_": "switches off what litellm would do on import",
 }
 FLOWS = next(number for number, entries in enumerate(FLOORS) if "recall" in entries)
