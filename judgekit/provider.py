@@ -85,16 +85,16 @@ class _Profile(Strict):
         default=None, description="who trained its models; absent where it serves models of several"
     )
     families: dict[Text, Family] = Field(
-        default={}, description="family by the beginning of a model's bare name"
+        default={}, description="family by the beginning of a bare model name"
     )
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
     outputs: dict[Text, OutputMode] = Field(
-        default={}, description="output mode by the beginning of a model's bare name, where it differs"
+        default={}, description="output mode by the beginning of a bare model name, where it differs"
     )
     limits: Limits = Limits()
-    price: dict[Text, Price] = Field(default={}, description="by the beginning of a model's bare name")
+    price: dict[Text, Price] = Field(default={}, description="by the beginning of a bare model name")
     notes: Text | None = None
 
     def output_of(self, model: str) -> OutputMode:
@@ -114,7 +114,13 @@ class LitellmProfile(_Profile):
     """An API, a LiteLLM proxy or any OpenAI-compatible server."""
 
     kind: Literal["litellm"]
-    prefix: Text = Field(description="how litellm's names of its models begin, as in 'anthropic/'")
+    prefix: Text = Field(description="how the full names of its models begin, as in 'anthropic/'")
+    client: Text | None = Field(
+        default=None, description="litellm's provider that is called, where the prefix is not its name"
+    )
+    models_path: Text | None = Field(
+        default=None, description="where under the address its models are listed"
+    )
     key: list[Variable] = Field(default=[], description="variables that may hold the key, first set wins")
     base: Text | None = Field(default=None, description="address, where no variable of base_env is set")
     base_env: list[Variable] = Field(default=[], description="variables that may hold the address")
@@ -124,12 +130,12 @@ class LitellmProfile(_Profile):
         description="further litellm arguments and the variables each is read from, first set wins",
     )
     arguments: dict[Text, dict[str, JsonValue]] = Field(
-        default={}, description="further litellm arguments by the beginning of a model's bare name"
+        default={}, description="further litellm arguments by the beginning of a bare model name"
     )
     thinking: dict[Text, int] = Field(
         default={},
         description="tokens added to the limit of a reply for models that think before they answer and count "
-        "it, by the beginning of a model's bare name",
+        "it, by the beginning of a bare model name",
     )
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"

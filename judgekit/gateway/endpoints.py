@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING
 
 from judgekit import providers
 from judgekit.gateway.base import Endpoint
-from judgekit.provider import LitellmProfile, by_beginning
+from judgekit.provider import CommandProfile, LitellmProfile, by_beginning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.provider import Detect, Profile
+    from judgekit.provider import Detect, Profile, ReplayProfile
 
 # Sent where an address takes no key: with no key at all, a client would look for another provider's.
 NO_KEY = "no-key"
+# Set for the programs that judgekit runs: what runs below one of them does not start another.
+INSIDE = "JUDGEKIT_INSIDE"
 
 
 def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
     if not isinstance(profile, LitellmProfile):
-        family = providers.family_of(profile, model)
-        return Endpoint(profile, model, family, profile.output_of(model), price=profile.price_of(model))
+        return _plain(profile, model, environ)
     model = profile.full_name(model)
     address = base or first_set(profile.base_env, environ) or profile.base
     return Endpoint(
@@ -56,6 +57,19 @@ def missing(detect: Detect, environ: Mapping[str, str], *, named: bool) -> str |
 def extra_arguments(profile: LitellmProfile, model: str) -> dict[str, object]:
     """Return the arguments that the profile adds to each call of `model`."""
     return dict(by_beginning(profile.arguments, profile.bare_name(model), {}))
+
+
+def _plain(profile: CommandProfile | ReplayProfile, model: str, environ: Mapping[str, str]) -> Endpoint:
+    """Return an endpoint that needs no address; a command's parameters are all the environment it sees."""
+    seen = ("PATH", "HOME", *profile.keep_env) if isinstance(profile, CommandProfile) else ()
+    return Endpoint(
+        profile=profile,
+        model=model,
+        family=providers.family_of(profile, model),
+        output=profile.output_of(model),
+        parameters={name: environ[name] for name in seen if environ.get(name)},
+        price=profile.price_of(model),
+    )
 
 
 def _is_set(group: Sequence[str], environ: Mapping[str, str]) -> bool:

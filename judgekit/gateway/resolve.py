@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import providers
 from judgekit.gateway import probe, replay
-from judgekit.gateway.endpoints import endpoint, first_set, missing
+from judgekit.gateway.endpoints import INSIDE, endpoint, first_set, missing
 from judgekit.provider import CommandProfile, LitellmProfile, Profile
 from judgekit.rubric import TIERS, TierName
 
@@ -96,6 +96,8 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     lacking = missing(profile.detect, environ, named=named)
     if lacking:
         return f"set {lacking}"
+    if isinstance(profile, CommandProfile) and environ.get(INSIDE):
+        return "a program that judgekit runs started it"
     module, command = profile.detect.module, profile.detect.command
     if module and not importable(module):
         return f"the Python package {module} is not installed"

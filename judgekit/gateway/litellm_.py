@@ -1,0 +1,174 @@
+"""Reaches models through litellm; the only module that imports it, and only when a model is called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway import failures, offers, reading, schema
+from judgekit.gateway.endpoints import NO_KEY, extra_arguments
+from judgekit.provider import LitellmProfile, OutputMode, by_beginning
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint, Reply, Request
+
+ATTEMPTS = 3
+_ENVIRONMENT = {
+    # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
+    # and reads the .env files of the folders above.
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+
+
+@functools.cache
+def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm, once: quiet, offline, and with the garbage collector out of its way.
+
+    The import makes millions of objects that live on; a collection during it costs 0.6 s and one at exit
+    as much, so they are moved out of the collector's sight.
+    """
+    os.environ.update(_ENVIRONMENT)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            import litellm  # noqa: PLC0415 - seconds of CPU
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [logging.NullHandler()]
+        logger.propagate = False
+    return litellm
+
+
+class LitellmGateway:
+    """Any API that litellm knows, and every OpenAI-compatible server."""
+
+    def __init__(self) -> None:
+        self._weaker: dict[tuple[str | None, str], OutputMode] = {}
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
+        end = time.monotonic() + request.timeout
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await self._in_a_mode_that_is_taken(endpoint, request, end)
+        except TimeoutError:
+            message = f"no reply within {request.timeout:g} s"
+            raise GatewayError(FailureKind.TIMEOUT, message) from None
+
+    async def aclose(self) -> None:
+        """Close litellm's connections, if it was ever loaded."""
+        if load.cache_info().currsize:
+            await load().close_litellm_async_clients()
+
+    async def _in_a_mode_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
+        place = (endpoint.api_base, endpoint.model)
+        mode = self._weaker.get(place, endpoint.output)
+        try:
+            return await _with_retries(endpoint, request, mode, end)
+        except GatewayError as failure:
+            if request.schema is None or mode not in schema.WEAKER or not failures.rejects_format(failure):
+                raise
+        self._weaker[place] = schema.WEAKER[mode]
+        return await _with_retries(endpoint, request, schema.WEAKER[mode], end)
+
+
+async def _with_retries(endpoint: Endpoint, request: Request, mode: OutputMode, end: float) -> Reply:
+    attempts = AsyncRetrying(
+        retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
+        stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(max(0.0, end - time.monotonic())),
+        wait=_pause,
+        reraise=True,
+    )
+    return await attempts(_call, endpoint, request, mode, end)
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the seconds to wait: what the provider asked for, else half a second and then a whole one."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, GatewayError) else None
+    return asked if asked is not None else 0.5 * state.attempt_number
+
+
+async def _call(endpoint: Endpoint, request: Request, mode: OutputMode, end: float) -> Reply:
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile):
+        raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
+    if endpoint.api_key is None and not endpoint.parameters:
+        raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
+    secrets = [endpoint.api_key or "", *endpoint.parameters.values()]
+    litellm = load()
+    try:
+        response = await litellm.acompletion(**_arguments(endpoint, profile, request, mode, end))
+        return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
+        failure = failures.failure_of(error, [each for each in secrets if each != NO_KEY])
+    if failure.kind is FailureKind.NOT_FOUND:
+        names = await offers.offered(endpoint, profile, min(2.0, end - time.monotonic()))
+        raise GatewayError(FailureKind.NOT_FOUND, offers.gone(endpoint, names))
+    raise failure
+
+
+def _arguments(
+    endpoint: Endpoint, profile: LitellmProfile, request: Request, mode: OutputMode, end: float
+) -> dict[str, Any]:
+    bare = profile.bare_name(endpoint.model)
+    thinking = by_beginning(profile.thinking, bare, 0)
+    probabilities = {"logprobs": True, "top_logprobs": request.top_logprobs} if request.top_logprobs else {}
+    messages = schema.told(request.messages, request.schema, mode)
+    return {
+        "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
+        "messages": [{"role": each.role, "content": each.content} for each in messages],
+        "max_tokens": request.max_tokens + thinking,
+        "temperature": 0,
+        "drop_params": True,
+        # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
+        "timeout": max(0.1, end - time.monotonic()),
+        "num_retries": 0,
+        "max_retries": 0,
+        # Given even when empty, or litellm would look for the key of whomever the model's name suggests.
+        "api_key": endpoint.api_key,
+        "api_base": endpoint.api_base,
+        # With tools, litellm would import a package for tool servers that is not among its requirements.
+        "_skip_mcp_handler": True,
+        **endpoint.parameters,
+        **extra_arguments(profile, endpoint.model),
+        **schema.arguments(request.schema, mode),
+        **probabilities,
+    }
+
+
+def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects
+    """Return what the call cost by the reply, else by litellm's table for the model that was asked."""
+    hidden = getattr(response, "_hidden_params", None) or {}
+    headers = hidden.get("additional_headers") or {}
+    told = hidden.get("response_cost")
+    if told is None:
+        told = headers.get("llm_provider-x-litellm-response-cost")
+    if told is not None:
+        return float(told)
+    usage = getattr(response, "usage", None)
+    if endpoint.model not in litellm.model_cost or usage is None:
+        return None
+    read, written = litellm.cost_per_token(
+        model=endpoint.model, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
+    )
+    return float(read + written)

@@ -1,0 +1,78 @@
+"""Reads what a model answered out of litellm's response object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Endpoint, Reply, Request, Usage
+
+
+def reply_of(response: Any, endpoint: Endpoint, request: Request, known_cost: float | None) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
+    """Return the reply; raises `GatewayError` for a refusal, a filter, a cut or an empty one.
+
+    The text is the content, else the arguments of a tool call, else the reasoning, where some servers put
+    JSON by mistake.
+    """
+    choices = getattr(response, "choices", None) or []
+    if not choices:
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices")
+    choice = choices[0]
+    message = choice.message
+    _check(choice, message, request)
+    text = _text(message)
+    logprobs = _logprobs(choice)
+    if not text and not logprobs:
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty")
+    return Reply(
+        text,
+        getattr(response, "model", None) or endpoint.model,
+        _usage(response, endpoint, known_cost),
+        logprobs,
+    )
+
+
+def _check(choice: Any, message: Any, request: Request) -> None:  # noqa: ANN401 - litellm's objects
+    reason = getattr(choice, "finish_reason", None)
+    if reason == "content_filter":
+        raise GatewayError(FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply")
+    refusal = getattr(message, "refusal", None) or _extra(message, "refusal")
+    if (refusal and not getattr(message, "content", None)) or reason == "refusal":
+        raise GatewayError(
+            FailureKind.REFUSAL, f"the model refused: {' '.join(str(refusal or '').split())[:200]}"
+        )
+    # A call that asks for probabilities wants the first token only, and is cut on purpose.
+    if reason == "length" and not request.top_logprobs:
+        raise GatewayError(FailureKind.TRUNCATED, f"the reply was cut at {request.max_tokens} tokens")
+
+
+def _text(message: Any) -> str:  # noqa: ANN401 - litellm's object
+    content = getattr(message, "content", None)
+    if isinstance(content, str) and content.strip():
+        return content
+    for call in getattr(message, "tool_calls", None) or []:
+        arguments = getattr(getattr(call, "function", None), "arguments", None)
+        if arguments:
+            return str(arguments)
+    return str(getattr(message, "reasoning_content", None) or "")
+
+
+def _extra(message: Any, name: str) -> Any:  # noqa: ANN401 - litellm's object
+    return (getattr(message, "provider_specific_fields", None) or {}).get(name)
+
+
+def _logprobs(choice: Any) -> tuple[dict[str, float], ...]:  # noqa: ANN401 - litellm's object
+    tokens = getattr(getattr(choice, "logprobs", None), "content", None) or []
+    return tuple(
+        {each.token: float(each.logprob) for each in (token.top_logprobs or [token])} for token in tokens
+    )
+
+
+def _usage(response: Any, endpoint: Endpoint, known_cost: float | None) -> Usage:  # noqa: ANN401 - litellm's object
+    usage = getattr(response, "usage", None)
+    read = int(getattr(usage, "prompt_tokens", 0) or 0)
+    written = int(getattr(usage, "completion_tokens", 0) or 0)
+    cost = known_cost
+    if endpoint.price is not None:
+        cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
+    return Usage(read, written, cost)
