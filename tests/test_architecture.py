@@ -27,9 +27,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.client",),
     ("judging", "calibrate", "panel"),
     ("recall", "documents", "assess", "gate", "schemas"),
-    ("api",),
     ("engine",),
     ("hooks",),
+    ("api",),
     ("cli", "__main__"),
 )
 
