@@ -6,8 +6,7 @@ their libraries are touched before something is judged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
 if TYPE_CHECKING:
     from judgekit.api import extract, find_rubric, hook, judge, judge_texts, rubrics, search
     from judgekit.errors import (

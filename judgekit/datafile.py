@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -43,7 +43,7 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, cont
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise _config_error(error, path, data) from None
+        raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -83,18 +83,14 @@ def _text(path: Path) -> str:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
-def _config_error(error: ValidationError, path: Path, data: dict[str, Any]) -> ConfigError:
+def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
     details = error.errors(include_url=False)
     first = details[0]
     more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    location = _without_tag(first["loc"], data)
+    # pydantic puts the name of the chosen member of a union first: it is no key of the file.
+    location = first["loc"][1:] if tagged else first["loc"]
     key = ".".join(str(part) for part in location)
     return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
-
-
-def _without_tag(location: Location, data: dict[str, Any]) -> Location:
-    """Drop the name that pydantic puts first for the chosen member of a union: it is no key of the file."""
-    return location[1:] if len(location) > 1 and location[0] not in data else location
 
 
 def describe(error: ErrorDetails) -> str:
@@ -105,7 +101,8 @@ def describe(error: ErrorDetails) -> str:
         return "missing key; add it"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     expected = message if error["msg"].startswith("Value error, ") else f"expected {message}"
-    return f"{expected}, got {_short(error['input'])}"
+    given = _short(error["input"])
+    return f"{expected}, got {given}" if given else expected
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -121,5 +118,8 @@ def line_of(data: object, location: Location) -> int | None:
 
 
 def _short(value: object, limit: int = 60) -> str:
-    text = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    """Return a value as it stands in the file, cut; nothing for a whole mapping or list."""
+    if not isinstance(value, str | int | float | bool | None):
+        return ""
+    text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

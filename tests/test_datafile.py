@@ -40,7 +40,12 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a valid integer"),
         ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
         ("kind: x\n", None, "inner", "missing key"),
-        ("kind: x\ninner: {limit: 1}\nitems:\n  - {limit: 1}\n  - {limit: a}\n", 5, "items.1.limit", "got 'a'"),
+        (
+            "kind: x\ninner: {limit: 1}\nitems:\n  - {limit: 1}\n  - {limit: a}\n",
+            5,
+            "items.1.limit",
+            "got 'a'",
+        ),
         ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
         ("- 1\n", 1, "", "expected a mapping, got"),

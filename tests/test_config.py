@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from judgekit import config
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".judgekit").mkdir()
+    (tmp_path / ".claude" / "memory").mkdir(parents=True)
+    return tmp_path
+
+
+def by_project(project: Path, text: str) -> None:
+    (project / ".judgekit" / "config.yaml").write_text(text)
+
+
+def by_user(text: str) -> None:
+    config.user_file().parent.mkdir(parents=True, exist_ok=True)
+    config.user_file().write_text(text)
+
+
+def by_memory(project: Path, data: dict[str, Any]) -> None:
+    (project / ".claude" / "memory" / "memory-config.json").write_text(json.dumps(data))
+
+
+def test_without_files_the_defaults_hold() -> None:
+    found = config.load(None)
+    assert found == config.Config()
+    assert (found.judge.rubric, found.judge.deadline, found.retrieval.judge) == ("kls", 180, "off")
+
+
+def test_the_order_of_authority(project: Path) -> None:
+    by_user("retrieval: {max_inject: 9, pool: 10, fallback_top_k: 1, show: true}\n")
+    by_memory(
+        project, {"retrieval": {"max_inject": 4, "judge": {"candidate_pool_size": 5, "fallback_top_k": 3}}}
+    )
+    by_project(project, "retrieval: {pool: 7}\n")
+    found = config.load(project, {"JUDGEKIT_RETRIEVAL_MAX_INJECT": "2"}).retrieval
+    assert (found.max_inject, found.pool, found.fallback_top_k, found.show) == (2, 7, 3, True)
+
+
+def test_a_project_lowers_a_limit_but_never_raises_it(project: Path) -> None:
+    by_user("judge: {deadline: 60, max_cost_usd: 0.1}\nretrieval: {context_turns: 0}\n")
+    by_project(project, "judge: {deadline: 600, max_cost_usd: null}\nretrieval: {context_turns: 9}\n")
+    found = config.load(project)
+    assert (found.judge.deadline, found.judge.max_cost_usd, found.retrieval.context_turns) == (60, 0.1, 0)
+    by_project(project, "judge: {deadline: 30}\n")
+    assert config.load(project).judge.deadline == 30
+
+
+@pytest.mark.parametrize(
+    ("user", "asked", "holds"),
+    [
+        ("off", "on", "off"),
+        ("project", "on", "on"),
+        ("project", "off", "off"),
+        ("on", "off", "on"),
+        (None, "on", "off"),
+        ("project", None, "off"),
+    ],
+)
+def test_a_clone_cannot_make_the_hook_ask_a_model(
+    project: Path, user: str | None, asked: str | None, holds: str
+) -> None:
+    if user:
+        by_user(f"retrieval: {{judge: {user}}}\n")
+    if asked:
+        by_project(project, f"retrieval: {{judge: {asked}}}\n")
+    assert config.load(project).retrieval.judge == holds
+
+
+def test_memory_settings_cannot_make_the_hook_ask_a_model_either(project: Path) -> None:
+    by_memory(project, {"retrieval": {"judge": {"enabled": True}}})
+    assert config.load(project).retrieval.judge == "off"
+    by_user("retrieval: {judge: project}\n")
+    assert config.load(project).retrieval.judge == "on"
+
+
+def test_memory_settings_are_mapped(project: Path) -> None:
+    by_memory(
+        project,
+        {
+            "retrieval": {
+                "enabled": False,
+                "match_strategy": "title_tags",
+                "judge": {
+                    "timeout_per_call": 2,
+                    "dual_verification": True,
+                    "include_conversation_context": False,
+                    "context_turns": 4,
+                    "modes": {
+                        "auto": {"verification": "lenient", "max_output": 5},
+                        "search": {"verification": "strict"},
+                    },
+                },
+            },
+            "categories": {"decision": {"description": "x"}},
+        },
+    )
+    found = config.load(project).retrieval
+    assert (found.enabled, found.scorer, found.timeout, found.context_turns) == (False, "keyword", 2, 0)
+    assert (found.rubric, found.mode, found.search_mode, found.max_inject) == (
+        "memory-two-criteria",
+        "lenient",
+        "strict",
+        5,
+    )
+
+
+def test_switches_may_be_written_as_booleans() -> None:
+    by_user("retrieval: {judge: true}\n")
+    assert config.load(None).retrieval.judge == "on"
+
+
+@pytest.mark.parametrize("root", ["../other", "/etc", "~/notes", "claude:auto"])
+def test_a_project_cannot_read_outside_of_itself(project: Path, root: str) -> None:
+    by_project(project, f"retrieval: {{roots: [docs, '{root}']}}\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml.*retrieval\.roots: .* leads out of the project"):
+        config.load(project)
+
+
+def test_a_project_cannot_read_outside_of_itself_by_a_link(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (project / "docs").symlink_to(tmp_path_factory.mktemp("elsewhere"))
+    by_project(project, "retrieval: {roots: [docs]}\n")
+    with pytest.raises(ConfigError, match="leads out"):
+        config.load(project)
+
+
+@pytest.mark.parametrize("key", ["allow", "order"])
+def test_a_project_cannot_choose_providers(project: Path, key: str) -> None:
+    by_project(project, f"providers: {{{key}: [codex]}}\n")
+    with pytest.raises(ConfigError, match="only the user's configuration may choose providers"):
+        config.load(project)
+
+
+def test_a_project_names_only_models_that_a_profile_lists(project: Path) -> None:
+    by_project(project, "judge: {tiers: {quick: evil/model}}\n")
+    with pytest.raises(
+        ConfigError, match=r"judge\.tiers\.quick: no provider profile lists the model 'evil/model'"
+    ):
+        config.load(project)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "problem"),
+    [
+        ("judge:\n  mode: strictest\n", 2, "judge.mode", "expected 'strict' or 'lenient', got 'strictest'"),
+        ("retrieval:\n  pool: many\n", 2, "retrieval.pool", "expected a valid integer"),
+        ("judges: {}\n", 1, "judges", "unknown key"),
+        ("judge: {rubric: kls, rubric: other}\n", 1, "", "duplicate key"),
+        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled", "expected a valid boolean"),
+    ],
+)
+def test_a_wrong_file_is_one_line(text: str, line: int, key: str, problem: str) -> None:
+    by_user(text)
+    with pytest.raises(ConfigError) as caught:
+        config.load(None)
+    assert (caught.value.line, caught.value.key) == (line, key)
+    assert problem in str(caught.value)
+
+
+def test_a_wrong_variable_names_itself() -> None:
+    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_DEADLINE: expected a valid number"):
+        config.load(None, {"JUDGEKIT_JUDGE_DEADLINE": "soon"})
+
+
+def test_variables_of_lists_are_separated_by_commas() -> None:
+    found = config.load(None, {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_GATE_PATHS": "**/*.rst"})
+    assert (found.retrieval.roots, found.gate.paths) == (["a", "b"], ["**/*.rst"])
+
+
+def test_every_source_is_named(project: Path) -> None:
+    names = [path.name for path in config.sources(project)]
+    assert names == ["config.yaml", "config.yaml", "memory-config.json"]

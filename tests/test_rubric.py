@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from judgekit import bundled, cases, datafile, library
+from judgekit.errors import ConfigError, UsageError
+from judgekit.rubric import RubricFile, ScoreRubric, SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from judgekit.rubric import ModeName
+
+
+def kls() -> ScoreRubric:
+    rubric = library.score_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    return rubric
+
+
+def raw(name: str = "kls@1.0.0") -> dict[str, Any]:
+    return datafile.load_yaml(bundled.folder("rubrics") / f"{name}.yaml")
+
+
+@pytest.mark.parametrize(
+    ("scores", "mode", "outcome"),
+    [
+        ((3, 4, 4), "strict", "accept"),
+        ((3, 3, 4), "strict", "improve"),  # mean 3.33 is below 3.5
+        ((3, 3, 4), "lenient", "accept"),
+        ((2, 5, 5), "strict", "improve"),
+        ((1, 5, 5), "strict", "reject"),
+        ((1, 5, 5), "lenient", "reject"),
+        ((1.99, 5, 5), "lenient", "reject"),
+        ((2.99, 5, 5), "lenient", "improve"),
+        ((3.0, 3.0, 3.0), "lenient", "accept"),
+    ],
+)
+def test_thresholds_are_applied_by_code(scores: tuple[float, ...], mode: ModeName, outcome: str) -> None:
+    rubric = kls()
+    assert rubric.decide(dict(zip(rubric.dimensions, scores, strict=True)), mode) == outcome
+
+
+@pytest.mark.parametrize(
+    ("reference", "mode", "holds", "kept"),
+    [
+        ("memory-relevance", "strict", [True], True),
+        ("memory-relevance", "lenient", [False], False),
+        ("memory-two-criteria", "strict", [True, False], False),
+        ("memory-two-criteria", "strict", [True, True], True),
+        ("memory-two-criteria", "lenient", [False, True], True),
+        ("memory-two-criteria", "lenient", [False, False], False),
+    ],
+)
+def test_criteria_are_combined_by_mode(
+    reference: str, mode: ModeName, holds: list[bool], *, kept: bool
+) -> None:
+    rubric = library.select_rubric(reference).rubric
+    assert isinstance(rubric, SelectRubric)
+    assert rubric.keeps(dict(zip(rubric.criteria, holds, strict=True)), mode) is kept
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda data: data.update(task="rank"), "score"),
+        (lambda data: data.update(version="1.0"), "version"),
+        (lambda data: data["scale"]["labels"].pop(3), "one label for each whole number"),
+        (
+            lambda data: data["modes"]["strict"]["accept"].update(each=6),
+            "the threshold 6 is not on the scale",
+        ),
+        (
+            lambda data: data["modes"]["lenient"]["reject"].update(any_below=4),
+            "accepted and rejected at once",
+        ),
+        (lambda data: data["prompt"]["instructions"].pop("deep"), "missing key"),
+        (lambda data: data.update(dimensions={}), "at least 1 item"),
+        (lambda data: data["modes"].update(severe=data["modes"]["strict"]), "unknown key"),
+        (lambda data: data["tiers"]["quick"].update(timeout=0), "greater than 0"),
+    ],
+)
+def test_a_wrong_rubric_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], problem: str
+) -> None:
+    data = raw()
+    change(data)
+    path = tmp_path / "mine.yaml"
+    with path.open("w") as file:
+        YAML().dump(data, file)
+    with pytest.raises(ConfigError) as caught:
+        datafile.read(path, RubricFile, version_key="rubric")
+    assert problem in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_every_published_version_is_locked() -> None:
+    found = {each.rubric.ref: each.sha256 for each in library.rubrics()}
+    lines = (bundled.folder("rubrics") / "versions.lock").read_text().splitlines()
+    assert found == {line.split("  ")[1]: line.split("  ")[0] for line in lines}
+
+
+def test_every_bundled_rubric_has_labelled_cases_of_both_kinds() -> None:
+    for each in library.rubrics():
+        labels = [case.label.strict for case in cases.read_cases(each)]
+        assert len(labels) >= 5
+        assert len({str(label) for label in labels}) >= 2
+
+
+def test_the_prompt_hash_follows_the_prompt_and_nothing_else() -> None:
+    rubric = kls()
+    other = rubric.model_copy(update={"title": "Another title"})
+    changed = rubric.model_copy(update={"prompt": rubric.prompt.model_copy(update={"system": "Be kind."})})
+    assert rubric.prompt.sha256 == other.prompt.sha256 != changed.prompt.sha256
+
+
+def project_with(tmp_path: Path, text: str, name: str) -> Path:
+    folder = tmp_path / ".judgekit" / "rubrics"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return tmp_path
+
+
+def own(version: str = "1.0.0") -> str:
+    text = (bundled.folder("rubrics") / "kls@1.0.0.yaml").read_text()
+    return text.replace("rubric: kls", "rubric: ours").replace("version: 1.0.0", f"version: {version}")
+
+
+def test_the_newest_version_of_the_first_folder_wins(tmp_path: Path) -> None:
+    for version in ("1.9.0", "1.10.0"):
+        project_with(tmp_path, own(version), f"ours@{version}.yaml")
+    assert library.find_rubric("ours", tmp_path).rubric.ref == "ours@1.10.0"
+    assert library.find_rubric("ours@1.9.0", tmp_path).rubric.ref == "ours@1.9.0"
+    assert library.find_rubric("kls", tmp_path).origin == "bundled"
+
+
+def test_the_project_goes_before_the_user(tmp_path: Path, isolated: Path) -> None:
+    project = project_with(tmp_path, own(), "ours@1.0.0.yaml")
+    user = isolated / "judgekit" / "rubrics"
+    user.mkdir(parents=True)
+    (user / "ours@2.0.0.yaml").write_text(own("2.0.0"))
+    assert library.find_rubric("ours", project).origin == "project"
+    assert library.find_rubric("ours", None).rubric.version == "2.0.0"
+
+
+def test_a_published_version_with_other_content_is_refused(tmp_path: Path) -> None:
+    text = (bundled.folder("rubrics") / "kls@1.0.0.yaml").read_text()
+    project = project_with(tmp_path, text.replace("each: 3", "each: 4"), "kls@1.0.0.yaml")
+    with pytest.raises(ConfigError, match=r"kls@1\.0\.0 is published with other content; give"):
+        library.find_rubric("kls", project)
+
+
+def test_an_unchanged_copy_of_a_published_version_is_fine(tmp_path: Path) -> None:
+    folder = tmp_path / ".judgekit" / "rubrics"
+    folder.mkdir(parents=True)
+    shutil.copy(bundled.folder("rubrics") / "kls@1.0.0.yaml", folder)
+    assert library.find_rubric("kls", tmp_path).origin == "project"
+
+
+def test_the_file_name_must_say_what_is_inside(tmp_path: Path) -> None:
+    project = project_with(tmp_path, own("1.0.1"), "ours@1.0.0.yaml")
+    with pytest.raises(ConfigError, match=r"name the file ours@1\.0\.1\.yaml"):
+        library.find_rubric("ours", project)
+
+
+def test_an_unknown_rubric_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no rubric 'klss'; there are: kls@1\.0\.0, memory"):
+        library.find_rubric("klss")
+
+
+def test_a_rubric_of_another_task_is_refused() -> None:
+    with pytest.raises(UsageError, match="is for the task 'select'"):
+        library.score_rubric("memory-relevance")
+
+
+def test_a_rubric_is_found_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "any-name.yaml"
+    path.write_text(own())
+    assert library.find_rubric(str(path)).origin == "path"
+
+
+def test_a_wrong_case_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(own())
+    (tmp_path / "mine.cases.jsonl").write_text(
+        '{"id": "a", "text": "t", "why": "w", "label": {"strict": "good"}}\n'
+    )
+    with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl:1: label\.strict: expected"):
+        cases.read_cases(library.find_rubric(str(path)))
