@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import io
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import documents
+from judgekit.errors import InputError
+from judgekit.judging.subject import CONTEXT_CHARS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTHING = io.BytesIO()
+
+
+def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\xef\xbb\xbfHello")
+    read = documents.read_file(str(path), NOTHING)
+    assert (read.text, read.total, read.path) == ("Hello", 5, str(path))
+    assert len(read.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "empty; there is nothing to judge"),
+        (b" \n\t\n", "empty; there is nothing to judge"),
+        (b"\x89PNG\r\n\0\0", "a binary file"),
+        ("Grüße".encode("latin-1"), "not UTF-8 (byte 2)"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line(tmp_path: Path, data: bytes, problem: str) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        documents.read_file(str(path), NOTHING)
+    assert str(caught.value).startswith(f"{path}: {problem}")
+
+
+@pytest.mark.parametrize("path", ["missing.md", "nul\0.md"])
+def test_a_path_that_leads_nowhere_is_one_line(path: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \("):
+        documents.read_file(path, NOTHING)
+
+
+def test_standard_input() -> None:
+    assert documents.read_file("-", io.BytesIO(b"Hello")).text == "Hello"
+    with pytest.raises(InputError, match=r"^standard input: empty"):
+        documents.read_file("-", NOTHING)
+
+
+def test_a_5_mb_document_is_cut_and_knows_it(tmp_path: Path) -> None:
+    path = tmp_path / "big.md"
+    path.write_text("word " * 1_000_000)
+    read = documents.read_file(str(path), NOTHING)
+    assert (len(read.text), read.total) == (CONTEXT_CHARS, 5_000_000)
+
+
+def test_a_file_beyond_reason_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "huge.md"
+    with path.open("wb") as file:
+        file.truncate(documents.MAX_BYTES + 1)
+    with pytest.raises(InputError, match="larger than 64 MB"):
+        documents.read_file(str(path), NOTHING)
+
+
+def fill(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / ".hidden").mkdir()
+    for name in ("b.md", "a.md", "sub/c.md", ".hidden/d.md", "ignored.md"):
+        (folder / name).write_text("text")
+    (folder / "picture.png").write_bytes(b"\x89PNG\0")
+
+
+def names(folder: Path) -> list[str]:
+    return [path.removeprefix(f"{folder}/") for path in documents.expand([str(folder)])]
+
+
+def test_a_folder_gives_its_text_files(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert names(tmp_path) == ["a.md", "b.md", "ignored.md", "sub/c.md"]
+
+
+def test_a_repository_gives_what_git_does_not_ignore(tmp_path: Path) -> None:
+    fill(tmp_path)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored.md\n")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "a.md"], check=True)
+    assert names(tmp_path) == [".gitignore", ".hidden/d.md", "a.md", "b.md", "sub/c.md"]
+
+
+def test_a_folder_without_text_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the folder holds no text file"):
+        list(documents.expand([str(tmp_path)]))
+
+
+def test_files_stay_in_the_order_given(tmp_path: Path) -> None:
+    assert list(documents.expand(["b.md", "-", "a.md"])) == ["b.md", "-", "a.md"]
+
+
+def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one")
+    (tmp_path / "b.md").write_text("two")
+    read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
+    both = documents.document(read, "task-7")
+    assert both.task_id == "task-7"
+    assert both.sha256 not in {each.sha256 for each in read}
+    assert documents.document(read[:1]).sha256 == read[0].sha256
+    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:12]}"

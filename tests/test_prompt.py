@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+
+from judgekit import library, prompt
+from judgekit.prompt import Earlier, Part, Shown, Task
+from judgekit.rubric import TIERS, ScoreRubric, SelectRubric
+
+
+def score_rubric() -> ScoreRubric:
+    rubric = library.score_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    return rubric
+
+
+def select_rubric(name: str = "memory-relevance") -> SelectRubric:
+    rubric = library.select_rubric(name).rubric
+    assert isinstance(rubric, SelectRubric)
+    return rubric
+
+
+PARTS = (Part("a.md", "Hello.", 6),)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tier_gets_its_own_instructions_and_every_dimension(tier: str) -> None:
+    rubric = score_rubric()
+    system, user = prompt.score_messages(rubric, tier, PARTS, Task())  # type: ignore[arg-type]
+    assert getattr(rubric.prompt.instructions, tier) in user.content
+    for name, dimension in rubric.dimensions.items():
+        assert f"- {name}: {dimension.question}" in user.content
+    assert all(label in user.content for label in rubric.scale.labels.values())
+    assert system.content.startswith(rubric.prompt.system)
+    assert (system.role, user.role) == ("system", "user")
+
+
+def test_everything_untrusted_is_inside_the_fence_and_nothing_else() -> None:
+    task = Task("DESCRIPTION", "ACCEPTANCE")
+    earlier = [Earlier({"semantic": 2}, "EARLIER")]
+    system, user = prompt.score_messages(
+        score_rubric(), "tiebreaker", (Part("PATH.md", "SUBJECT", 7),), task, earlier
+    )
+    tag = system.content.split("<", 1)[1].split(">", 1)[0]
+    outside = user.content
+    while f"<{tag}" in outside:
+        before, _, rest = outside.partition(f"<{tag}")
+        outside = before + rest.partition(f"</{tag}>")[2]
+    for word in ("DESCRIPTION", "ACCEPTANCE", "SUBJECT", "EARLIER", "PATH"):
+        assert word in user.content
+        assert word not in outside
+
+
+def test_a_cut_text_is_said_to_be_cut() -> None:
+    _, user = prompt.score_messages(score_rubric(), "quick", (Part("a.md", "Hel", 6),), Task())
+    assert "cut after 3 of its 6 characters" in user.content
+
+
+def test_reasoning_is_asked_before_scores() -> None:
+    _, user = prompt.score_messages(score_rubric(), "deep", PARTS, Task())
+    answer = user.content[user.content.rindex("Answer with one JSON object") :]
+    assert answer.index('"reasoning"') < answer.index('"scores"') < answer.index('"findings"')
+
+
+def test_candidates_are_named_by_labels_only() -> None:
+    shown = [Shown(f"secret-id-{n}", f"Title {n}", "DECISION", ("a", "b"), f"Body {n}") for n in range(5)]
+    (_, user), ids = prompt.select_messages(
+        select_rubric(), "strict", "quick", "How do we refresh the JWT?", ("user: hi",), shown
+    )
+    assert sorted(ids.values()) == [each.id for each in shown]
+    assert "secret-id" not in user.content
+    for label, each in ids.items():
+        number = each.rpartition("-")[2]
+        assert f"[{label}] DECISION: Title {number} (tags: a, b)\nBody {number}" in user.content
+    assert "user: hi" in user.content
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"), [("memory-relevance", ["keep"]), ("memory-two-criteria", ["relevant", "useful"])]
+)
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_criteria_are_worded_by_mode(name: str, keys: list[str], mode: str) -> None:
+    rubric = select_rubric(name)
+    (_, user), _ = prompt.select_messages(rubric, mode, "quick", "q", (), [Shown("a", "A")])  # type: ignore[arg-type]
+    for text in rubric.criteria.values():
+        assert getattr(text, mode) in user.content
+    assert all(f'"{key}": [' in user.content for key in keys)
+
+
+def test_a_long_request_and_long_turns_are_cut() -> None:
+    (_, user), _ = prompt.select_messages(
+        select_rubric(), "strict", "quick", "x" * 5000, ("user: " + "y" * 5000,), [Shown("a", "z" * 5000)]
+    )
+    assert user.content.count("x" * 500) == 1
+    assert "x" * 501 not in user.content
+    assert "y" * 200 not in user.content
+    assert "z" * 201 not in user.content
+
+
+def test_a_rating_question_ends_with_the_scale() -> None:
+    question = prompt.rating_question(score_rubric(), "pragmatic")
+    assert question.startswith("pragmatic: Does the text enable")
+    assert question.endswith("Answer with one number from 1 to 5.")
+
+
+@pytest.mark.parametrize("name", ["kls", "memory-relevance", "memory-two-criteria"])
+def test_a_rubric_can_be_followed_as_plain_text(name: str) -> None:
+    rubric = library.find_rubric(name).rubric
+    text = prompt.rubric_text(rubric, "lenient")
+    assert rubric.prompt.instructions.deep in text
+    assert "{" not in text
