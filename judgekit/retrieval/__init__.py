@@ -1,1 +1,1 @@
-"""Finds candidates in stores of memories and folders of documents."""
+"""Search over memories and documents: FTS5 over the stores, ranked and rated. See api.py."""

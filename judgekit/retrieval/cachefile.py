@@ -1,0 +1,35 @@
+"""Names and private files in the cache folder."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+from judgekit import paths
+
+_KEPT = 40  # characters of the path that stay readable in a name
+
+
+def folder(name: str) -> str:
+    """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
+    return paths.private_folder(os.path.join(paths.private_folder(paths.cache_home()), name))
+
+
+def name_for(path: str) -> str:
+    """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
+    raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
+    readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-_KEPT:])
+    return f"{readable.strip('-')}-{zlib.crc32(raw):08x}{zlib.crc32(raw[::-1]):08x}"
+
+
+def write(path: str, text: str) -> None:
+    """Write a file that only its owner can read, at once: a reader sees the old or the new one."""
+    temporary = f"{path}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,98 @@
+"""The retrieval profiles as the hook reads them: checked and written as JSON beforehand, see profile.py."""
+
+from __future__ import annotations
+
+import os
+
+from judgekit.retrieval import sqljson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles.json")
+
+CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = "claude-memory", "claude-auto-memory", "markdown"
+
+
+class Language:
+    """What the words of a language are worth as search terms."""
+
+    __slots__ = ("common", "equivalents", "min_prefix", "short", "stop")
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.stop = frozenset(data["stop"].split())
+        self.common = frozenset(data["common"].split())
+        self.short = frozenset(data["short"].split())
+        self.min_prefix: int = data["min_prefix"]
+        groups = [group.split("|") for group in data["equivalents"].split(",")]
+        self.equivalents = {word: group for group in groups for word in group}
+
+
+class Category:
+    """One kind of entry: the folder and the body fields it has, and its place in the order of priority."""
+
+    __slots__ = ("body", "folder", "name", "priority")
+
+    def __init__(self, name: str, data: Mapping[str, Any], priority: int) -> None:
+        self.name, self.priority = name, priority
+        self.folder: str | None = data["folder"]
+        self.body: list[str] = data["body"]
+
+
+class Profile:
+    """How one kind of store is read and ranked; the YAML file explains the values."""
+
+    __slots__ = (
+        "background",
+        "categories",
+        "confidence",
+        "kind",
+        "labels",
+        "language",
+        "max_bytes",
+        "noise_floor",
+        "recent_days",
+        "tiny_store",
+        "version",
+        "weights",
+    )
+
+    def __init__(self, kind: str, data: Mapping[str, Any], languages: Mapping[str, Language]) -> None:
+        self.kind = kind
+        self.version: str = data["version"]
+        self.language = languages[data["language"]]
+        self.categories = {
+            name: Category(name, each, place) for place, (name, each) in enumerate(data["categories"].items())
+        }
+        self.max_bytes: int = data["max_bytes"]
+        self.recent_days: float = data["recent_days"]
+        self.weights: dict[str, float] = data["weights"]
+        self.noise_floor: float = data["noise_floor"]
+        self.tiny_store: int = data["tiny_store"]
+        self.background: dict[str, float] = data["background"]
+        self.confidence: dict[str, float] = data["confidence"]
+        self.labels: dict[str, float] = data["labels"]
+
+    def priority(self, category: str) -> int:
+        """Return the place of `category` in the order of priority; an unknown one comes last."""
+        known = self.categories.get(category)
+        return len(self.categories) if known is None else known.priority
+
+
+class Profiles:
+    """The profile of each kind of store."""
+
+    __slots__ = ("by_kind",)
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        languages = {name: Language(each) for name, each in data["languages"].items()}
+        self.by_kind = {kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()}
+
+
+def bundled() -> dict[str, Any]:
+    """Return what is compiled into the package: keys `languages`, `profiles` and `settings`."""
+    with open(BUNDLED, encoding="utf-8") as file:
+        found: dict[str, Any] = sqljson.loads(file.read())
+    return found

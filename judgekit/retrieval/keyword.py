@@ -1,0 +1,81 @@
+"""Ranks without a full-text index: points for words of the query in titles and tags.
+
+For an interpreter whose SQLite has no FTS5, and for who asks for it (`scorer: keyword`). The points are those
+of the tool whose store this reads: a tag is worth 3, a word of the title 2, the beginning of either 1.
+"""
+
+from __future__ import annotations
+
+import os
+
+from judgekit.retrieval import update
+from judgekit.retrieval.candidate import Candidate
+from judgekit.retrieval.query import Term
+from judgekit.retrieval.rank import Hit, Statistics
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from judgekit.retrieval.compiled import Language, Profile
+    from judgekit.retrieval.scan import Scan
+    from judgekit.retrieval.sources.base import Entry
+
+MAX_CHARACTERS = 750  # of a prompt
+MIN_PREFIX = 4
+_TAG, _TITLE, _BEGINNING = 3, 2, 1
+
+
+def words(text: str) -> set[str]:
+    """Return the runs of ASCII letters and digits of at least two characters, in small letters."""
+    lowered = text.lower()
+    return {
+        word
+        for word in "".join(char if char.isascii() and char.isalnum() else " " for char in lowered).split()
+        if len(word) > 1
+    }
+
+
+def parse(prompt: str, language: Language) -> list[str]:
+    """Return the words of a prompt that count, without repetition."""
+    return sorted(words(prompt[:MAX_CHARACTERS]) - language.stop)
+
+
+def points(word: str, title: set[str], tags: set[str]) -> int:
+    """Return what one word of the query is worth in an entry."""
+    if word in tags:
+        return _TAG
+    if word in title:
+        return _TITLE
+    begins = len(word) >= MIN_PREFIX and any(each.startswith(word) for each in title | tags)
+    return _BEGINNING if begins else 0
+
+
+def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statistics, list[str]]:
+    """Return the entries of a store that any word occurs in, how common each is, and the store's problems."""
+    query = parse(prompt, profile.language)
+    entries, notes = update.entries(found, profile)
+    hits, counts = [], [0] * len(query)
+    for path, entry in entries:
+        title, tags = words(entry.title), {word for tag in entry.tags for word in words(tag)}
+        worth = [points(word, title, tags) for word in query]
+        matched = {number for number, each in enumerate(worth) if each}
+        for number in matched:
+            counts[number] += 1
+        if matched:
+            candidate = _candidate(found, path, entry, profile)
+            candidate.bm25 = float(sum(worth))
+            hits.append(Hit(candidate, candidate.bm25, matched))
+    terms = [Term(word, word, common=word in profile.language.common) for word in query]
+    return hits, Statistics(terms, counts, len(entries), profile), notes
+
+
+def _candidate(found: Scan, path: str, entry: Entry, profile: Profile) -> Candidate:
+    return Candidate(
+        entry.id,
+        entry.title,
+        entry.category,
+        tags=entry.tags,
+        updated=entry.updated or os.path.getmtime(os.path.join(found.root, path)),
+        root=found.root,
+        place=path,
+        kind=profile.kind,
+    )

@@ -1,0 +1,137 @@
+"""Cuts a prompt into search terms.
+
+Each term becomes an FTS5 expression of quoted strings alone, so no text of a query is ever FTS5 syntax.
+Of a long prompt the beginning and the end are read: what is asked stands there, what is pasted between.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.retrieval.compiled import Language
+
+HEAD, TAIL = 500, 250  # characters of a prompt that are read
+MAX_TERMS = 32
+MAX_WORD = 64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
+MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
+_JOINERS = "_-./:"
+
+
+class Term:
+    """One thing to look for: the text to show, its FTS5 expression, and whether it is a common word."""
+
+    __slots__ = ("common", "expression", "text")
+
+    def __init__(self, text: str, expression: str, *, common: bool = False) -> None:
+        self.text, self.expression, self.common = text, expression, common
+
+
+def parse(prompt: str, language: Language) -> list[Term]:
+    """Return the terms of `prompt`, in its order and without repetition, `MAX_TERMS` at most."""
+    terms: dict[str, Term] = {}
+    for token in tokens(_excerpt(prompt)):
+        for term in _terms(token, language):
+            terms.setdefault(term.text, term)
+        if len(terms) >= MAX_TERMS:
+            break
+    return list(terms.values())[:MAX_TERMS]
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Yield the words of `text`, compounds (`user_id`, `rate-limit`, `React.FC`) in one piece."""
+    start = None
+    for place, char in enumerate(text):
+        inside = char.isalnum() or (start is not None and char in _JOINERS)
+        if inside and start is None:
+            start = place
+        elif not inside and start is not None:
+            yield text[start:place].rstrip(_JOINERS)
+            start = None
+    if start is not None:
+        yield text[start:].rstrip(_JOINERS)
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of letters and digits in `text`, as unicode61 cuts it."""
+    return "".join(char if char.isalnum() else " " for char in text).split()
+
+
+def camel(word: str) -> list[str]:
+    """Return the words inside a camelCase identifier; none when `word` is no such thing."""
+    if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
+        return []
+    cuts = [place for place in range(1, len(word)) if _begins(word, place)]
+    if not cuts:
+        return []
+    return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)]
+
+
+def identifier_parts(text: str) -> str:
+    """Return the words inside the camelCase identifiers of `text`: what the index stores beside it."""
+    found: list[str] = []
+    for chunk in text.split():
+        if not (chunk.islower() or chunk.istitle()):
+            for word in words(chunk):
+                found += camel(word)
+    return " ".join(found)
+
+
+def _excerpt(prompt: str) -> str:
+    text = prompt if len(prompt) <= HEAD + TAIL else f"{prompt[:HEAD]} {prompt[-TAIL:]}"
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    import unicodedata  # noqa: PLC0415 - most prompts do without
+
+    return unicodedata.normalize("NFC", text)
+
+
+def _terms(token: str, language: Language) -> Iterator[Term]:
+    """Yield what a token is searched by: a compound as a phrase, then each of its parts."""
+    parts = words(token)
+    if 1 < len(parts) <= MAX_PARTS and any(_worthwhile(part.lower(), language) for part in parts):
+        yield Term(token.lower(), _quote(" ".join(parts)))
+    for part in parts:
+        inner = camel(part)
+        if inner:
+            yield Term(part.lower(), _either([_quote(part), _quote(" ".join(inner))]))
+        for word in inner or [part]:
+            if _worthwhile(word.lower(), language):
+                yield _word(word.lower(), language)
+
+
+def _word(word: str, language: Language) -> Term:
+    forms = [_prefix(word) if _is_prefix(word, language) else _quote(word)]
+    if len(word) > language.min_prefix and word.endswith(("ay", "ey", "oy")):
+        forms.append(_prefix(word[:-1]))  # Porter makes deploi of deploy, but leaves it in deployment
+    forms += [_quote(other) for other in language.equivalents.get(word, ()) if other != word]
+    return Term(word, _either(forms), common=word in language.common)
+
+
+def _worthwhile(word: str, language: Language) -> bool:
+    return 1 < len(word) <= MAX_WORD and word not in language.stop
+
+
+def _is_prefix(word: str, language: Language) -> bool:
+    return len(word) >= language.min_prefix or word in language.short
+
+
+def _either(forms: list[str]) -> str:
+    joined = " OR ".join(forms)
+    return f"({joined})" if len(forms) > 1 else joined
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace('"', " ") + '"'
+
+
+def _prefix(word: str) -> str:
+    return _quote(word) + "*"
+
+
+def _begins(word: str, place: int) -> bool:
+    """Whether a new word begins at `place`: after a small letter, or as the last of several capitals."""
+    before, here, after = word[place - 1], word[place], word[place + 1 : place + 2]
+    return here.isupper() and (not before.isupper() or (after.islower() and after != ""))

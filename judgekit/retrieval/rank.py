@@ -1,0 +1,78 @@
+"""Orders what matched: score, then the category's priority, then recency; cuts the noise."""
+
+from __future__ import annotations
+
+import time
+
+from judgekit.retrieval import confidence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from judgekit.retrieval.candidate import Candidate
+    from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.query import Term
+
+_DAY = 86_400
+_DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
+
+
+class Hit:
+    """A candidate, its score, and the numbers of the query's terms that occur in it."""
+
+    __slots__ = ("candidate", "matched", "score")
+
+    def __init__(self, candidate: Candidate, score: float, matched: set[int]) -> None:
+        self.candidate, self.score, self.matched = candidate, score, matched
+
+
+class Statistics:
+    """What is known of the query's terms in one store: the number of documents, and of those with each."""
+
+    __slots__ = ("documents", "rarities")
+
+    def __init__(self, terms: list[Term], matches: list[int], documents: int, profile: Profile) -> None:
+        self.documents = documents
+        self.rarities = [
+            confidence.rarity(count, documents, profile.background, common=term.common)
+            for term, count in zip(terms, matches, strict=True)
+        ]
+
+
+def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Candidate]:
+    """Return the candidates of `hits`, best first, without those below the noise floor."""
+    if not hits:
+        return []
+    if statistics.documents < profile.tiny_store:
+        _score_by_rarity(hits, statistics.rarities)
+    best = max(hit.score for hit in hits)
+    kept = [hit for hit in hits if hit.score >= profile.noise_floor * best]
+    now = time.time()
+    kept.sort(key=lambda hit: _place(hit, best, now, profile))
+    scores = [hit.score for hit in kept]
+    for number, hit in enumerate(kept):
+        found = confidence.features(scores, number, statistics.rarities, hit.matched)
+        _rate(hit.candidate, found, profile)
+    return [hit.candidate for hit in kept]
+
+
+def _score_by_rarity(hits: list[Hit], rarities: list[float]) -> None:
+    """Replace bm25 where its idf vanishes by the smoothed rarity of the terms that occur.
+
+    What bm25 still tells, how often and in which column, decides between equals.
+    """
+    best = max(hit.score for hit in hits) or 1.0
+    for hit in hits:
+        hit.score = sum(rarities[number] for number in hit.matched) + 0.1 * hit.score / best
+
+
+def _place(hit: Hit, best: float, now: float, profile: Profile) -> tuple[float, int, bool, float]:
+    candidate = hit.candidate
+    old = now - candidate.updated > profile.recent_days * _DAY
+    return -round(hit.score / best, _DIGITS), profile.priority(candidate.category), old, -candidate.updated
+
+
+def _rate(candidate: Candidate, found: confidence.Features, profile: Profile) -> None:
+    candidate.features = found
+    candidate.confidence = confidence.probability(found, profile)
+    candidate.confidence_label = confidence.label(candidate.confidence, profile)
+    candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]

@@ -1,0 +1,74 @@
+"""What the readers of the stores have in common: the entry they return, and the safe way to open a file."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from judgekit.retrieval.scan import contained
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
+    """A file that holds no text to search; the message says in a few words why."""
+
+
+class Entry:
+    """One thing that can be found. `updated` is in seconds since the epoch, 0 when unknown.
+
+    `problem` says what is wrong with a file whose entry could be saved in part.
+    """
+
+    __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the published name of the attribute
+        title: str,
+        category: str,
+        *,
+        tags: Iterable[str] = (),
+        body: str = "",
+        updated: float = 0.0,
+        problem: str | None = None,
+    ) -> None:
+        self.id, self.title, self.category, self.body = id, title, category, body
+        self.tags = tuple(tags)
+        self.updated, self.problem = updated, problem
+
+
+def read_text(root: str, relative: str, limit: int) -> tuple[str, bool]:
+    """Return the first `limit` bytes of a file as text, and whether there is more.
+
+    Raises `Unreadable` when it is outside `root` (a real path), no regular file, binary or not UTF-8.
+    """
+    path = contained(root, relative)
+    if path is None:
+        raise Unreadable("leads out of its store")
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise Unreadable("not a regular file")
+        with open(path, "rb") as file:
+            raw = file.read(limit + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror})") from None
+    if b"\0" in raw:
+        raise Unreadable("a binary file")
+    return _decode(raw[:limit], whole=len(raw) <= limit), len(raw) > limit
+
+
+def stem(relative: str) -> str:
+    """Return a file's name without folders and ending."""
+    return relative.rpartition("/")[2].rpartition(".")[0]
+
+
+def _decode(raw: bytes, *, whole: bool) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if not whole and error.start > len(raw) - 4:  # cut inside a character
+            return raw[: error.start].decode("utf-8-sig")
+        raise Unreadable("not UTF-8") from None

@@ -1,0 +1,169 @@
+"""Reads the claude-memory store: one JSON record a memory, and index.md with a line for each.
+
+The records are the truth. A line of the index lends its title, tags and category to a record that cannot be
+read; a line that names anything but a file of the store is reported and not followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+
+from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from judgekit.retrieval.compiled import Category, Profile
+
+INDEX = "index.md"
+_INDEX_LIMIT = 5_000_000  # bytes: some 40,000 lines
+
+
+class Line:
+    """What a line of index.md says of one record. Its category is not read: the folder says it better."""
+
+    __slots__ = ("path", "tags", "title")
+
+    def __init__(self, title: str, path: str, tags: str) -> None:
+        self.title, self.path, self.tags = title, path, tags
+
+    @property
+    def hint(self) -> str:
+        """The title and the tags as the index keeps them."""
+        return f"{self.title}|{self.tags}"
+
+
+def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+    """Return what the index says of each file it names, and a line about those that are not there."""
+    found, strays = {}, []
+    for line in read_index(root):
+        path = _in_store(line.path)
+        if path in files:
+            found[path] = line.hint
+        else:
+            strays.append(line.path)
+    if not strays:
+        return found, []
+    more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
+    return found, [f"{INDEX}: {strays[0][:120]!r}{more}: no record of this store; left out"]
+
+
+def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry | None:
+    """Return the memory in a record, None when it is retired or archived.
+
+    A record that cannot be read still gives its title when the index has a line for it (`hint`).
+    Raises `Unreadable` when it has none.
+    """
+    category = _category_of(relative, profile)
+    try:
+        record = _parse(*read_text(root, relative, profile.max_bytes))
+    except Unreadable as error:
+        if hint is None:
+            raise
+        title, tags = _split_hint(hint)
+        return Entry(stem(relative), title, category.name, tags=tags, problem=f"{error}; found by title only")
+    return _entry(record, relative, category, hint)
+
+
+def read_index(root: str) -> Iterator[Line]:
+    """Yield the lines of index.md that are of the form `- [CATEGORY] Title -> path #tags:a,b`."""
+    try:
+        text, _ = read_text(root, INDEX, _INDEX_LIMIT)
+    except Unreadable:
+        return
+    for line in text.splitlines():
+        parsed = _parse_line(line)
+        if parsed is not None:
+            yield parsed
+
+
+def body_text(record: Mapping[str, object], fields: list[str]) -> str:
+    """Return the text of a record's body fields: strings, lists of them, or lists of objects of them."""
+    content = record.get("content")
+    if not isinstance(content, dict):
+        return ""
+    return "\n".join(part for field in fields for part in _strings(content.get(field)))
+
+
+def _entry(record: dict[str, object], relative: str, category: Category, hint: str | None) -> Entry | None:
+    if record.get("record_status", "active") != "active":
+        return None
+    hinted, tags = _split_hint(hint or "|")
+    own_tags = record.get("tags")
+    if isinstance(own_tags, list):
+        tags = [tag for tag in own_tags if isinstance(tag, str)] or tags
+    title = record.get("title")
+    return Entry(
+        stem(relative),
+        title if isinstance(title, str) and title.strip() else hinted or stem(relative),
+        category.name,
+        tags=tags,
+        body=body_text(record, category.body),
+        updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
+    )
+
+
+def _parse(text: str, cut: bool) -> dict[str, object]:  # noqa: FBT001 - as read_text returns it
+    if cut:
+        raise Unreadable("larger than the profile's max_bytes")
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unreadable("not valid JSON") from None
+    if not isinstance(record, dict):
+        raise Unreadable("not a JSON object")
+    return record
+
+
+def _parse_line(line: str) -> Line | None:
+    head, arrow, rest = line.strip().rpartition(" -> ")
+    if not arrow or not head.startswith("- [") or "] " not in head:
+        return None
+    title = head.partition("] ")[2]
+    path, _, tags = rest.partition(" #tags:")
+    listed = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    return Line(title.strip(), path.strip(), ",".join(listed))
+
+
+def _in_store(path: str) -> str:
+    """Return the `folder/name` that a path of the index ends in; empty when it climbs.
+
+    The start is not looked at (paths are written from the project, wherever the store is linked to): what is
+    opened is only ever a file that was found inside the store.
+    """
+    parts = path.replace("\\", "/").split("/")
+    return "" if os.pardir in parts else "/".join(parts[-2:])
+
+
+def _category_of(relative: str, profile: Profile) -> Category:
+    folder = relative.rpartition("/")[0]
+    return next(each for each in profile.categories.values() if each.folder == folder)
+
+
+def _split_hint(hint: str) -> tuple[str, list[str]]:
+    title, _, tags = hint.rpartition("|")
+    return title, [tag for tag in tags.split(",") if tag]
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _strings(each)
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
