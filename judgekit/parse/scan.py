@@ -1,0 +1,194 @@
+"""A tolerant scanner: text to the objects in it, in order, with what is uncertain marked as such.
+
+It reads JSON exactly, and beside it what models write instead: single and typographic quotes, bare keys and
+words, Python's literals, comments, missing and surplus commas, raw newlines and unescaped quotes in strings.
+Whatever is not followed by something that ends it is `CUT`: it was begun, and its value is not known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from judgekit.parse import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_DEPTH: Final = 64
+"""Objects nested deeper than this are no reply; the bound keeps memory and recursion small."""
+
+MAX_ENTRIES: Final = 20_000
+"""An object with more keys and items than this, its inner ones counted, is no reply."""
+
+MAX_OBJECTS: Final = 256
+"""How many objects, counted from the end of a reply, are considered."""
+
+MAX_RESCUES: Final = 8
+"""How often one reply is read again from an object that an unclosed string had swallowed."""
+
+
+class _Cut:
+    def __repr__(self) -> str:
+        return "CUT"
+
+
+CUT: Final = _Cut()
+"""Stands for a value that was begun and of which the end was not seen."""
+
+
+class Object(dict[str, Any]):
+    """An object of the reply.
+
+    `closed` says whether its brace was seen, `repeated` names the keys given twice with different values, and
+    `tail` is the text between this object and the next.
+    """
+
+    __slots__ = ("closed", "repeated", "tail")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed, self.repeated, self.tail = False, set[str](), ""
+
+    def put(self, key: str, value: object) -> None:
+        """Set `key`, and remember it as repeated unless it was there with the same scalar."""
+        if key in self and (isinstance(value, (Object, Array)) or not _same(self[key], value)):
+            self.repeated.add(key)
+        self[key] = value
+
+
+class Array(list[Any]):
+    """An array of the reply; `closed` says whether its bracket was seen."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and not isinstance(one, (Object, Array)) and one == other
+
+
+def scan(raw: str) -> Sequence[Object]:
+    """Return the last `MAX_OBJECTS` outermost objects of `raw`, in order.
+
+    An object that breaks off, at the end of the text or at something that cannot stand there, is returned as
+    far as it goes, and scanning goes on behind it.
+    """
+    found: deque[Object] = deque(maxlen=MAX_OBJECTS)
+    reader, end = _Reader(raw), 0
+    while start := tokens.START.search(raw, reader.pos):
+        if found:
+            found[-1].tail = raw[end : start.start()]
+        found.append(reader.read(start.start()))
+        end = reader.pos
+    if found:
+        found[-1].tail = raw[end:]
+    return found
+
+
+class _Reader:
+    """Reads one object after the other; `pos` only moves on, save for at most `MAX_RESCUES` times."""
+
+    def __init__(self, raw: str) -> None:
+        self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
+        self.broken, self.bare_key = False, False
+
+    def read(self, start: int) -> Object:
+        """Read the object that begins at `start`; leave `pos` behind it, or where it breaks off."""
+        top = Object()
+        open_: list[Object | Array] = [top]
+        self.pos, self.broken, entries = start + 1, False, 0
+        while open_ and not self.broken:
+            self._skip()
+            if self.raw.startswith("}" if isinstance(open_[-1], Object) else "]", self.pos):
+                open_.pop().closed = True
+                self.pos += 1
+            else:
+                self._entry(open_)
+                entries += 1
+                self.broken |= entries >= MAX_ENTRIES
+        return top
+
+    def _skip(self) -> None:
+        if gap := tokens.GAP.match(self.raw, self.pos):
+            self.pos = gap.end()
+
+    def _entry(self, open_: list[Object | Array]) -> None:
+        """Read a key and value, or an array's item, and add it; an object or array is left open."""
+        box = open_[-1]
+        key = ""
+        if isinstance(box, Object):
+            matched = tokens.KEY.match(self.raw, self.pos)
+            if not matched:
+                self.broken = True
+                return
+            self.bare_key = matched["bare"] is not None
+            key = matched["bare"] or tokens.decode(matched["quoted"][1:-1])
+            self.pos = matched.end()
+            self._skip_to_value()
+        before = self.pos
+        value = self._value(in_object=isinstance(box, Object))
+        if isinstance(box, Object):
+            box.put(key, value)
+        elif self.pos == before:
+            self.broken = True
+        else:
+            box.append(value)
+        if isinstance(value, (Object, Array)):
+            open_.append(value)
+            self.broken = len(open_) > MAX_DEPTH
+
+    def _skip_to_value(self) -> None:
+        if gap := tokens.COMMENTS.match(self.raw, self.pos):
+            self.pos = gap.end()
+
+    def _value(self, *, in_object: bool) -> object:
+        first = self.raw[self.pos : self.pos + 1]
+        if first == "{" or first == "[":  # noqa: PLR1714 - `in "{["` would hold for the empty string
+            self.pos += 1
+            return Object() if first == "{" else Array()
+        if first and first in tokens.QUOTES:
+            return self._string(first, in_object=in_object)
+        return self._word(in_object=in_object)
+
+    def _word(self, *, in_object: bool) -> object:
+        """Read a number, a literal or a bare word; it must be followed by a delimiter."""
+        word = tokens.WORD.match(self.raw, self.pos)
+        if not word:
+            return CUT
+        self.pos = word.end()
+        if not tokens.AFTER_WORD[in_object].match(self.raw, word.start() + len(word[0].rstrip())):
+            return CUT
+        return tokens.scalar(word[0].strip())
+
+    def _string(self, opening: str, *, in_object: bool) -> object:
+        """Read a string: to its first quote if that can be its end, else to the first one that can."""
+        start = self.pos + 1
+        strict = tokens.FIRST_QUOTE[opening].match(self.raw, start)
+        if strict and tokens.AFTER_STRING[in_object, True].match(self.raw, strict.end()):
+            self.pos = strict.end()
+            return tokens.decode(self.raw[start : self.pos - 1])
+        closing = tokens.LAST_QUOTE[opening, in_object, self.bare_key].match(self.raw, start)
+        end = closing.end() if closing else len(self.raw)
+        rescued = self._swallowed(start, end, closed=closing is not None)
+        self.broken = closing is None or rescued is not None
+        self.pos = end if rescued is None else rescued
+        return CUT if self.broken else tokens.decode(self.raw[start : end - 1])
+
+    def _swallowed(self, start: int, end: int, *, closed: bool) -> int | None:
+        """Where, in a string with unescaped quotes, an object begins that the string cannot contain.
+
+        A string may quote an object as a whole. One that ends inside it, or never, was itself left unclosed
+        by the model, and what follows is the next answer.
+        """
+        inner = tokens.START.search(self.raw, start, end) if self.rescues else None
+        if not inner:
+            return None
+        begun = self.raw.count("{", inner.start(), end) - self.raw.count("}", inner.start(), end)
+        if closed and begun <= 0:
+            return None
+        self.rescues -= 1
+        return inner.start()
