@@ -1,0 +1,108 @@
+"""Words what the hook found for the agent: facts, not orders, and nothing that could pass for markup."""
+
+from __future__ import annotations
+
+import os
+
+from judgekit.text import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.retrieval.candidate import Candidate
+
+LIMIT = 10_000  # characters that the client takes
+NOTHING_FOUND = "<memory-nudge>No stored memory is about this prompt.</memory-nudge>"
+_TITLE, _PATH, _TAG, _DESCRIPTION = 200, 400, 40, 200  # characters
+_MAX_TAGS = 10
+_MAX_TOPICS = 3
+_TOPIC = 60  # characters
+
+
+def render(
+    injected: list[Candidate],
+    mentioned: list[Candidate],
+    project: str,
+    descriptions: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return the context of a prompt: `injected` in full, `mentioned` as a hint; empty when there is neither.
+
+    `descriptions` are those of the categories, by root. What does not fit into `LIMIT` characters is left out
+    from the end.
+    """
+    nudge = _nudge(mentioned, more=bool(injected))
+    room = LIMIT - len(nudge) - 1
+    blocks = []
+    for root in dict.fromkeys(candidate.root for candidate in injected):
+        group = [candidate for candidate in injected if candidate.root == root]
+        block = _block(root, group, project, descriptions.get(root, {}), room)
+        room -= len(block) + 1
+        blocks.append(block)
+    return "\n".join(part for part in [*blocks, nudge] if part)
+
+
+def escape(text: str) -> str:
+    """Return text that cannot end or open a tag or an attribute."""
+    for char, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        text = text.replace(char, entity)
+    return text
+
+
+def source(root: str, project: str) -> str:
+    """Return the name of a store: relative to the project, else to the home folder, else absolute."""
+    for base, sign in ((os.path.realpath(project), ""), (os.path.realpath(os.path.expanduser("~")), "~/")):
+        if root == base:
+            return sign or "./"
+        if root.startswith(base.rstrip(os.sep) + os.sep):
+            return f"{sign}{os.path.relpath(root, base)}/"
+    return root + "/"
+
+
+def _block(
+    root: str, group: list[Candidate], project: str, descriptions: Mapping[str, str], room: int
+) -> str:
+    head = f"<memory-context{_attributes(root, group, project, descriptions)}>"
+    foot = "</memory-context>"
+    lines: list[str] = []
+    room -= len(head) + len(foot) + 1
+    for line in map(_result, group):
+        if len(line) + 1 > room:
+            break
+        room -= len(line) + 1
+        lines.append(line)
+    return "\n".join([head, *lines, foot]) if lines else ""
+
+
+def _attributes(root: str, group: list[Candidate], project: str, descriptions: Mapping[str, str]) -> str:
+    attributes = f' source="{escape(one_line(source(root, project), _PATH))}"'
+    shown = dict.fromkeys(candidate.category for candidate in group)
+    texts = [
+        f"{name}: {one_line(descriptions[name], _DESCRIPTION)}" for name in shown if name in descriptions
+    ]
+    return f'{attributes} descriptions="{escape("; ".join(texts))}"' if texts else attributes
+
+
+def _result(candidate: Candidate) -> str:
+    tags = [one_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
+    title, path = escape(one_line(candidate.title, _TITLE)), escape(one_line(candidate.place, _PATH))
+    listed = escape(",".join(tag for tag in tags if tag))
+    category, label = escape(one_line(candidate.category, _TAG).upper()), candidate.confidence_label
+    tail = f" #tags:{listed}" if listed else ""
+    return f'<result category="{category}" confidence="{label}">{title} -> {path}{tail}</result>'
+
+
+def _nudge(mentioned: list[Candidate], *, more: bool) -> str:
+    if not mentioned:
+        return ""
+    topics = [one_line(candidate.title, _TOPIC) for candidate in mentioned[:_MAX_TOPICS]]
+    noun = "memory" if len(mentioned) == 1 else "memories"
+    count = f"{len(mentioned)}{' more' if more else ''} {noun}"
+    search = f'judgekit search "{_searchable(mentioned[0].title)}"'
+    return f"<memory-nudge>{count} may be about: {escape(', '.join(topics))}. Search: {search}</memory-nudge>"
+
+
+def _searchable(title: str) -> str:
+    """Return a title as words alone: the agent may give it to a shell."""
+    letters = "".join(char if char.isalnum() else " " for char in one_line(title, _TOPIC))
+    return " ".join(letters.split())
