@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("fence", "prompt", "parse"),
     ("engine.client",),
     ("judging", "calibrate", "panel"),
-    ("recall", "documents", "assess", "gate", "schemas"),
+    ("recall", "documents", "assess", "gate", "schemas", "health"),
     ("engine",),
     ("hooks",),
     ("api",),
