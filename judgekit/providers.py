@@ -73,9 +73,11 @@ def family_of(profile: Profile, model: str) -> str:
 
 def family_by_name(model: str) -> str:
     """Return who trained a model of that name, as far as the name tells, else "unknown"."""
-    for family, words in _FAMILIES.items():
-        if re.search(rf"(?<![a-z])(?:{words})", model.lower()):
-            return family
+    # The last part first: a file may lie in a folder with any name.
+    for part in (model.rsplit("/", 1)[-1], model):
+        for family, words in _FAMILIES.items():
+            if re.search(rf"(?<![a-z])(?:{words})", part.lower()):
+                return family
     return UNKNOWN_FAMILY
 
 

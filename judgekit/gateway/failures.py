@@ -68,28 +68,39 @@ _VAGUE = frozenset(
 _BY_TEXT: Final = (
     (re.compile(r"insufficient_quota|exceeded your current quota|credit balance"), FailureKind.PERMISSION),
     (re.compile(r"(?i)api[ _]key (?:is )?(?:not valid|invalid|not found)"), FailureKind.AUTHENTICATION),
+    (re.compile(r"(?i)context (?:length|window|size)|prompt is too long"), FailureKind.CONTEXT_WINDOW),
     (re.compile(r"(?i)overloaded"), FailureKind.OVERLOADED),
 )
-_CONNECTION = frozenset(
-    {
-        "BrokenPipeError",
-        "ClientConnectorDNSError",
-        "ClientConnectorError",
-        "ClientOSError",
-        "ClientPayloadError",
-        "CloseError",
-        "ConnectError",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-        "ProxyError",
-        "ReadError",
-        "RemoteProtocolError",
-        "ServerDisconnectedError",
-        "WriteError",
-        "gaierror",
-    }
+# What an exception came from, by the names that aiohttp, httpx, openai and Python give it.
+_BY_CAUSE: Final = (
+    (FailureKind.BAD_REQUEST, frozenset({"ModuleNotFoundError"})),
+    (
+        FailureKind.TIMEOUT,
+        frozenset({"APITimeoutError", "ConnectTimeout", "PoolTimeout", "ReadTimeout", "TimeoutError"}),
+    ),
+    (
+        FailureKind.CONNECTION,
+        frozenset(
+            {
+                "BrokenPipeError",
+                "ClientConnectorDNSError",
+                "ClientConnectorError",
+                "ClientOSError",
+                "ClientPayloadError",
+                "CloseError",
+                "ConnectError",
+                "ConnectionRefusedError",
+                "ConnectionResetError",
+                "ProxyError",
+                "ReadError",
+                "RemoteProtocolError",
+                "ServerDisconnectedError",
+                "WriteError",
+                "gaierror",
+            }
+        ),
+    ),
 )
-_TIMEOUT = frozenset({"APITimeoutError", "ConnectTimeout", "PoolTimeout", "ReadTimeout", "TimeoutError"})
 _BROKEN_REPLY = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
 _REJECTED_FORMAT = re.compile(
     r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
@@ -117,25 +128,28 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if len(secret) >= 6:  # noqa: PLR2004 - shorter ones are no keys, and would blank out words
             text = text.replace(secret, "[key]")
-            text = re.sub(rf"{re.escape(secret[:6])}[\w*.…-]*|[\w.-]*\*{{3,}}[\w*.-]*", "[key]", text)
+            text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|[\w-]*\*{{3,}}[\w*-]*", "[key]", text)
     return text
 
 
 def _kind(error: BaseException) -> FailureKind:
-    chain = list(_causes(error))
-    names = [type(each).__name__ for each in chain]
-    if "ModuleNotFoundError" in names:
-        return FailureKind.BAD_REQUEST
-    if _TIMEOUT.intersection(names):
-        return FailureKind.TIMEOUT
-    if _CONNECTION.intersection(names):
-        return FailureKind.CONNECTION
+    names = [type(each).__name__ for each in _causes(error)]
+    for kind, causes in _BY_CAUSE:
+        if causes.intersection(names):
+            return kind
     known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), None)
-    if known is None or known in _VAGUE:
-        if _BROKEN_REPLY.intersection(names[-1:]) or "no 'choices'" in str(error):
-            return FailureKind.INVALID_REPLY
-        return _by_text_and_status(error, KINDS.get(known or "", FailureKind.SERVER_ERROR))
-    return _by_text(error) or KINDS[known]
+    if known is not None and known not in _VAGUE:
+        return _by_text(error) or KINDS[known]
+    if _is_broken(error, names):
+        return FailureKind.INVALID_REPLY
+    return _by_text_and_status(error, KINDS.get(known or "", FailureKind.SERVER_ERROR))
+
+
+def _is_broken(error: BaseException, names: list[str]) -> bool:
+    """Whether a reply came, but not one that litellm could read."""
+    if "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY):
+        return True
+    return re.search(r"no 'choices'|'choices' that is not", str(error)) is not None
 
 
 def _by_text_and_status(error: BaseException, default: FailureKind) -> FailureKind:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
@@ -43,8 +44,11 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             import litellm  # noqa: PLC0415 - seconds of CPU
+
+            litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
     finally:
         gc.freeze()
         if collecting:
@@ -91,6 +95,11 @@ class LitellmGateway:
         return await _with_retries(endpoint, request, schema.WEAKER[mode], end)
 
 
+async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
+    return load() if load.cache_info().currsize else await asyncio.to_thread(load)
+
+
 async def _with_retries(endpoint: Endpoint, request: Request, mode: OutputMode, end: float) -> Reply:
     attempts = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
@@ -115,7 +124,7 @@ async def _call(endpoint: Endpoint, request: Request, mode: OutputMode, end: flo
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
     secrets = [endpoint.api_key or "", *endpoint.parameters.values()]
-    litellm = load()
+    litellm = await _loaded()
     try:
         response = await litellm.acompletion(**_arguments(endpoint, profile, request, mode, end))
         return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))

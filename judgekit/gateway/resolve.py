@@ -75,8 +75,9 @@ def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
         return _of(replay.endpoints(Path(recording)), "replay", f"replies recorded in {recording}")
     known = _ordered([profile for profile in providers.profiles() if wanted.allows(profile)], wanted.order)
     named = {tier: model for tier, model in wanted.models.items() if model}
-    if named or _model_without_base(environ):
-        return _named(named or _model_without_base(environ), known, environ)
+    named = named or _models_without_address(known, environ)
+    if named:
+        return _named(named, known, environ)
     return _detected(known, wanted, environ) or Panel({}, None, _nothing(wanted))
 
 
@@ -131,27 +132,27 @@ def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, st
 
 
 def _custom(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
-    profile = next((each for each in known if each.provider == CUSTOM), None)
-    if not isinstance(profile, LitellmProfile) or missing(profile.detect, environ, named=True):
-        return None
-    models = _models_in(profile, environ)
-    base = served(profile, environ)
-    if not models:
-        listed = probe.models(base) or []
-        models = dict.fromkeys(TIERS, listed[0]) if listed else {}
-    if not models:
-        return Panel(
-            {}, None, f"JUDGEKIT_API_BASE is {base}: set JUDGEKIT_MODEL to the name of a model there"
-        )
-    return _of({tier: endpoint(profile, model, environ) for tier, model in models.items()}, CUSTOM, base)
+    """Return the panel of an address that the user names; which models it has is the user's to say."""
+    for profile in _addressed(known, environ):
+        models = _models_in(profile, environ)
+        base = served(profile, environ)
+        if not models and profile.provider == CUSTOM:
+            listed = probe.models(base) or []
+            models = dict.fromkeys(TIERS, listed[0]) if listed else {}
+            if not models:
+                return Panel(
+                    {}, None, f"JUDGEKIT_API_BASE is {base}: set JUDGEKIT_MODEL to a model that is there"
+                )
+        if models:
+            endpoints = {tier: endpoint(profile, model, environ) for tier, model in models.items()}
+            return _of(endpoints, profile.provider, f"{profile.title}: {base}")
+    return None
 
 
 def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Panel | None:
     asked = set(_unaliased(wanted.allow or ()))
     for profile in known:
-        if profile.provider == CUSTOM or profile.detect.port or not profile.models.by_tier:
-            continue
-        if not isinstance(profile, LitellmProfile):
+        if not isinstance(profile, LitellmProfile) or not profile.models.by_tier:
             continue
         if detect(profile, environ, named=profile.provider in asked) is None:
             return _profile_panel(profile, environ, "its key is set")
@@ -194,6 +195,7 @@ def _named(named: Mapping[TierName, str], known: Sequence[Profile], environ: Map
     endpoints: dict[TierName, Endpoint] = {}
     for tier, name in named.items():
         profile, model = profile_of(name, known)
+        profile = profile or next(iter(_addressed(known, environ)), None)
         problem = detect(profile, environ, named=True) if profile else "no allowed provider serves it"
         if profile is None or problem:
             return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
@@ -232,15 +234,23 @@ def _of(endpoints: Mapping[TierName, Endpoint], provider: str, reason: str) -> P
 
 
 def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[TierName, str]:
-    variables = profile.models_env.by_tier
-    every = environ.get("JUDGEKIT_MODEL", "").strip() if profile.provider == CUSTOM else ""
-    found = {tier: environ.get(name, "").strip() or every for tier, name in variables.items()}
+    """Return the models that the profile's own variables name."""
+    every = environ.get("JUDGEKIT_MODEL", "").strip() if profile.base_env else ""
+    found = {
+        tier: environ.get(name, "").strip() or every for tier, name in profile.models_env.by_tier.items()
+    }
     return {tier: model for tier, model in found.items() if model}
 
 
-def _model_without_base(environ: Mapping[str, str]) -> dict[TierName, str]:
+def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
+    """Return the profiles whose address and models are both the user's to name, and whose address is set."""
+    named = [each for each in known if isinstance(each, LitellmProfile) and each.models_env.by_tier]
+    return [each for each in named if first_set(each.base_env, environ)]
+
+
+def _models_without_address(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[TierName, str]:
     """Return the models of `JUDGEKIT_MODEL` and its like where no address says whose they are."""
-    if environ.get("JUDGEKIT_API_BASE", "").strip():
+    if _addressed(known, environ):
         return {}
     every = environ.get("JUDGEKIT_MODEL", "").strip()
     found = {tier: environ.get(f"JUDGEKIT_{tier.upper()}_MODEL", "").strip() or every for tier in TIERS}

@@ -1,0 +1,133 @@
+"""What the litellm gateway makes of servers that misbehave, over real sockets."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+from asking import KEY, SCHEMA, ask, custom, failure, request
+from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
+
+from judgekit.errors import FailureKind
+from judgekit.gateway.litellm_ import ATTEMPTS, LitellmGateway
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "tries"),
+    [
+        (SILENT, FailureKind.TIMEOUT, 1),
+        (DRIP, FailureKind.TIMEOUT, 1),
+        (fails(400), FailureKind.BAD_REQUEST, 1),
+        (fails(401, f"Incorrect key: {KEY}"), FailureKind.AUTHENTICATION, 1),
+        (fails(402), FailureKind.PERMISSION, 1),
+        (fails(403), FailureKind.PERMISSION, 1),
+        (fails(404), FailureKind.NOT_FOUND, 1),
+        (fails(408), FailureKind.TIMEOUT, 1),
+        (fails(413), FailureKind.CONTEXT_WINDOW, 1),
+        (fails(422), FailureKind.BAD_REQUEST, 1),
+        (fails(429, retry_after=0), FailureKind.RATE_LIMIT, ATTEMPTS),
+        (fails(429, "You exceeded your current quota", retry_after=0), FailureKind.PERMISSION, 1),
+        (fails(500), FailureKind.SERVER_ERROR, ATTEMPTS),
+        (fails(502), FailureKind.SERVER_ERROR, ATTEMPTS),
+        (fails(503), FailureKind.OVERLOADED, ATTEMPTS),
+        (fails(529, "Overloaded"), FailureKind.OVERLOADED, ATTEMPTS),
+        (fails(400, "maximum context length is 4096 tokens"), FailureKind.CONTEXT_WINDOW, 1),
+        (sends(b'{"choices": ['), FailureKind.INVALID_REPLY, 1),
+        (sends(b"<html>Welcome</html>"), FailureKind.INVALID_REPLY, 1),
+        (sends({"id": "1"}), FailureKind.INVALID_REPLY, 1),
+        (sends({"id": "1", "model": "m", "choices": []}), FailureKind.INVALID_REPLY, 1),
+        (says(""), FailureKind.INVALID_REPLY, 1),
+        (says(None, refusal="I cannot help"), FailureKind.REFUSAL, 1),
+        (says("", finish="content_filter"), FailureKind.CONTENT_FILTER, 1),
+        (says('{"reasoning": "it is', finish="length"), FailureKind.TRUNCATED, 1),
+    ],
+)
+def test_each_fault_has_its_kind_and_ends_by_the_deadline(
+    answer: Answer, kind: FailureKind, tries: int
+) -> None:
+    with Loopback(answer) as server:
+        error = failure(LitellmGateway(), custom(server.base), request(timeout=3))
+    assert (error.kind, len(server.requests)) == (kind, tries), error.message
+
+
+def test_a_connection_that_breaks_is_no_reply() -> None:
+    with Loopback(RESET) as server:
+        error = failure(LitellmGateway(), custom(server.base), request(timeout=8))
+    assert error.kind is FailureKind.CONNECTION
+
+
+def test_a_refused_connection_fails_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    error = failure(LitellmGateway(), custom(f"http://127.0.0.1:{port}/v1"), request(timeout=8))
+    assert error.kind is FailureKind.CONNECTION
+
+
+def test_a_passing_overload_is_tried_again() -> None:
+    with Loopback(fails(529), fails(500), says("good")) as server:
+        reply = ask(LitellmGateway(), custom(server.base), request())
+    assert (reply.text, len(server.requests)) == ("good", 3)
+
+
+def test_retry_after_is_waited_for() -> None:
+    with Loopback(fails(429, retry_after=1), says("good")) as server:
+        start = time.monotonic()
+        reply = ask(LitellmGateway(), custom(server.base), request())
+        assert time.monotonic() - start >= 1
+    assert reply.text == "good"
+
+
+def test_a_retry_after_beyond_the_deadline_is_not_waited_for() -> None:
+    with Loopback(fails(429, retry_after=60)) as server:
+        error = failure(LitellmGateway(), custom(server.base), request(timeout=5))
+    assert (error.kind, error.retry_after, len(server.requests)) == (FailureKind.RATE_LIMIT, 60, 1)
+
+
+def test_a_name_that_is_gone_is_answered_with_what_is_offered() -> None:
+    answer = fails(404, "The model `stand-in-1` does not exist")
+    with Loopback(answer, models=("other", "stand-in-2", "stand-in-3")) as server:
+        error = failure(LitellmGateway(), custom(server.base, "stand-in-1"), request())
+    assert "has no model custom/stand-in-1; it offers stand-in-" in error.message
+    assert "other" in error.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (says('<think>well</think>{"score": 1}'), '{"score": 1}'),
+        (calls('{"score": 1}'), '{"score": 1}'),
+        (says("", reasoning_content='{"score": 1}'), '{"score": 1}'),
+        (says('well</think>{"score": 1}'), 'well</think>{"score": 1}'),
+    ],
+)
+def test_the_text_is_found_where_servers_put_it(answer: Answer, text: str) -> None:
+    with Loopback(answer) as server:
+        assert ask(LitellmGateway(), custom(server.base), request()).text == text
+
+
+def test_probabilities_of_the_first_token_come_back_though_the_reply_is_cut() -> None:
+    alternatives = {"yes": -0.1, "no": -2.5}
+    with Loopback(says("yes", finish="length", logprobs=[alternatives])) as server:
+        reply = ask(LitellmGateway(), custom(server.base), request(top=2))
+    assert reply.logprobs == (alternatives,)
+    assert (server.requests[0].body["logprobs"], server.requests[0].body["top_logprobs"]) == (True, 2)
+
+
+def test_a_rejected_format_is_asked_for_more_weakly_once_and_remembered() -> None:
+    rejected = fails(400, "response_format of type json_schema is not supported")
+    gateway = LitellmGateway()
+    with Loopback(rejected, says('{"score": 1}')) as server:
+        assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == '{"score": 1}'
+        ask(gateway, custom(server.base), request(schema=SCHEMA))
+    forms = [each.body["response_format"]["type"] for each in server.requests]
+    assert forms == ["json_schema", "json_object", "json_object"]
+    assert "additionalProperties" not in server.requests[0].text
+    assert "additionalProperties" in server.requests[1].text
+
+
+def test_a_format_is_weakened_once_only() -> None:
+    with Loopback(fails(400, "response_format is not supported")) as server:
+        error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA))
+    assert (error.kind, len(server.requests)) == (FailureKind.BAD_REQUEST, 2)

@@ -1,0 +1,69 @@
+"""Endpoints, requests and calls for tests of the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from judgekit import providers
+from judgekit.errors import GatewayError
+from judgekit.gateway.base import Endpoint, Gateway, Matter, Message, Reply, Request
+from judgekit.gateway.endpoints import endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "jk-test-0123456789abcdef"
+SLACK = 3.0  # a first call imports and connects; a hang would be the server's 60 seconds
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"reasoning": {"type": "string"}, "score": {"type": "integer"}},
+    "required": ["reasoning", "score"],
+    "additionalProperties": False,
+}
+
+
+def custom(base: str, model: str = "stand-in") -> Endpoint:
+    """Return an endpoint at an address of one's own."""
+    environ = {"JUDGEKIT_API_BASE": base, "JUDGEKIT_API_KEY": KEY}
+    return endpoint(providers.find("openai-compatible"), model, environ)
+
+
+def bundled(provider: str, model: str, environ: Mapping[str, str]) -> Endpoint:
+    """Return an endpoint of a bundled profile."""
+    return endpoint(providers.find(provider), model, environ)
+
+
+def request(
+    text: str = "Is it good?", *, timeout: float = 10, schema: dict[str, Any] | None = None, top: int = 0
+) -> Request:
+    """Return a small request."""
+    messages = (Message("system", "You judge."), Message("user", text))
+    return Request(messages, Matter("a" * 64, "kls@1.0.0", "quick"), timeout, 64, schema, top)
+
+
+def ask(gateway: Gateway, endpoint: Endpoint, request: Request) -> Reply:
+    """Make one call and close the gateway."""
+
+    async def run() -> Reply:
+        try:
+            return await gateway.complete(endpoint, request)
+        finally:
+            await gateway.aclose()
+
+    return asyncio.run(run())
+
+
+def failure(gateway: Gateway, endpoint: Endpoint, request: Request) -> GatewayError:
+    """Make a call that must fail, and must be back by its deadline; return the failure."""
+    start = time.monotonic()
+    with pytest.raises(GatewayError) as caught:
+        ask(gateway, endpoint, request)
+    assert time.monotonic() - start < request.timeout + SLACK
+    assert KEY not in str(caught.value)
+    assert KEY not in repr(caught.value)
+    assert "\n" not in caught.value.message
+    return caught.value
