@@ -137,6 +137,7 @@ class LitellmProfile(_Profile):
         description="tokens added to the limit of a reply for models that think before they answer and count "
         "it, by the beginning of a bare model name",
     )
+    embedded: bool = Field(default=False, description="judgekit itself runs its server")
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
 
-Kind: TypeAlias = Literal["litellm", "command", "replay"]
+Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
 
 
 def _litellm() -> Gateway:
@@ -27,10 +27,24 @@ def _command() -> Gateway:
     return CommandGateway()
 
 
+def _embedded() -> Gateway:
+    from judgekit.local.gateway import LocalGateway  # noqa: PLC0415 - the optional extra, when used
+
+    return LocalGateway()
+
+
+def kind_of(endpoint: Endpoint) -> Kind:
+    """Return which implementation reaches an endpoint."""
+    profile = endpoint.profile
+    embedded = profile.kind == "litellm" and profile.embedded
+    return "embedded" if embedded else profile.kind
+
+
 IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
     "litellm": _litellm,
     "command": _command,
     "replay": replay.ReplayGateway,
+    "embedded": _embedded,
 }
 
 
@@ -43,7 +57,7 @@ class Router:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, as `Gateway.complete` says."""
-        kind = endpoint.profile.kind
+        kind = kind_of(endpoint)
         if kind not in self._opened:
             self._opened[kind] = self._implementations[kind]()
         return await self._opened[kind].complete(endpoint, request)

@@ -175,7 +175,7 @@ def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | 
 
 def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
     for profile in known:
-        if isinstance(profile, LitellmProfile) and profile.detect.module and not profile.models.by_tier:
+        if isinstance(profile, LitellmProfile) and profile.embedded:
             models = _models_in(profile, environ)
             if models and detect(profile, environ) is None:
                 endpoints = {tier: endpoint(profile, model, environ) for tier, model in models.items()}

@@ -1,0 +1,124 @@
+"""Says which providers can be used here and why not, and tries one with a real call."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judgekit import providers
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway import probe
+from judgekit.gateway.base import Matter, Message, Request
+from judgekit.gateway.endpoints import first_set
+from judgekit.gateway.resolve import Wanted, detect, served
+from judgekit.provider import CommandProfile, LitellmProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.provider import Profile
+    from judgekit.rubric import TierName
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """One line of `judgekit provider list`; `why` says what makes it usable or what is lacking."""
+
+    name: str
+    title: str
+    kind: str
+    usable: bool
+    why: str
+    models: dict[TierName, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries."""
+
+    provider: str
+    model: str
+    failure: FailureKind | None
+    message: str
+    latency_ms: int
+    cost_usd: float | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model answered."""
+        return self.failure is None
+
+
+def provider_report(environ: Mapping[str, str], wanted: Wanted | None = None) -> list[ProviderState]:
+    """Return all providers in the order they are tried; asks local servers for their models, up to 0.3 s.
+
+    Raises `ConfigError` when a profile's file is wrong.
+    """
+    wanted = wanted or Wanted()
+    known = providers.profiles()
+    servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
+    bases = [served(each, environ) for each in servers]
+    answers = dict(zip((each.provider for each in servers), probe.models_of_all(bases), strict=True))
+    return [_state(profile, environ, wanted, answers.get(profile.provider)) for profile in known]
+
+
+async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
+    """Make one tiny call through the gateway; it costs what a dozen tokens cost."""
+    messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
+    request = Request(messages, Matter("check", "check", "quick"), timeout, 16)
+    start = time.monotonic()
+    failure, message, cost = None, "it answered", None
+    try:
+        cost = (await gateway.complete(endpoint, request)).usage.cost_usd
+    except GatewayError as error:
+        failure, message = error.kind, error.message
+    # A model that was cut short did answer: sixteen tokens are few for one that explains itself.
+    if failure is FailureKind.TRUNCATED:
+        failure = None
+    latency = round((time.monotonic() - start) * 1000)
+    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, cost)
+
+
+def _state(
+    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+) -> ProviderState:
+    problem = _problem(profile, environ, wanted, listed)
+    models = dict(profile.models.by_tier)
+    if listed:
+        models = dict.fromkeys(("quick", "deep", "tiebreaker"), listed[0])
+    return ProviderState(
+        profile.provider,
+        profile.title,
+        profile.kind,
+        problem is None,
+        problem or _found(profile, environ),
+        models,
+    )
+
+
+def _problem(
+    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+) -> str | None:
+    lacking = detect(profile, environ, named=wanted.allow is not None and wanted.allows(profile))
+    if lacking is None and profile.detect.port and listed is None:
+        lacking = f"nothing answers on port {profile.detect.port}"
+    if lacking is None and profile.detect.port and not listed:
+        lacking = "it has no model that can chat"
+    if not wanted.allows(profile):
+        how = f"add {profile.provider} to providers.allow in your own configuration"
+        return f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
+    return lacking
+
+
+def _found(profile: Profile, environ: Mapping[str, str]) -> str:
+    """Say what shows that a provider is there: a variable's name, never its value."""
+    for group in (*profile.detect.env, *profile.detect.named):
+        if all(first_set([name], environ) for name in group):
+            return f"{' and '.join(group)} set"
+    if isinstance(profile, LitellmProfile) and profile.detect.port:
+        return f"answers at {served(profile, environ)}"
+    if isinstance(profile, CommandProfile):
+        return f"{profile.detect.command} is on PATH"
+    return "there"
