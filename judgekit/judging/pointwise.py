@@ -84,10 +84,9 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
             mass[token] += math.exp(logprob)
     total = sum(mass.values())
     if total < LEAST_MASS:
-        raise GatewayError(
-            FailureKind.INVALID_REPLY,
-            f"{reply.model} answered {reply.text[:20]!r}: {', '.join(tokens)} have {total:.0%} of the probability",
-        )
+        said = f"{reply.model} answered {reply.text[:20]!r}"
+        wanted = f"{total:.0%} of the probability is on {', '.join(tokens)}"
+        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}")
     return {token: value / total for token, value in mass.items()}
 
 

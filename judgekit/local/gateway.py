@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from judgekit.errors import FailureKind, GatewayError, JudgekitError
 from judgekit.local import models
 from judgekit.local.server import LocalServer
+from judgekit.provider import LitellmProfile
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
-
-_PREFIXES = ("local/", "openai/")
 
 
 class LocalGateway:
@@ -31,14 +30,19 @@ class LocalGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, as `Gateway.complete` says."""
-        started = time.monotonic()
-        server = self._launched(endpoint.model)
+        started, profile = time.monotonic(), endpoint.profile
+        if not isinstance(profile, LitellmProfile):
+            raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here")
+        server = self._launched(profile.bare_name(endpoint.model))
         await server.ready(request.timeout)
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
             raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took all of the deadline")
         here = replace(
-            endpoint, model=f"openai/{server.model}", api_base=server.base_url, api_key=server.api_key
+            endpoint,
+            model=profile.full_name(server.model),
+            api_base=server.base_url,
+            api_key=server.api_key,
         )
         return await self._delegate().complete(here, replace(request, timeout=left))
 
@@ -51,10 +55,7 @@ class LocalGateway:
         if self._inner is not None:
             await self._inner.aclose()
 
-    def _launched(self, model: str) -> LocalServer:
-        name = model
-        for prefix in _PREFIXES:
-            name = name.removeprefix(prefix)
+    def _launched(self, name: str) -> LocalServer:
         with self._lock:
             server = self._servers.get(name)
             if server is None or not server.alive:

@@ -25,19 +25,23 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0  # a gigabyte from a slow disk
 CONTEXT_TOKENS = 8192
 THREADS = "JUDGEKIT_LOCAL_THREADS"
+_MOST_THREADS = 8
 _STOP_SECONDS = 10.0
 _POLL = 0.02
 _REASON_CHARS = 200
 
 
 def threads() -> int:
-    """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores but one.
+    """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores, eight at most.
+
+    Waiting threads sleep, so that a second one pays off even beside a busy neighbour (measured on two
+    cores with the 1.5B model: 54 tokens/s of prompt instead of 30 alone, 23 instead of 18 in company).
 
     Raises `ConfigError` when the variable is no whole number above zero.
     """
     text = os.environ.get(THREADS)
     if not text:
-        return max(1, _cores() - 1)
+        return min(_cores(), _MOST_THREADS)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
     return int(text)

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Endpoint, Matter, Message, Reply, Request, Usage
+from judgekit.judging import pointwise
+from judgekit.provider import LitellmProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PROFILE = LitellmProfile.model_validate(
+    {
+        "kind": "litellm",
+        "provider": "here",
+        "title": "Here",
+        "prefix": "here/",
+        "family": "qwen",
+        "detect": {"module": "xllamacpp"},
+        "output": "json_schema",
+        "pointwise": True,
+    }
+)
+ENDPOINT = Endpoint(profile=PROFILE, model="here/small", family="qwen", output="json_schema", pointwise=True)
+MATTER = Matter("subject", "kls@1.0.0", "quick")
+
+
+def reply(probabilities: Mapping[str, float], cost: float | None = None) -> Reply:
+    alternatives = {token: math.log(value) for token, value in probabilities.items()}
+    return Reply("…", "small-1", Usage(100, 1, cost), (alternatives,))
+
+
+@dataclass
+class Queue:
+    """A gateway that gives prepared replies in order; each takes `seconds`."""
+
+    replies: list[Reply | GatewayError]
+    seconds: float = 0.0
+    asked: list[Request] = field(default_factory=list)
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.asked.append(request)
+        await asyncio.sleep(self.seconds)
+        answer = self.replies.pop(0)
+        if isinstance(answer, GatewayError):
+            raise answer
+        return answer
+
+    async def aclose(self) -> None:
+        pass
+
+
+def ask(
+    gateway: Queue,
+    questions: Mapping[str, str],
+    tokens: Sequence[str] = ("yes", "no"),
+    matter: Matter = MATTER,
+    seconds: float = 5.0,
+) -> tuple[dict[str, dict[str, float]], Usage, str]:
+    return asyncio.run(
+        pointwise.ask(
+            gateway,
+            ENDPOINT,
+            system="You judge.",
+            context="<text>the text</text>",
+            questions=questions,
+            tokens=tokens,
+            matter=matter,
+            timeout=seconds,
+        )
+    )
+
+
+def test_every_question_ends_a_message_that_begins_alike() -> None:
+    gateway = Queue([reply({"yes": 1.0}), reply({"no": 1.0})])
+    ask(gateway, {"first": "Is it true?", "second": "Is it useful?"})
+    one, two = (each.messages for each in gateway.asked)
+    assert one[0] == two[0] == Message("system", "You judge.")
+    assert one[1] == Message("user", "<text>the text</text>\n\nIs it true?")
+    assert two[1] == Message("user", "<text>the text</text>\n\nIs it useful?")
+
+
+def test_one_token_with_alternatives_is_asked_for() -> None:
+    gateway = Queue([reply({"yes": 1.0})])
+    ask(gateway, {"first": "?"})
+    assert (gateway.asked[0].max_tokens, gateway.asked[0].top_logprobs) == (1, 20)
+    assert gateway.asked[0].schema is None
+
+
+@pytest.mark.parametrize(("part", "expected"), [("", "first"), ("memory-1", "memory-1/first")])
+def test_each_call_says_which_part_it_is_about(part: str, expected: str) -> None:
+    gateway = Queue([reply({"yes": 1.0})])
+    ask(gateway, {"first": "?"}, matter=MATTER._replace(part=part))
+    assert gateway.asked[0].matter == MATTER._replace(part=expected)
+
+
+def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
+    gateway = Queue([reply({"4": 0.3, "5": 0.3, "x": 0.4}), reply({"1": 0.5, "2": 0.5})])
+    found, _, model = ask(gateway, {"semantic": "?", "pragmatic": "?"}, tokens=("1", "2", "3", "4", "5"))
+    assert found["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
+    assert pointwise.expectation(found["semantic"]) == pytest.approx(4.5)
+    assert pointwise.expectation(found["pragmatic"]) == pytest.approx(1.5)
+    assert model == "small-1"
+
+
+def test_spellings_of_one_answer_are_added_up() -> None:
+    spellings = {"Yes": 0.3, " yes": 0.1, "YES": 0.1, '"yes': 0.1, "**no": 0.1, "No.": 0.1, "Yesterday": 0.2}
+    found, _, _ = ask(Queue([reply(spellings)]), {"q": "?"})
+    assert pointwise.yes_probability(found["q"]) == pytest.approx(0.75)
+
+
+def test_usage_is_added_up() -> None:
+    _, usage, _ = ask(
+        Queue([reply({"yes": 1}, 0.5), reply({"yes": 1}), reply({"yes": 1}, 0.25)]), dict.fromkeys("abc", "?")
+    )
+    assert usage == Usage(300, 3, 0.75)
+
+
+def test_an_unknown_cost_stays_unknown() -> None:
+    _, usage, _ = ask(Queue([reply({"yes": 1})]), {"q": "?"})
+    assert usage.cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            reply({"The": 0.7, "yes": 0.1, "no": 0.05}),
+            "small-1 answered '…': 15% of the probability is on yes, no",
+        ),
+        (reply({"{": 1.0}), "0% of the probability is on yes, no"),
+        (Reply("yes", "small-1"), "small-1 gave no token probabilities"),
+        (Reply("", "small-1", Usage(), ({},)), "0% of the probability"),
+    ],
+)
+def test_an_answer_that_was_not_offered_is_no_answer(answer: Reply, message: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        ask(Queue([answer]), {"q": "?"})
+    assert caught.value.kind is FailureKind.INVALID_REPLY
+    assert message in caught.value.message
+
+
+def test_enough_mass_on_one_answer_will_do() -> None:
+    found, _, _ = ask(Queue([reply({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01})]), {"q": "?"})
+    assert found["q"] == {"yes": 0.0, "no": 1.0}
+
+
+def test_what_the_gateway_raises_goes_through() -> None:
+    refused = GatewayError(FailureKind.CONNECTION, "refused")
+    gateway = Queue([reply({"yes": 1}), refused])
+    with pytest.raises(GatewayError) as caught:
+        ask(gateway, {"a": "?", "b": "?", "c": "?"})
+    assert caught.value is refused
+    assert len(gateway.asked) == 2
+
+
+def test_one_deadline_covers_all_questions() -> None:
+    gateway = Queue([reply({"yes": 1})] * 5, seconds=0.15)
+    with pytest.raises(GatewayError, match=r"of 5 questions were answered in 0\.2 s") as caught:
+        ask(gateway, dict.fromkeys("abcde", "?"), seconds=0.2)
+    assert caught.value.kind is FailureKind.TIMEOUT
+    timeouts = [each.timeout for each in gateway.asked]
+    assert timeouts == sorted(timeouts, reverse=True)
+    assert all(0 < each <= 0.2 for each in timeouts)
+
+
+def test_a_scale_of_two_digits_is_refused_before_anything_is_asked() -> None:
+    gateway = Queue([])
+    with pytest.raises(GatewayError, match="the scale has 10") as caught:
+        ask(gateway, {"q": "?"}, tokens=[str(value) for value in range(1, 11)])
+    assert caught.value.kind is FailureKind.BAD_REQUEST
+    assert gateway.asked == []
+
+
+@given(st.dictionaries(st.sampled_from(["1", "2", "3", "4", "5"]), st.floats(1e-3, 1.0), min_size=1))
+def test_an_expectation_stays_on_the_scale(weights: dict[str, float]) -> None:
+    total = sum(weights.values())
+    answer = reply({token: value / total for token, value in weights.items()})
+    found = pointwise.probabilities(answer, ["1", "2", "3", "4", "5"])
+    assert sum(found.values()) == pytest.approx(1)
+    low, high = min(map(int, weights)), max(map(int, weights))
+    assert low - 1e-9 <= pointwise.expectation(found) <= high + 1e-9
+
+
+def test_moving_mass_up_the_scale_raises_the_expectation() -> None:
+    tokens = ["1", "2", "3", "4", "5"]
+    scores = [
+        pointwise.expectation(pointwise.probabilities(reply({"1": 1 - up, "5": up}), tokens))
+        for up in (0.1, 0.5, 0.9)
+    ]
+    assert scores == pytest.approx([1.4, 3.0, 4.6])
