@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, TypeVar
 
 from judgekit.errors import InvalidReply
-from judgekit.parse.fit import fit
+from judgekit.parse.fit import fit, loose_keys
 from judgekit.parse.keys import Misfit
 from judgekit.parse.scan import scan
 
@@ -39,10 +39,11 @@ def extract(raw: str, model: type[Model]) -> Model:
 
     Raises `InvalidReply`, whose message says what the last object lacked.
     """
-    reason = ""
+    reason, behind = "", set[str]()
     for found in reversed(scan(raw)):
+        behind |= loose_keys(found.tail)
         try:
-            return fit(found, model)
+            return fit(found, model, behind)
         except Misfit as misfit:
             reason = reason or str(misfit)
     raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")

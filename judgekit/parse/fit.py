@@ -15,6 +15,7 @@ from judgekit.parse.tokens import NUMBER, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from pydantic.fields import FieldInfo
 
@@ -26,12 +27,19 @@ VALUE_KEYS: Final = frozenset({"score", "value", "rating"})
 MAXIMUM_KEYS: Final = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
 """What makes a number one out of something: on which scale it is meant is the model's guess, not ours."""
 
-_RESTATED: Final = re.compile(r"""["'“]([^"'“”\n]{1,80})["'”]\s*+:""")
+_LOOSE: Final = re.compile(r"""["'“]([^"'“”\n]{1,80})["'”]\s*+:""")
 
 
-def fit(found: Object, model: type[Model]) -> Model:
-    """Return `found` as a `model`, or raise `Misfit`."""
-    _refuse_restated(found, model)
+def fit(found: Object, model: type[Model], behind: AbstractSet[str] = frozenset()) -> Model:
+    """Return `found` as a `model`, or raise `Misfit`.
+
+    `behind` has the keys (plain) that the text behind the object gives outside of any object. One of them
+    that `found` holds too is refused: this is what is left when a string with unescaped quotes, perhaps the
+    subject's own, ended too early.
+    """
+    twice = behind & {plain(name) for name in all_names(model)} & {plain(key) for key in _keys(found)}
+    if twice:
+        raise Misfit(f"`{min(twice)}` is given again behind the object")
     shaped = _shaped(found, model, "")
     try:
         return model.model_validate(shaped)
@@ -55,15 +63,9 @@ def _quote(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"  # noqa: PLR2004 - fits a line of a message
 
 
-def _refuse_restated(found: Object, model: type[BaseModel]) -> None:
-    """Refuse an object when the text behind it gives one of its values again.
-
-    That is what is left when a string with unescaped quotes, perhaps the subject's own, ended too early.
-    """
-    restated = {plain(key[1]) for key in _RESTATED.finditer(found.tail)}
-    twice = restated & {plain(name) for name in all_names(model)} & {plain(key) for key in _keys(found)}
-    if twice:
-        raise Misfit(f"`{min(twice)}` is given again behind the object")
+def loose_keys(text: str) -> set[str]:
+    """Return the quoted keys (plain) in a text between objects."""
+    return {plain(key[1]) for key in _LOOSE.finditer(text)}
 
 
 def _keys(found: Object) -> Iterator[str]:

@@ -41,7 +41,7 @@ class Object(dict[str, Any]):
     """An object of the reply.
 
     `closed` says whether its brace was seen, `repeated` names the keys given twice with different values, and
-    `tail` is the text between this object and the next.
+    `tail` is the text between this object and the next, with a string that the object broke off in.
     """
 
     __slots__ = ("closed", "repeated", "tail")
@@ -83,7 +83,7 @@ def scan(raw: str) -> Sequence[Object]:
         if found:
             found[-1].tail = raw[end : start.start()]
         found.append(reader.read(start.start()))
-        end = reader.pos
+        end = reader.end
     if found:
         found[-1].tail = raw[end:]
     return found
@@ -94,13 +94,17 @@ class _Reader:
 
     def __init__(self, raw: str) -> None:
         self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
+        self.end, self.unread = 0, -1
         self.broken, self.bare_key = False, False
 
     def read(self, start: int) -> Object:
-        """Read the object that begins at `start`; leave `pos` behind it, or where it breaks off."""
+        """Read the object that begins at `start`; leave `pos` behind it, or where it breaks off.
+
+        `end` is the same, save that a string which breaks off is not taken for read.
+        """
         top = Object()
         open_: list[Object | Array] = [top]
-        self.pos, self.broken, entries = start + 1, False, 0
+        self.pos, self.broken, self.unread, entries = start + 1, False, -1, 0
         while open_ and not self.broken:
             self._skip()
             if self.raw.startswith("}" if isinstance(open_[-1], Object) else "]", self.pos):
@@ -110,6 +114,7 @@ class _Reader:
                 self._entry(open_)
                 entries += 1
                 self.broken |= entries >= MAX_ENTRIES
+        self.end = self.pos if self.unread < 0 else self.unread
         return top
 
     def _skip(self) -> None:
@@ -175,6 +180,7 @@ class _Reader:
         end = closing.end() if closing else len(self.raw)
         rescued = self._swallowed(start, end, closed=closing is not None)
         self.broken = closing is None or rescued is not None
+        self.unread = self.pos if self.broken else -1
         self.pos = end if rescued is None else rescued
         return CUT if self.broken else tokens.decode(self.raw[start : end - 1])
 

@@ -27,7 +27,8 @@ START: Final = re.compile(
 )
 """A brace that begins an object: a key, or the end, follows (braces in prose have neither)."""
 
-_NOTE = r"//[^\n]*+|/\*(?:[\s\S]*?\*/|[\s\S]*+)|\#[^\n]*+"
+# A comment that nothing ends is none: it would hide whatever stands behind the object.
+_NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 COMMENTS: Final = re.compile(rf"(?:\s|{_NOTE})*+")
 """What may stand between a colon and its value."""
 

@@ -71,6 +71,12 @@ REFUSED = {
         '{"explanation": "It holds {"a": "x", "relevance": 3} and", "relevance": 0}',
         "given again",
     ),
+    "again behind an inner object": (
+        '{"explanation": "", "relevance": 3, "{"a": 1}", "relevance": 0}',
+        "without",
+    ),
+    "again behind a comment": ('{"explanation": "", "relevance": 3, // in it.", "relevance": 0}', "again"),
+    "again in a string that breaks off": ('{"relevance": 3, "explanation": "not "relevance": 0', "again"),
     "number at the end": ('{"relevance": 1', "`relevance` is cut off"),
     "number and blanks at the end": ('{"relevance": 1  ', "cut off"),
     "quoted, at the end": ('{"relevance": "1"', "cut off"),
