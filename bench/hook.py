@@ -19,11 +19,49 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-WORDS = (
-    "cache queue worker token session index schema migration webhook retry timeout payment invoice export "
-    "upload avatar search filter pagination router middleware logger metric alert backup cluster shard proxy "
-    "template locale currency feature flag rollout canary release branch pipeline runner artifact container"
-).split()
+WORDS = [
+    "cache",
+    "queue",
+    "worker",
+    "token",
+    "session",
+    "index",
+    "schema",
+    "migration",
+    "webhook",
+    "retry",
+    "timeout",
+    "payment",
+    "invoice",
+    "export",
+    "upload",
+    "avatar",
+    "search",
+    "filter",
+    "pagination",
+    "router",
+    "middleware",
+    "logger",
+    "metric",
+    "alert",
+    "backup",
+    "cluster",
+    "shard",
+    "proxy",
+    "template",
+    "locale",
+    "currency",
+    "feature",
+    "flag",
+    "rollout",
+    "canary",
+    "release",
+    "branch",
+    "pipeline",
+    "runner",
+    "artifact",
+    "container",
+]
 FOLDERS = {
     "decision": ("decisions", "context"),
     "constraint": ("constraints", "rule"),

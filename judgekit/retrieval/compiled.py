@@ -19,15 +19,14 @@ CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = "claude-memory", "claude-auto-memory", "m
 class Language:
     """What the words of a language are worth as search terms."""
 
-    __slots__ = ("common", "equivalents", "min_prefix", "short", "stop")
+    __slots__ = ("abbreviations", "common", "min_prefix", "short", "stop")
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.stop = frozenset(data["stop"].split())
         self.common = frozenset(data["common"].split())
         self.short = frozenset(data["short"].split())
         self.min_prefix: int = data["min_prefix"]
-        groups = [group.split("|") for group in data["equivalents"].split(",")]
-        self.equivalents = {word: group for group in groups for word in group}
+        self.abbreviations = {short: words.split("|") for short, words in data["abbreviations"].items()}
 
 
 class Category:

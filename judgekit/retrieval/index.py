@@ -8,6 +8,7 @@ is built in memory.
 from __future__ import annotations
 
 import os
+import zlib
 
 from judgekit.retrieval import cachefile, schema
 from judgekit.retrieval.sqljson import sqlite
@@ -175,4 +176,7 @@ def _refresh(connection: Connection, found: Scan, profile: Profile) -> None:
 
 
 def _version(profile: Profile) -> str:
-    return f"{profile.kind}@{profile.version}"
+    """Return what changes when a store would be read differently."""
+    fields = {name: each.body for name, each in profile.categories.items()}
+    read_by = repr((fields, profile.max_bytes, profile.language.abbreviations))
+    return f"{profile.kind} {zlib.crc32(read_by.encode()):08x}"

@@ -42,7 +42,7 @@ class LanguageFile(Strict):
     stop: list[Word]
     common: list[Word]
     prefix: Prefix
-    equivalents: list[Annotated[list[Words], Field(min_length=2)]] = []
+    abbreviations: dict[Word, Annotated[list[Words], Field(min_length=1)]] = {}
 
 
 class CategoryData(Strict):
@@ -53,7 +53,7 @@ class CategoryData(Strict):
 
 
 class Weights(Strict):
-    """How much a match counts by column. `parts` are the words inside camelCase identifiers."""
+    """How much a match counts by column. `parts` are the words hidden in identifiers and abbreviations."""
 
     title: Weight
     tags: Weight
@@ -167,7 +167,7 @@ def _language(file: LanguageFile) -> dict[str, Any]:
         "common": " ".join(file.common),
         "short": " ".join(file.prefix.short),
         "min_prefix": file.prefix.min_length,
-        "equivalents": ",".join("|".join(group) for group in file.equivalents),
+        "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
     }
 
 

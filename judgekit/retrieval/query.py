@@ -17,6 +17,7 @@ MAX_TERMS = 32
 MAX_WORD = 64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
 MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
 _JOINERS = "_-./:"
+_PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
 
 
 class Term:
@@ -68,13 +69,17 @@ def camel(word: str) -> list[str]:
     return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)]
 
 
-def identifier_parts(text: str) -> str:
-    """Return the words inside the camelCase identifiers of `text`: what the index stores beside it."""
+def hidden_words(text: str, language: Language) -> str:
+    """Return what `text` means but does not spell out, for the index to store beside it.
+
+    These are the words inside camelCase identifiers, and what abbreviations stand for.
+    """
     found: list[str] = []
     for chunk in text.split():
-        if not (chunk.islower() or chunk.istitle()):
-            for word in words(chunk):
-                found += camel(word)
+        plain = chunk.islower() or chunk.istitle()
+        for word in [chunk.strip(_PUNCTUATION)] if plain and chunk.isascii() else words(chunk):
+            found += language.abbreviations.get(word.lower(), ())
+            found += camel(word)
     return " ".join(found)
 
 
@@ -104,9 +109,7 @@ def _terms(token: str, language: Language) -> Iterator[Term]:
 
 def _word(word: str, language: Language) -> Term:
     forms = [_prefix(word) if _is_prefix(word, language) else _quote(word)]
-    if len(word) > language.min_prefix and word.endswith(("ay", "ey", "oy")):
-        forms.append(_prefix(word[:-1]))  # Porter makes deploi of deploy, but leaves it in deployment
-    forms += [_quote(other) for other in language.equivalents.get(word, ()) if other != word]
+    forms += [_quote(long) for long in language.abbreviations.get(word, ())]
     return Term(word, _either(forms), common=word in language.common)
 
 

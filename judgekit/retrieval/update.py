@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
-from judgekit.retrieval.query import identifier_parts
+from judgekit.retrieval.query import hidden_words
 from judgekit.retrieval.scan import INDEX
 from judgekit.retrieval.sources import auto_memory, claude_memory, markdown
 from judgekit.retrieval.sources.base import Entry, Unreadable
@@ -91,7 +91,7 @@ def _add(connection: Connection, found: Scan, path: str, profile: Profile, hint:
     if entry is None:
         return
     columns = [_clean(text) for text in (entry.title, " ".join(entry.tags), entry.body)]
-    parts = _clean(identifier_parts("\n".join(columns)))
+    parts = _clean(hidden_words("\n".join(columns), profile.language))
     connection.execute(
         "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)",
         (cursor.lastrowid, *columns, parts),
