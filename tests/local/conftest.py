@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from real_models import model_file
 from tiny_wheels import SLICES, Index, tiny_model
 
 from judgekit.local import models
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
