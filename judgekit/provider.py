@@ -155,7 +155,7 @@ class CommandProfile(_Profile):
     """A program that reads the prompt on stdin and prints the reply."""
 
     kind: Literal["command"]
-    argv: list[Text] = Field(min_length=1, description="{model}, {system} and {schema} are replaced")
+    argv: list[str] = Field(min_length=1, description="{model}, {system} and {schema} are replaced")
     reply: Literal["text", "json"] = "text"
     reply_key: Text | None = Field(default=None, description="where a JSON reply holds the text, dotted")
     keep_env: list[Variable] = Field(

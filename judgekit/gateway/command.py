@@ -109,10 +109,8 @@ async def _run(argv: list[str], prompt: str, endpoint: Endpoint, profile: Comman
         finally:
             await _end(process)
     if code:
-        line = failures.redact(_last_line(errors) or _last_line(output), secrets)
-        raise GatewayError(
-            FailureKind.COMMAND_FAILED, f"{argv[0]} exited with {code}: {line or 'no message'}"
-        )
+        line = failures.redact(_last_line(errors) or _explained(output, profile) or "no message", secrets)
+        raise GatewayError(FailureKind.COMMAND_FAILED, f"{argv[0]} exited with {code}: {line}")
     return output.decode(errors="replace")
 
 
@@ -157,6 +155,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), 5)
+
+
+def _explained(output: bytes, profile: CommandProfile) -> str:
+    """Return what a program said that fails in its own format."""
+    text = output.decode(errors="replace")
+    if profile.reply == "json":
+        with contextlib.suppress(GatewayError):
+            text = _from_json(text, profile.reply_key or "", "")
+    return _last_line(text.encode())
 
 
 def _last_line(output: bytes) -> str:

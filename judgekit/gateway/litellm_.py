@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Reply, Request
 
 ATTEMPTS = 3
+_NEWER = "max_completion_tokens"
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
     # and reads the .env files of the folders above.
@@ -62,18 +63,38 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     return litellm
 
 
+class Manner(NamedTuple):
+    """How a model is asked; weakened where it turns out that an address does not take the usual way."""
+
+    mode: OutputMode
+    temperature: bool = True
+    max_tokens: str = "max_tokens"
+
+    def adapted(self, failure: GatewayError, request: Request) -> Manner | None:
+        """Return the manner to try after a failure, or None when another one would not help."""
+        if failure.kind is not FailureKind.BAD_REQUEST:
+            return None
+        if self.max_tokens != _NEWER and _NEWER in failure.message:
+            return self._replace(max_tokens=_NEWER)
+        if self.temperature and "temperature" in failure.message:
+            return self._replace(temperature=False)
+        if request.schema is not None and self.mode in schema.WEAKER and failures.rejects_format(failure):
+            return self._replace(mode=schema.WEAKER[self.mode])
+        return None
+
+
 class LitellmGateway:
     """Any API that litellm knows, and every OpenAI-compatible server."""
 
     def __init__(self) -> None:
-        self._weaker: dict[tuple[str | None, str], OutputMode] = {}
+        self._learned: dict[tuple[str | None, str], Manner] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
         end = time.monotonic() + request.timeout
         try:
             async with asyncio.timeout(request.timeout):
-                return await self._in_a_mode_that_is_taken(endpoint, request, end)
+                return await self._in_a_manner_that_is_taken(endpoint, request, end)
         except TimeoutError:
             message = f"no reply within {request.timeout:g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
@@ -83,16 +104,19 @@ class LitellmGateway:
         if load.cache_info().currsize:
             await load().close_litellm_async_clients()
 
-    async def _in_a_mode_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
+    async def _in_a_manner_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
+        """Ask; where the address rejects the manner, ask once more in a weaker one and remember that."""
         place = (endpoint.api_base, endpoint.model)
-        mode = self._weaker.get(place, endpoint.output)
+        manner = self._learned.get(place, Manner(endpoint.output))
         try:
-            return await _with_retries(endpoint, request, mode, end)
+            return await _with_retries(endpoint, request, manner, end)
         except GatewayError as failure:
-            if request.schema is None or mode not in schema.WEAKER or not failures.rejects_format(failure):
+            weaker = manner.adapted(failure, request)
+            if weaker is None:
                 raise
-        self._weaker[place] = schema.WEAKER[mode]
-        return await _with_retries(endpoint, request, schema.WEAKER[mode], end)
+        reply = await _with_retries(endpoint, request, weaker, end)
+        self._learned[place] = weaker
+        return reply
 
 
 async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -100,14 +124,14 @@ async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictl
     return load() if load.cache_info().currsize else await asyncio.to_thread(load)
 
 
-async def _with_retries(endpoint: Endpoint, request: Request, mode: OutputMode, end: float) -> Reply:
+async def _with_retries(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
     attempts = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
         stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(max(0.0, end - time.monotonic())),
         wait=_pause,
         reraise=True,
     )
-    return await attempts(_call, endpoint, request, mode, end)
+    return await attempts(_call, endpoint, request, manner, end)
 
 
 def _pause(state: RetryCallState) -> float:
@@ -117,7 +141,7 @@ def _pause(state: RetryCallState) -> float:
     return asked if asked is not None else 0.5 * state.attempt_number
 
 
-async def _call(endpoint: Endpoint, request: Request, mode: OutputMode, end: float) -> Reply:
+async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
@@ -126,7 +150,7 @@ async def _call(endpoint: Endpoint, request: Request, mode: OutputMode, end: flo
     secrets = [endpoint.api_key or "", *endpoint.parameters.values()]
     litellm = await _loaded()
     try:
-        response = await litellm.acompletion(**_arguments(endpoint, profile, request, mode, end))
+        response = await litellm.acompletion(**_arguments(litellm, endpoint, request, manner, end))
         return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, [each for each in secrets if each != NO_KEY])
@@ -137,20 +161,16 @@ async def _call(endpoint: Endpoint, request: Request, mode: OutputMode, end: flo
 
 
 def _arguments(
-    endpoint: Endpoint, profile: LitellmProfile, request: Request, mode: OutputMode, end: float
+    litellm: Any,  # noqa: ANN401 - a module that is not typed strictly
+    endpoint: Endpoint,
+    request: Request,
+    manner: Manner,
+    end: float,
 ) -> dict[str, Any]:
-    bare = profile.bare_name(endpoint.model)
-    thinking = by_beginning(profile.thinking, bare, 0)
-    probabilities = {"logprobs": True, "top_logprobs": request.top_logprobs} if request.top_logprobs else {}
-    messages = schema.told(request.messages, request.schema, mode)
     return {
-        "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
-        "messages": [{"role": each.role, "content": each.content} for each in messages],
-        "max_tokens": request.max_tokens + thinking,
-        "temperature": 0,
-        "drop_params": True,
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
+        "drop_params": True,
         "num_retries": 0,
         "max_retries": 0,
         # Given even when empty, or litellm would look for the key of whomever the model's name suggests.
@@ -159,10 +179,36 @@ def _arguments(
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,
         **endpoint.parameters,
-        **extra_arguments(profile, endpoint.model),
-        **schema.arguments(request.schema, mode),
-        **probabilities,
+        **_asked(endpoint, request, manner),
+        **({"temperature": 0} if manner.temperature and _takes_temperature(litellm, endpoint.model) else {}),
     }
+
+
+def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, Any]:
+    """Return the model, the messages and what the reply should be like."""
+    profile = endpoint.profile
+    assert isinstance(profile, LitellmProfile)  # noqa: S101 - checked where the call begins
+    bare = profile.bare_name(endpoint.model)
+    limit = request.max_tokens + by_beginning(profile.thinking, bare, 0)
+    arguments = {
+        "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
+        "messages": [each._asdict() for each in schema.told(request.messages, request.schema, manner.mode)],
+        **extra_arguments(profile, endpoint.model),
+        **schema.arguments(request.schema, manner.mode),
+    }
+    if manner.max_tokens == _NEWER:
+        # In the body as it is: the client would rename it to what the address has just rejected.
+        arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
+    else:
+        arguments["max_tokens"] = limit
+    if request.top_logprobs:
+        arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return arguments
+
+
+def _takes_temperature(litellm: Any, model: str) -> bool:  # noqa: ANN401 - a module that is not typed strictly
+    known = litellm.model_cost.get(model) or litellm.model_cost.get(model.partition("/")[2]) or {}
+    return known.get("supports_sampling_params") is not False
 
 
 def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 from asking import KEY, SCHEMA, ask, custom, failure, request
@@ -11,6 +13,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 
 from judgekit.errors import FailureKind
 from judgekit.gateway.litellm_ import ATTEMPTS, LitellmGateway
+from judgekit.gateway.resolve import Wanted, resolve
 
 
 @pytest.mark.parametrize(
@@ -131,3 +134,41 @@ def test_a_format_is_weakened_once_only() -> None:
     with Loopback(fails(400, "response_format is not supported")) as server:
         error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA))
     assert (error.kind, len(server.requests)) == (FailureKind.BAD_REQUEST, 2)
+
+
+@pytest.mark.parametrize(
+    ("message", "absent", "present"),
+    [
+        ("Unsupported value: 'temperature' does not support 0", "temperature", "max_tokens"),
+        ("Unsupported parameter: use 'max_completion_tokens' instead", "max_tokens", "max_completion_tokens"),
+    ],
+)
+def test_a_rejected_parameter_is_left_out(message: str, absent: str, present: str) -> None:
+    with Loopback(fails(400, message), says("good")) as server:
+        assert ask(LitellmGateway(), custom(server.base), request()).text == "good"
+    assert absent in server.requests[0].body
+    assert absent not in server.requests[1].body
+    assert server.requests[1].body[present] == 64
+
+
+def test_an_address_is_never_sent_the_keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "HOSTED_VLLM_API_KEY", "OPENAI_ORGANIZATION", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "belongs-to-another")
+    environ = {**os.environ, "JUDGEKIT_MODEL": "gpt-4.1-mini"}
+    with Loopback(says("good")) as server:
+        environ["JUDGEKIT_API_BASE"] = server.base
+        chosen = resolve(Wanted(), environ).endpoints["quick"][0]
+        ask(LitellmGateway(), chosen, request())
+    assert server.requests[0].headers["authorization"] == "Bearer no-key"
+    assert "belongs-to-another" not in str(server.requests[0])
+
+
+def test_a_key_that_is_missing_is_said_before_anything_is_sent() -> None:
+    keyless = replace(custom("http://127.0.0.1:9/v1"), api_key=None)
+    error = failure(LitellmGateway(), keyless, request())
+    assert error.kind is FailureKind.AUTHENTICATION
+    assert "JUDGEKIT_API_KEY" in error.message
+
+
+def test_a_key_is_not_in_the_text_of_an_endpoint() -> None:
+    assert KEY not in repr(custom("http://127.0.0.1:9/v1"))

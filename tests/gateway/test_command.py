@@ -1,0 +1,162 @@
+"""The command gateway against small programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import SCHEMA, ask, failure, request
+
+from judgekit.errors import FailureKind
+from judgekit.gateway import command
+from judgekit.gateway.base import Endpoint, Message
+from judgekit.gateway.command import CommandGateway
+from judgekit.gateway.endpoints import INSIDE, endpoint
+from judgekit.provider import CommandProfile
+
+SECRET = "token-0123456789"
+
+
+def program(code: str, *words: str, **more: Any) -> Endpoint:  # noqa: ANN401 - keys of a profile
+    profile = CommandProfile.model_validate(
+        {
+            "provider": "program",
+            "title": "A program",
+            "kind": "command",
+            "detect": {"command": "python3"},
+            "output": "text",
+            "argv": [sys.executable, "-c", code, *words],
+            "keep_env": ["KEPT"],
+            **more,
+        }
+    )
+    return endpoint(profile, "a-model", {**os.environ, "KEPT": SECRET, "OPENAI_API_KEY": "no"})
+
+
+def test_the_prompt_goes_in_and_the_reply_comes_out() -> None:
+    reply = ask(CommandGateway(), program("import sys; print(sys.stdin.read().upper())"), request("subject"))
+    assert (reply.text, reply.model) == ("YOU JUDGE.\n\nSUBJECT", "a-model")
+
+
+def test_model_and_system_are_arguments_where_the_profile_says_so() -> None:
+    code = "import sys; print(sys.argv[1:], sys.stdin.read())"
+    reply = ask(CommandGateway(), program(code, "--model={model}", "{system}"), request("{model}"))
+    assert reply.text == "['--model=a-model', 'You judge.'] {model}"
+
+
+def test_a_schema_is_told_or_given() -> None:
+    told = ask(CommandGateway(), program("import sys; print(sys.stdin.read())"), request(schema=SCHEMA))
+    assert "JSON Schema" in told.text
+    given = ask(
+        CommandGateway(), program("import sys; print(sys.argv[1])", "{schema}"), request(schema=SCHEMA)
+    )
+    assert json.loads(given.text) == SCHEMA
+
+
+def test_a_conversation_names_who_spoke() -> None:
+    told = program("import sys; print(sys.stdin.read())")
+    messages = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
+    asked = replace(request(), messages=messages)
+    assert ask(CommandGateway(), told, asked).text == "[user]\none\n\n[assistant]\ntwo\n\n[user]\nthree"
+
+
+def test_the_program_sees_an_empty_folder_and_a_scrubbed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "no")
+    code = "import json, os; print(json.dumps([os.listdir(), dict(os.environ), os.getcwd()]))"
+    files, seen, folder = json.loads(
+        ask(CommandGateway(), program(code, set_env={"QUIET": "1"}), request()).text
+    )
+    own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
+    names = {"PATH", "HOME", "KEPT", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
+    assert set(seen) - own == names
+    assert (seen["JUDGEKIT_DISABLE"], seen["JUDGEKIT_INSIDE"]) == ("1", "1")
+    assert files == []
+    assert not Path(folder).exists()
+
+
+def test_a_program_that_judgekit_runs_cannot_make_it_run_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(INSIDE, "1")
+    error = failure(CommandGateway(), program("print(1)"), request())
+    assert error.kind is FailureKind.COMMAND_FAILED
+
+
+def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time;"
+        f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid)); time.sleep(60)"
+    )
+    error = failure(CommandGateway(), program(code), request(timeout=2))
+    assert error.kind is FailureKind.TIMEOUT
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 5
+    while _lives(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _lives(child)
+
+
+def _lives(process: int) -> bool:
+    status = Path(f"/proc/{process}/status")
+    if status.parent.parent.joinpath("self").exists():
+        return status.exists() and "State:\tZ" not in status.read_text()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)", "command_failed", "with 3: last"),
+        ("import sys; print('said'); sys.exit(1)", "command_failed", "with 1: said"),
+        ("import sys; sys.exit(1)", "command_failed", "with 1: no message"),
+        (f"import sys; sys.exit('bad {SECRET}')", "command_failed", "with 1: bad [key]"),
+        ("pass", "invalid_reply", "printed nothing"),
+        (f"print('x' * {command.MAX_OUTPUT + 1})", "command_failed", "printed more than"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "command_failed", "with -15"),
+    ],
+)
+def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
+    error = failure(CommandGateway(), program(code), request())
+    assert (str(error.kind), message in error.message) == (kind, True), error.message
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    error = failure(CommandGateway(), program("", argv=["judgekit-no-such-program"]), request())
+    assert (error.kind, "cannot be started" in error.message) == (FailureKind.COMMAND_FAILED, True)
+
+
+def test_a_program_that_does_not_read_its_input_is_no_failure() -> None:
+    assert ask(CommandGateway(), program("print('yes')"), request("x" * 1_000_000)).text == "yes"
+
+
+@pytest.mark.parametrize(
+    ("printed", "text"),
+    [
+        ({"result": "yes"}, "yes"),
+        ({"result": {"score": 1}}, '{"score": 1}'),
+        ({"other": 1}, None),
+        ({"result": ""}, None),
+        ("no object", None),
+    ],
+)
+def test_the_reply_is_taken_out_of_json(printed: object, text: str | None) -> None:
+    there = program(f"print({json.dumps(printed)!r})", reply="json", reply_key="result")
+    if text is None:
+        assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
+    else:
+        assert ask(CommandGateway(), there, request()).text == text
+
+
+def test_a_failure_in_json_is_read_too() -> None:
+    code = 'import sys; print(\'{"result": "Not logged in"}\'); sys.exit(1)'
+    error = failure(CommandGateway(), program(code, reply="json", reply_key="result"), request())
+    assert error.message.endswith("exited with 1: Not logged in")

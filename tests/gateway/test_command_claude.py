@@ -1,0 +1,75 @@
+"""What the bundled profile makes of the real Claude Code client: a model and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import claude_client
+import claude_standin
+import pytest
+from asking import ask, failure, request
+
+from judgekit import providers
+from judgekit.errors import FailureKind
+from judgekit.gateway.command import CommandGateway
+from judgekit.gateway.endpoints import endpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real_client
+
+
+@pytest.fixture
+def client() -> Path:
+    found = claude_client.find()
+    if found is None:
+        pytest.skip(f"no Claude Code client; {claude_client.VARIABLE} may name one")
+    return found
+
+
+def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    settings = home / ".claude"
+    settings.mkdir(parents=True)
+    mark = tmp_path / "hooked"
+    hook = {"hooks": [{"type": "command", "command": f"touch {mark}"}]}
+    hooks = {"SessionStart": [hook], "UserPromptSubmit": [hook], "Stop": [hook]}
+    (settings / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    (settings / "CLAUDE.md").write_text("a private note")
+    with claude_standin.serve('{"score": 4}') as api:
+        environ = {
+            "PATH": f"{client.parent}:/usr/bin:/bin",
+            "HOME": str(home),
+            "ANTHROPIC_BASE_URL": api.url,
+            "ANTHROPIC_AUTH_TOKEN": "a-token-that-opens-nothing",
+            "HTTPS_PROXY": api.url,
+            "NO_PROXY": "127.0.0.1",
+        }
+        there = endpoint(providers.find("claude-code"), "claude-haiku-5-5", environ)
+        reply = ask(CommandGateway(), there, request("the subject", timeout=60))
+        bodies = api.messages()
+        strays = api.strays()
+    assert reply.text == '{"score": 4}'
+    assert [body["model"] for body in bodies] == ["claude-haiku-5-5"]
+    assert bodies[0].get("tools", []) == []
+    assert "You judge." in json.dumps(bodies[0]["system"])
+    assert "the subject" in json.dumps(bodies[0]["messages"])
+    assert "a private note" not in json.dumps(bodies)
+    assert not mark.exists()
+    assert list(home.rglob("*.jsonl")) == []
+    assert strays == []
+
+
+def test_an_account_that_is_not_signed_in_is_told(client: Path, tmp_path: Path) -> None:
+    environ = {
+        "PATH": f"{client.parent}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+    }
+    there = endpoint(providers.find("claude-code"), "claude-haiku-5-5", environ)
+    error = failure(CommandGateway(), replace(there), request(timeout=60))
+    assert error.kind is FailureKind.COMMAND_FAILED
+    assert "log" in error.message.lower()
