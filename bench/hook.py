@@ -19,49 +19,11 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-WORDS = [
-    "cache",
-    "queue",
-    "worker",
-    "token",
-    "session",
-    "index",
-    "schema",
-    "migration",
-    "webhook",
-    "retry",
-    "timeout",
-    "payment",
-    "invoice",
-    "export",
-    "upload",
-    "avatar",
-    "search",
-    "filter",
-    "pagination",
-    "router",
-    "middleware",
-    "logger",
-    "metric",
-    "alert",
-    "backup",
-    "cluster",
-    "shard",
-    "proxy",
-    "template",
-    "locale",
-    "currency",
-    "feature",
-    "flag",
-    "rollout",
-    "canary",
-    "release",
-    "branch",
-    "pipeline",
-    "runner",
-    "artifact",
-    "container",
-]
+WORDS = """
+cache queue worker token session index schema migration webhook retry timeout payment invoice export
+upload avatar search filter pagination router middleware logger metric alert backup cluster shard proxy
+template locale currency feature flag rollout canary release branch pipeline runner artifact container
+"""
 FOLDERS = {
     "decision": ("decisions", "context"),
     "constraint": ("constraints", "rule"),
@@ -144,12 +106,13 @@ def make_store(project: Path, memories: int, texts: list[str], *, configured: bo
     """Write a claude-memory store of which one memory answers `PROMPT`."""
     chance = random.Random(memories)  # noqa: S311 - the same store every time, not a secret
     store = project / ".claude" / "memory"
+    words = WORDS.split()
     lines = [
         write(store, "decision", "jwt", "JWT token refresh flow", "A session gets a new token from its own.")
     ]
     for number in range(memories - 1):
-        title = " ".join(chance.sample(WORDS, 4))
-        text = chance.choice(texts) if texts else " ".join(chance.choices(WORDS, k=60))
+        title = " ".join(chance.sample(words, 4))
+        text = chance.choice(texts) if texts else " ".join(chance.choices(words, k=60))
         lines.append(write(store, chance.choice(list(FOLDERS)), f"memory-{number}", title, text))
     (store / "index.md").write_text("\n".join(["# Memory index", "", *lines, ""]), encoding="utf-8")
     if configured:

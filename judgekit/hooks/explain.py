@@ -39,11 +39,11 @@ def _candidates(candidates: list[Candidate], configured: Settings) -> list[str]:
     if not candidates:
         return ["no memory matches: nothing is added"]
     injected, mentioned = claude_code.choose(candidates, configured)
-    lines = ["confidence  coverage  lead  bm25   outcome     memory"]
+    lines = ["confidence  coverage  alone  bm25   outcome     memory"]
     for each in candidates:
         outcome = "injected" if each in injected else "mentioned" if each in mentioned else "left out"
         numbers = f"{each.confidence:.2f} {each.confidence_label:<6} {each.features.coverage:>7.2f}"
-        numbers += f" {each.features.lead:>5.2f} {each.bm25:>5.2f}"
+        numbers += f" {each.features.alone:>6.2f} {each.bm25:>5.2f}"
         where = f"{context.source(each.root, configured.project)}{each.place}"
         lines.append(f"{numbers}   {outcome:<11} {one_line(each.title, 60)} -> {where}")
     return lines

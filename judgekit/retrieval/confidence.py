@@ -16,19 +16,23 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profile
 
 
+SAME = 0.05  # coverages that differ by less are taken for equal
+
+
 class Features:
     """What a hit's confidence rests on; all in 0..1, none of them a model's opinion.
 
-    `coverage`: the share of the query's terms that occur in it, each weighted by its rarity.
-    `standing`: its score as a share of the best one. `lead`: how far the next hit is behind, as a share of
-    its own score, scaled by `standing`. `single`: 1 over the number of terms that occur: one word alone is
-    weak evidence however well it covers a short query.
+    `coverage`: the share of the query's terms that occur in it, each weighted by its rarity, and by the
+    profile's `body_share` where it stands in the body alone. `alone`: 1 over the number of hits, itself
+    included, that cover as much: of several that fit equally well not all will be meant. `standing`: its
+    score as a share of the best one. `single`: 1 over the number of terms that occur: one word is weak evidence
+    however well it covers a short query.
     """
 
-    __slots__ = ("coverage", "lead", "single", "standing")
+    __slots__ = ("alone", "coverage", "single", "standing")
 
-    def __init__(self, coverage: float, lead: float, standing: float, single: float) -> None:
-        self.coverage, self.lead, self.standing, self.single = coverage, lead, standing, single
+    def __init__(self, coverage: float, alone: float, standing: float, single: float) -> None:
+        self.coverage, self.alone, self.standing, self.single = coverage, alone, standing, single
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
@@ -42,22 +46,29 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
     return log(1 + (documents + imagined - having + 0.5) / (having + 0.5))
 
 
-def features(scores: list[float], place: int, rarities: list[float], matched: set[int]) -> Features:
-    """Return the features of the hit at `place` of `scores` (best first) that matches the terms `matched`."""
-    score, best = scores[place], scores[0]
-    following = scores[place + 1] if place + 1 < len(scores) else 0.0
-    standing = score / best if best > 0 else 0.0
-    gap = (score - following) / score if score > 0 else 0.0
+def coverage(rarities: list[float], matched: set[int], titled: set[int], body_share: float) -> float:
+    """Return the share of a query that an entry covers.
+
+    Its terms `matched` occur there, those in `titled` in the title or the tags.
+    """
     total = sum(rarities)
-    coverage = sum(rarities[number] for number in matched) / total if total else 0.0
-    return Features(coverage, gap * standing, standing, 1 / max(len(matched), 1))
+    found = sum(rarities[number] * (1 if number in titled else body_share) for number in matched)
+    return found / total if total else 0.0
+
+
+def features(place: int, scores: list[float], coverages: list[float], matched: int) -> Features:
+    """Return the features of the hit at `place` (scores are best first) in which `matched` terms occur."""
+    own = coverages[place]
+    equals = sum(each > own - SAME for each in coverages)
+    standing = scores[place] / scores[0] if scores[0] > 0 else 0.0
+    return Features(own, 1 / equals, standing, 1 / max(matched, 1))
 
 
 def probability(found: Features, profile: Profile) -> float:
     """Return the probability, 0..1, that a hit with these features is relevant."""
     weight = profile.confidence
     logit = weight["intercept"]
-    logit += weight["coverage"] * found.coverage + weight["lead"] * found.lead
+    logit += weight["coverage"] * found.coverage + weight["alone"] * found.alone
     logit += weight["standing"] * found.standing + weight["single"] * found.single
     return 1 / (1 + exp(-logit))
 

@@ -23,13 +23,15 @@ def match(index: Index, terms: list[Term], pool: int = POOL) -> tuple[list[Hit],
     """Return the best matches of any of `terms`, and how common each term is in the store."""
     columns = [index.profile.weights[column] for column in schema.COLUMNS]
     rows = index.connection.execute(_BEST, (*columns, expression(terms), pool)).fetchall()
-    hits = {row[0]: Hit(_candidate(index, row), row[1], set()) for row in rows}
+    hits = {row[0]: Hit(_candidate(index, row), row[1]) for row in rows}
     counts = []
     for number, term in enumerate(terms):
-        count, found = _occurrences(index, term, list(hits))
+        count, found, titled = _occurrences(index, term, list(hits))
         counts.append(count)
         for rowid in found:
             hits[rowid].matched.add(number)
+        for rowid in titled:
+            hits[rowid].titled.add(number)
     return list(hits.values()), Statistics(terms, counts, index.size, index.profile)
 
 
@@ -65,12 +67,17 @@ def _candidate(index: Index, row: tuple[int, float, str, str, str, str, str, flo
     return candidate
 
 
-def _occurrences(index: Index, term: Term, among: list[int]) -> tuple[int, list[int]]:
-    """Return in how many entries a term occurs, and in which of `among`."""
-    numbers = ",".join(map(str, among))
-    count, found = index.connection.execute(
-        f"SELECT count(*), group_concat(CASE WHEN rowid IN ({numbers}) THEN rowid END) "  # noqa: S608 - integers of ours
-        "FROM text WHERE text MATCH ?",
-        (term.expression,),
-    ).fetchone()
-    return count, [int(each) for each in found.split(",")] if found else []
+def _occurrences(index: Index, term: Term, among: list[int]) -> tuple[int, list[int], list[int]]:
+    """Return in how many entries a term occurs, in which of `among`, and in the titles or tags of which."""
+    among_sql = f"CASE WHEN rowid IN ({','.join(map(str, among))}) THEN rowid END"  # integers of ours
+    statement = f"SELECT count(*), group_concat({among_sql}) FROM text WHERE text MATCH ?"  # noqa: S608 - the same
+    count, found = index.connection.execute(statement, (term.expression,)).fetchone()
+    if not found:
+        return count, [], []
+    in_title = f"{{title tags}} : ({term.expression})"
+    _, titled = index.connection.execute(statement, (in_title,)).fetchone()
+    return count, _numbers(found), _numbers(titled)
+
+
+def _numbers(listed: str | None) -> list[int]:
+    return [int(each) for each in listed.split(",")] if listed else []

@@ -63,7 +63,9 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
         if matched:
             candidate = _candidate(found, path, entry, profile)
             candidate.bm25 = float(sum(worth))
-            hits.append(Hit(candidate, candidate.bm25, matched))
+            hit = Hit(candidate, candidate.bm25)
+            hit.matched = hit.titled = matched
+            hits.append(hit)
     terms = [Term(word, word, common=word in profile.language.common) for word in query]
     return hits, Statistics(terms, counts, len(entries), profile), notes
 

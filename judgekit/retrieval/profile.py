@@ -70,13 +70,17 @@ class Background(Strict):
 
 
 class Confidence(Strict):
-    """Coefficients of the logistic regression in judgekit/retrieval/confidence.py."""
+    """Coefficients of the logistic regression in judgekit/retrieval/confidence.py.
+
+    `body_share` is what a term counts that stands in the body alone; one in title or tags counts 1.
+    """
 
     intercept: float
     coverage: float
-    lead: float
+    alone: float
     standing: float
     single: float
+    body_share: Share
 
 
 class Labels(Strict):

@@ -17,12 +17,17 @@ _DIGITS = 6  # of a score relative to the best: what is equal up to here is a ti
 
 
 class Hit:
-    """A candidate, its score, and the numbers of the query's terms that occur in it."""
+    """A candidate, its score, and the numbers of the query's terms that occur in it.
 
-    __slots__ = ("candidate", "matched", "score")
+    `titled` are those of `matched` that occur in its title or tags.
+    """
 
-    def __init__(self, candidate: Candidate, score: float, matched: set[int]) -> None:
-        self.candidate, self.score, self.matched = candidate, score, matched
+    __slots__ = ("candidate", "matched", "score", "titled")
+
+    def __init__(self, candidate: Candidate, score: float) -> None:
+        self.candidate, self.score = candidate, score
+        self.matched: set[int] = set()
+        self.titled: set[int] = set()
 
 
 class Statistics:
@@ -49,9 +54,10 @@ def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Can
     now = time.time()
     kept.sort(key=lambda hit: _place(hit, best, now, profile))
     scores = [hit.score for hit in kept]
-    for number, hit in enumerate(kept):
-        found = confidence.features(scores, number, statistics.rarities, hit.matched)
-        _rate(hit.candidate, found, profile)
+    share = profile.confidence["body_share"]
+    coverages = [confidence.coverage(statistics.rarities, hit.matched, hit.titled, share) for hit in kept]
+    for place, hit in enumerate(kept):
+        _rate(hit.candidate, confidence.features(place, scores, coverages, len(hit.matched)), profile)
     return [hit.candidate for hit in kept]
 
 
