@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 CLI_PAGE = Path("docs/cli.md")
 API_PAGE = Path("docs/api.md")
 START_PAGES = (Path("README.md"), Path("docs/index.md"))
-WIDTH = "90"  # columns of generated help
+WIDTH = "80"  # columns of generated help
 
 _FENCE = re.compile(
     r"^ *(?P<marks>`{3,}|~{3,})(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^ *(?P=marks)[ ]*$",
@@ -46,6 +46,7 @@ _HTML_LINK = re.compile(
 )
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 _HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*\s*$", re.MULTILINE)
+_LAUNCH = "import sys; sys.argv[0] = 'judgekit'; from judgekit.__main__ import main; sys.exit(main())"
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
 
@@ -173,9 +174,15 @@ def _below(name: str, command: object) -> Iterator[str]:
 def _help(command: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
     environment |= {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    words = [sys.executable, "-m", *command.split(), "--help"]
     done = subprocess.run(
-        words, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", timeout=60, check=False
+        [sys.executable, "-c", _LAUNCH, *command.split()[1:], "--help"],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"{command} --help ends with {done.returncode}: {done.stderr.strip()}")
