@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from judgekit.errors import InvalidReply
 from judgekit.parse import tokens
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 64
 """Objects nested deeper than this are no reply; the bound keeps memory and recursion small."""
 
-MAX_ENTRIES: Final = 20_000
-"""An object with more keys and items than this, its inner ones counted, is no reply."""
+MAX_ENTRIES: Final = 50_000
+"""A text with more objects, keys and items than this is a flood, not a reply."""
 
 MAX_OBJECTS: Final = 256
 """How many objects, counted from the end of a reply, are considered."""
@@ -40,15 +41,16 @@ CUT: Final = _Cut()
 class Object(dict[str, Any]):
     """An object of the reply.
 
-    `closed` says whether its brace was seen, `repeated` names the keys given twice with different values, and
-    `tail` is the text between this object and the next, with a string that the object broke off in.
+    `closed` says whether its brace was seen and nothing in it is cut, `repeated` names the keys given twice
+    with different values, and `tail` is the text between this object and the next, with a string that the
+    object broke off in.
     """
 
-    __slots__ = ("closed", "repeated", "tail")
+    __slots__ = ("closed", "cut", "repeated", "tail")
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed, self.repeated, self.tail = False, set[str](), ""
+        self.closed, self.cut, self.repeated, self.tail = False, False, set[str](), ""
 
     def put(self, key: str, value: object) -> None:
         """Set `key`, and remember it as repeated unless it was there with the same scalar."""
@@ -58,13 +60,13 @@ class Object(dict[str, Any]):
 
 
 class Array(list[Any]):
-    """An array of the reply; `closed` says whether its bracket was seen."""
+    """An array of the reply; `closed` says whether its bracket was seen and nothing in it is cut."""
 
-    __slots__ = ("closed",)
+    __slots__ = ("closed", "cut")
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed = False
+        self.closed, self.cut = False, False
 
 
 def _same(one: object, other: object) -> bool:
@@ -75,7 +77,7 @@ def scan(raw: str) -> Sequence[Object]:
     """Return the last `MAX_OBJECTS` outermost objects of `raw`, in order.
 
     An object that breaks off, at the end of the text or at something that cannot stand there, is returned as
-    far as it goes, and scanning goes on behind it.
+    far as it goes, and scanning goes on behind it. Raises `InvalidReply` for more than `MAX_ENTRIES`.
     """
     found: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader, end = _Reader(raw), 0
@@ -94,7 +96,7 @@ class _Reader:
 
     def __init__(self, raw: str) -> None:
         self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
-        self.end, self.unread = 0, -1
+        self.end, self.unread, self.entries = 0, -1, 0
         self.broken, self.bare_key = False, False
 
     def read(self, start: int) -> Object:
@@ -104,18 +106,24 @@ class _Reader:
         """
         top = Object()
         open_: list[Object | Array] = [top]
-        self.pos, self.broken, self.unread, entries = start + 1, False, -1, 0
+        self.pos, self.broken, self.unread = start + 1, False, -1
+        self._count()
         while open_ and not self.broken:
             self._skip()
             if self.raw.startswith("}" if isinstance(open_[-1], Object) else "]", self.pos):
-                open_.pop().closed = True
+                box = open_.pop()
+                box.closed = not box.cut
                 self.pos += 1
             else:
                 self._entry(open_)
-                entries += 1
-                self.broken |= entries >= MAX_ENTRIES
+                self._count()
         self.end = self.pos if self.unread < 0 else self.unread
         return top
+
+    def _count(self) -> None:
+        self.entries += 1
+        if self.entries > MAX_ENTRIES:
+            raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
 
     def _skip(self) -> None:
         if gap := tokens.GAP.match(self.raw, self.pos):
@@ -142,7 +150,10 @@ class _Reader:
             self.broken = True
         else:
             box.append(value)
-        if isinstance(value, (Object, Array)):
+        if value is CUT:
+            for outer in open_:
+                outer.cut = True
+        elif isinstance(value, (Object, Array)):
             open_.append(value)
             self.broken = len(open_) > MAX_DEPTH
 

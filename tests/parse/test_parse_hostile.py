@@ -11,7 +11,7 @@ import pytest
 
 from judgekit.errors import InvalidReply
 from judgekit.parse import extract
-from judgekit.parse.scan import MAX_OBJECTS, scan
+from judgekit.parse.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -70,7 +70,7 @@ def test_many_repeated_keys_do_not_hang(relevance: type[BaseModel]) -> None:
     assert time.process_time() - began < DEADLINE
 
 
-@pytest.mark.parametrize("depth", [10, 63, 1_000, 100_000])
+@pytest.mark.parametrize("depth", [10, 63, 64, 65, 10_000])
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ('{"a":[', "]}")])
 def test_depth_is_no_recursion(depth: int, opening: str, closing: str, relevance: type[BaseModel]) -> None:
     _attempt(opening * depth + '{"relevance": 1}' + closing * depth, relevance)
@@ -79,7 +79,7 @@ def test_depth_is_no_recursion(depth: int, opening: str, closing: str, relevance
 
 
 def test_objects_kept_are_bounded(relevance: type[BaseModel]) -> None:
-    raw = '{"relevance": 1}' + "{}" * 100_000
+    raw = '{"relevance": 1}' + "{}" * (MAX_ENTRIES - 2)
     tracemalloc.start()
     try:
         assert len(scan(raw)) == MAX_OBJECTS
@@ -89,6 +89,15 @@ def test_objects_kept_are_bounded(relevance: type[BaseModel]) -> None:
     assert peak < 1_000_000
     with pytest.raises(InvalidReply, match="without"):
         extract(raw, relevance)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ["{}" * (MAX_ENTRIES + 1), f'{{"a": [{"1," * MAX_ENTRIES}', '{"a":' * MAX_ENTRIES],
+)
+def test_a_flood_is_no_reply(raw: str, relevance: type[BaseModel]) -> None:
+    with pytest.raises(InvalidReply, match="more than 50000 objects"):
+        extract(raw + '\n{"relevance": 2}', relevance)
 
 
 @pytest.mark.parametrize("noise", ["\0", "\ud800", "\udfff\ud800", "\u202e", "\x1b[31m"])

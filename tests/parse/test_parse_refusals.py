@@ -142,6 +142,7 @@ class Choices(BaseModel):
         '{"keep": ["a", "b"',
         '{"keep": ["a", "b',
         '{"keep": "all"}',
+        '{"keep": ["a", {"b": , "c": 1}]}',
         '{"keep": [], "winner": "C"}',
         '{"keep": [], "winner": "A or B"}',
         '{"keep": [], "level": true}',
