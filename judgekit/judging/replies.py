@@ -1,0 +1,213 @@
+"""What models are asked to answer: reply models, and their JSON Schemas, made from a rubric.
+
+The models are for `judgekit.parse.extract`: they bear missing findings, surplus keys and long texts, but a
+score that is missing or off the scale, or a list of labels that nobody offered, makes the reply invalid.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.rubric import ScoreRubric, SelectRubric
+
+MAX_FINDINGS: Final = 50
+MAX_REASONING: Final = 8_000
+MAX_TEXT: Final = 2_000
+MAX_WORD: Final = 80
+"""Characters (and findings) beyond which a reply is cut, not refused: they decide nothing."""
+
+KEEP: Final = "keep"
+"""The one key of a reply to a rubric with a single criterion."""
+
+
+def _flatten(value: object) -> str:
+    """Return as one text what a model gave as a list, or by dimension."""
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_flatten(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "\n".join(map(_flatten, value))
+    return "" if value is None else str(value).strip()
+
+
+def _text(limit: int) -> BeforeValidator:
+    return BeforeValidator(lambda value: _flatten(value)[:limit])
+
+
+def _word(value: object) -> str | None:
+    return value.strip()[:MAX_WORD] if isinstance(value, str) else None
+
+
+Text = Annotated[str, _text(MAX_TEXT)]
+
+
+class FindingReply(BaseModel):
+    """One thing that a model found wanting; everything but the issue may be left out."""
+
+    dimension: Text = ""
+    location: Text = ""
+    issue: Text = ""
+    suggestion: Text = ""
+    quote: Text = ""
+
+    @model_validator(mode="after")
+    def _says_what(self) -> FindingReply:
+        self.issue = self.issue or self.suggestion
+        return self
+
+
+def _listed(value: object) -> object:
+    """Return findings as a list: of texts, of one object, or by dimension are other ways to give them."""
+    if isinstance(value, str):
+        value = [] if value.strip().casefold() in ("", "none", "n/a") else [value]
+    if isinstance(value, dict):
+        value = [value] if "issue" in value else _by_dimension(value)
+    if not isinstance(value, list):
+        return [] if value is None else value
+    items = ({"issue": item} if isinstance(item, str) else item for item in value)
+    return [item for item in items if isinstance(item, dict)]
+
+
+def _by_dimension(found: dict[str, Any]) -> list[object]:
+    return [
+        {"dimension": name, **(item if isinstance(item, dict) else {"issue": item})}
+        for name, given in found.items()
+        for item in (given if isinstance(given, list) else [given])
+    ]
+
+
+def _useful(found: list[FindingReply]) -> list[FindingReply]:
+    return [each for each in found if each.issue][:MAX_FINDINGS]
+
+
+class ScoreReply(BaseModel):
+    """A document's assessment; `scores` is added by `score_reply_model`.
+
+    `verdict` is a word that some models add: it is recorded, and the rubric's thresholds decide.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    reasoning: Annotated[str, _text(MAX_REASONING)] = ""
+    verdict: SkipJsonSchema[Annotated[str | None, BeforeValidator(_word)]] = None
+
+
+def score_reply_model(rubric: ScoreRubric) -> type[ScoreReply]:
+    """Return the model of a reply: `reasoning`, `scores`, `findings`.
+
+    `scores` has one integer on the rubric's scale for each of its dimensions.
+    """
+    score = Annotated[int, Field(strict=True, ge=rubric.scale.min, le=rubric.scale.max)]
+    # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
+    fields: dict[str, Any] = {
+        f"dimension_{at}": (score, Field(alias=name)) for at, name in enumerate(rubric.dimensions)
+    }
+    config = ConfigDict(serialize_by_alias=True)
+    scores = create_model("Scores", __config__=config, **fields)
+    named = Annotated[Text, _choices(list(rubric.dimensions))]
+    finding = create_model("Finding", __base__=FindingReply, dimension=(named, ""))
+    findings = Annotated[list[finding], BeforeValidator(_listed), AfterValidator(_useful)]
+    model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
+    return cast("type[ScoreReply]", model)
+
+
+def _choices(values: Sequence[str]) -> Any:  # noqa: ANN401 - pydantic's Field returns Any
+    """Return what lists `values` in the schema, without making others invalid."""
+    return Field(json_schema_extra={"enum": list(values)})
+
+
+def _label(text: str) -> str:
+    return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
+
+
+class SelectReply(BaseModel):
+    """Which labels a model keeps, a list a criterion; the lists are added by `select_reply_model`.
+
+    Labels compare without regard to case, and to the blanks and brackets around them (a prompt may show
+    them in brackets); they stand in the reply as they were offered.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    offered: ClassVar[dict[str, str]] = {}
+    _unknown: int = PrivateAttr(default=0)
+
+    @property
+    def unknown(self) -> int:
+        """How many labels were given that nobody offered; they are left out."""
+        return self._unknown
+
+    @model_validator(mode="after")
+    def _keep_what_was_offered(self) -> SelectReply:
+        for name in type(self).model_fields:
+            given: list[str] = getattr(self, name)
+            known = [self.offered.get(_label(label)) for label in given]
+            kept = list(dict.fromkeys(label for label in known if label is not None))
+            if given and not kept:
+                raise ValueError("none of the labels was offered")
+            self._unknown += known.count(None)
+            setattr(self, name, kept)
+        return self
+
+
+def select_reply_model(rubric: SelectRubric, labels: Sequence[str]) -> type[SelectReply]:
+    """Return the model of a reply about `labels`: `keep` for one criterion, else a list a criterion.
+
+    An empty list keeps none. A list of which no label was offered is invalid: it does not mean none.
+    """
+    offered = {_label(label): label for label in labels}
+    if not labels or len(offered) < len(labels):
+        raise ValueError("there must be labels, and they must differ in more than case")
+    given = Annotated[list[Annotated[str, _choices(labels)]], BeforeValidator(_alone)]
+    keys = [KEEP] if len(rubric.criteria) == 1 else list(rubric.criteria)
+    fields: dict[str, Any] = {f"list_{at}": (given, Field(alias=key)) for at, key in enumerate(keys)}
+    model = create_model("SelectReply", __base__=SelectReply, **fields)
+    model.offered = offered
+    return model
+
+
+def _alone(value: object) -> object:
+    """Return a label that was given without its list as a list."""
+    return [value] if isinstance(value, str) and value.strip() else value
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a reply in the part of the language that strict providers bear.
+
+    Definitions are written out, every property is required and no other allowed, whole numbers on a scale
+    are an enum, and nothing is said about defaults, titles and lengths. Properties keep their order.
+    """
+    whole = model.model_json_schema(by_alias=True)
+    return _strict(whole, whole.get("$defs", {}))
+
+
+def _strict(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _strict(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if schema["type"] == "object":
+        properties = {name: _strict(each, definitions) for name, each in schema["properties"].items()}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+    if schema["type"] == "array":
+        return {"type": "array", "items": _strict(schema["items"], definitions)}
+    if schema["type"] == "integer" and "enum" not in schema:
+        return {"type": "integer", "enum": list(range(schema["minimum"], schema["maximum"] + 1))}
+    return {key: schema[key] for key in ("type", "enum") if key in schema}

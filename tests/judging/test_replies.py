@@ -1,0 +1,278 @@
+"""Reply models and their schemas, from rubrics."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from judgekit import library
+from judgekit.errors import InvalidReply
+from judgekit.judging.replies import (
+    MAX_FINDINGS,
+    MAX_REASONING,
+    MAX_TEXT,
+    ScoreReply,
+    SelectReply,
+    json_schema,
+    score_reply_model,
+    select_reply_model,
+)
+from judgekit.parse import extract
+from judgekit.rubric import ScoreRubric, SelectRubric
+
+TEXTS = {"system": "s", "instructions": {"quick": "q", "deep": "d", "tiebreaker": "t"}}
+MODE = {"accept": {"each": 3}, "reject": {"any_below": 2}, "confirm": "accept"}
+LABELS = ["k7", "Qx", "m4"]
+SCORES = {"accuracy": 4, "copy": 3, "json": 5}
+NOTHING_SAID = {"dimension": "", "location": "", "suggestion": "", "quote": ""}
+
+
+@pytest.fixture
+def rubric() -> ScoreRubric:
+    """A rubric whose dimensions have the names of pydantic's methods."""
+    return ScoreRubric.model_validate(
+        {
+            "rubric": "own",
+            "version": "1.0.0",
+            "task": "score",
+            "title": "Own",
+            "scale": {"min": 1, "max": 5, "labels": dict.fromkeys(range(1, 6), "label")},
+            "dimensions": {name: {"question": "?"} for name in SCORES},
+            "modes": {"strict": MODE, "lenient": MODE},
+            "prompt": TEXTS,
+        }
+    )
+
+
+def selecting(*criteria: str) -> SelectRubric:
+    mode = {"keep": "all", "confirm": "accept"}
+    return SelectRubric.model_validate(
+        {
+            "rubric": "own",
+            "version": "1.0.0",
+            "task": "select",
+            "title": "Own",
+            "criteria": {name: {"strict": "?", "lenient": "?"} for name in criteria},
+            "modes": {"strict": mode, "lenient": mode},
+            "prompt": TEXTS,
+        }
+    )
+
+
+def read(rubric: ScoreRubric, **reply: Any) -> ScoreReply:  # noqa: ANN401 - any JSON
+    return extract(json.dumps({"reasoning": "Fine.", "scores": SCORES} | reply), score_reply_model(rubric))
+
+
+def findings(rubric: ScoreRubric, given: object) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = read(rubric, findings=given).model_dump()["findings"]
+    return found
+
+
+def test_a_score_reply_as_asked(rubric: ScoreRubric) -> None:
+    finding = {"dimension": "json", "location": "line 3", "issue": "x", "suggestion": "y", "quote": "z"}
+    reply = {"reasoning": "Fine.", "scores": SCORES, "findings": [finding]}
+    jsonschema.validate(reply, json_schema(score_reply_model(rubric)))
+    assert read(rubric, findings=[finding]).model_dump() == reply | {"verdict": None}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"reasoning": "Fine.", "accuracy": 4, "copy": "3", "json": 5.0}',
+        '{"reasoning": "Fine.", "scores": {"Accuracy": {"score": 4}, "copy": {"score": 3}, "JSON": 5}}',
+        '{"scores": {"accuracy": 4, "copy": 3, "json": 5}, "reasoning": "Fine.", "findings": [{"issue": "th',
+        '{"reasoning": "Fine.", "scores": {"accuracy": 4, "copy": 3, "json": 5}, "findings": null}',
+    ],
+)
+def test_score_replies_in_other_forms(raw: str, rubric: ScoreRubric) -> None:
+    said = extract(raw, score_reply_model(rubric)).model_dump()
+    assert said == {"reasoning": "Fine.", "scores": SCORES, "findings": [], "verdict": None}
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {"accuracy": 4, "copy": 3},
+        {"accuracy": 4, "copy": 3, "json": 6},
+        {"accuracy": 4, "copy": 3, "json": 0},
+        {"accuracy": 4, "copy": 3, "json": 4.5},
+        {"accuracy": 4, "copy": 3, "json": True},
+        {"accuracy": 4, "copy": 3, "json": None},
+        {"accuracy": 4, "copy": 3, "json": "good"},
+        {},
+        4,
+    ],
+)
+def test_scores_that_are_missing_or_off_the_scale(scores: object, rubric: ScoreRubric) -> None:
+    with pytest.raises(InvalidReply):
+        read(rubric, scores=scores)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("accept", "accept"),
+        (" GO ", "GO"),
+        (None, None),
+        (True, None),
+        ({"a": 1}, None),
+        ("x" * 999, "x" * 80),
+    ],
+)
+def test_a_verdict_word_is_recorded(given: object, word: str | None, rubric: ScoreRubric) -> None:
+    assert read(rubric, verdict=given).verdict == word
+
+
+@pytest.mark.parametrize(
+    ("given", "issues"),
+    [
+        ([], []),
+        ("none", []),
+        ("It has no end.", ["It has no end."]),
+        (["One.", "  ", "Two.", None, 3], ["One.", "Two."]),
+        ({"issue": "One."}, ["One."]),
+        ([{"issue": "One.", "severity": "high"}, {}, {"quote": "x"}], ["One."]),
+        ([{"suggestion": "Mend it."}], ["Mend it."]),
+        ([{"issue": ["One.", "Two."]}], ["One.\nTwo."]),
+        (["x" * 5000], ["x" * MAX_TEXT]),
+        (["x"] * 99, ["x"] * MAX_FINDINGS),
+    ],
+)
+def test_findings_in_other_forms(given: object, issues: list[str], rubric: ScoreRubric) -> None:
+    assert findings(rubric, given) == [
+        {**NOTHING_SAID, "issue": issue} | ({"suggestion": issue} if "suggestion" in str(given) else {})
+        for issue in issues
+    ]
+
+
+def test_findings_by_dimension(rubric: ScoreRubric) -> None:
+    found = findings(rubric, {"json": ["One.", {"issue": "Two.", "quote": "q"}], "copy": "Three."})
+    assert [(each["dimension"], each["issue"], each["quote"]) for each in found] == [
+        ("json", "One.", ""),
+        ("json", "Two.", "q"),
+        ("copy", "Three.", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"accuracy": "Sound.", "json": "Neat."}, "accuracy: Sound.\njson: Neat."),
+        (["Sound.", "Neat."], "Sound.\nNeat."),
+        (None, ""),
+        ("x" * 99_999, "x" * MAX_REASONING),
+    ],
+)
+def test_reasoning_in_other_forms(given: object, text: str, rubric: ScoreRubric) -> None:
+    assert read(rubric, reasoning=given).reasoning == text
+
+
+def kept(raw: str, *criteria: str) -> SelectReply:
+    return extract(raw, select_reply_model(selecting(*(criteria or ("relevant",))), LABELS))
+
+
+@pytest.mark.parametrize(
+    ("raw", "keep"),
+    [
+        ('{"keep": ["k7", "m4"]}', ["k7", "m4"]),
+        ('{"keep": []}', []),
+        ('{"keep": [" K7 ", "qX", "[m4]"]}', ["k7", "Qx", "m4"]),
+        ('{"keep": ["m4", "k7", "M4"]}', ["m4", "k7"]),
+        ('{"keep": [k7, m4]}', ["k7", "m4"]),
+        ('{"keep": "k7"}', ["k7"]),
+        ("Two of them:\n```json\n{'keep': ['k7', 'm4',]}\n```", ["k7", "m4"]),
+    ],
+)
+def test_labels_are_read_as_they_were_offered(raw: str, keep: list[str]) -> None:
+    said = kept(raw)
+    assert said.model_dump() == {"keep": keep}
+    assert said.unknown == 0
+
+
+def test_labels_that_nobody_offered_are_left_out_and_counted() -> None:
+    said = kept('{"keep": ["z9", "k7", "k77", ""]}')
+    assert said.model_dump() == {"keep": ["k7"]}
+    assert said.unknown == 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"keep": ["z9"]}',
+        '{"keep": ["<label>"]}',
+        '{"keep": [0, 2]}',
+        '{"keep": ["k7", "m4"',
+        '{"keep": ["k7, m4"]}',
+        '{"keep": null}',
+        '{"keep": true}',
+        '{"keep": "all"}',
+        '{"keep": ""}',
+        '{"kept": ["k7"]}',
+        "k7, m4",
+    ],
+)
+def test_invalid_selections(raw: str) -> None:
+    with pytest.raises(InvalidReply):
+        kept(raw)
+
+
+def test_several_criteria() -> None:
+    said = kept('{"useful": [], "Relevant": ["k7", "z9"], "keep": ["m4"]}', "relevant", "useful")
+    assert said.model_dump() == {"relevant": ["k7"], "useful": []}
+    assert said.unknown == 1
+
+
+@pytest.mark.parametrize("raw", ['{"relevant": ["k7"]}', '{"relevant": ["k7"], "useful": ["z9"]}'])
+def test_every_criterion_needs_its_list(raw: str) -> None:
+    with pytest.raises(InvalidReply):
+        kept(raw, "relevant", "useful")
+
+
+@pytest.mark.parametrize("labels", [[], ["k7", "K7"]])
+def test_labels_must_be_told_apart(labels: list[str]) -> None:
+    with pytest.raises(ValueError, match="differ in more than case"):
+        select_reply_model(selecting("relevant"), labels)
+
+
+@pytest.mark.parametrize("name", ["memory-relevance", "memory-two-criteria"])
+def test_select_schemas_of_the_bundled_rubrics(name: str) -> None:
+    rubric = library.select_rubric(name).rubric
+    assert isinstance(rubric, SelectRubric)
+    schema = json_schema(select_reply_model(rubric, LABELS))
+    keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
+    assert list(schema["properties"]) == schema["required"] == keys
+    jsonschema.validate({key: ["k7"] for key in keys}, schema)
+    with pytest.raises(jsonschema.ValidationError, match="is not one of"):
+        jsonschema.validate({key: ["z9"] for key in keys}, schema)
+
+
+def test_the_score_schema_of_the_bundled_rubric() -> None:
+    rubric = library.score_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    schema = json_schema(score_reply_model(rubric))
+    assert list(schema["properties"]) == ["reasoning", "scores", "findings"]
+    assert list(schema["properties"]["scores"]["properties"]) == list(rubric.dimensions)
+    good = {"reasoning": "x", "scores": dict.fromkeys(rubric.dimensions, 3), "findings": []}
+    jsonschema.validate(good, schema)
+    for bad in (good | {"verdict": "accept"}, good | {"scores": dict.fromkeys(rubric.dimensions, 6)}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, schema)
+
+
+def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+    return [schema, *(part for each in inner for part in _parts(each))]
+
+
+def test_schemas_use_only_what_strict_providers_bear(rubric: ScoreRubric) -> None:
+    models = [score_reply_model(rubric), select_reply_model(selecting("a", "b"), LABELS)]
+    for part in [part for model in models for part in _parts(json_schema(model))]:
+        assert set(part) <= {"type", "properties", "required", "additionalProperties", "items", "enum"}
+        assert part["type"] in ("object", "array", "string", "integer")
+        if part["type"] == "object":
+            assert part["additionalProperties"] is False
+            assert part["required"] == list(part["properties"])
+    jsonschema.Draft202012Validator.check_schema(json_schema(models[0]))
