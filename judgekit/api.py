@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit import documents, library, paths
 from judgekit.assess import judge_documents
+from judgekit.errors import InputError
+from judgekit.hooks import claude_code
 from judgekit.judging.subject import CONTEXT_CHARS, File
 from judgekit.library import LoadedRubric, find_rubric
 from judgekit.parse import extract
@@ -90,10 +92,15 @@ def judge_texts(
 
 
 def hook(payload: Mapping[str, Any]) -> str:
-    """Return what the prompt hook adds to an agent's context for a `UserPromptSubmit` payload, or ""."""
-    from judgekit.hooks.claude_code import respond  # noqa: PLC0415 - a door beside this one
+    """Return what the prompt hook adds to an agent's context for a `UserPromptSubmit` payload, or "".
 
-    return respond(dict(payload))
+    Raises `InputError` when the payload has no prompt.
+    """
+    try:
+        text, _ = claude_code.answer(dict(payload))
+    except claude_code.BadInputError as error:
+        raise InputError(str(error)) from None
+    return text
 
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:

@@ -14,7 +14,7 @@ from judgekit.gateway.open import open_gateway
 from judgekit.judging.documents import DocumentJudge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
     from pathlib import Path
 
     from judgekit.gateway.base import Gateway, Message
@@ -55,7 +55,7 @@ def document_judge(
 
 async def verdicts(
     judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
-) -> AsyncIterator[Verdict]:
+) -> AsyncGenerator[Verdict, None]:
     """Yield the verdicts in the order of the documents, judging `at_once` of them at a time."""
     free = asyncio.Semaphore(at_once)
 

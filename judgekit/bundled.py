@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FOLDERS = ("rubrics", "providers", "retrieval", "hooks")
+FOLDERS = ("rubrics", "providers", "retrieval", "hooks", "examples")
 
 _PACKAGE = Path(__file__).resolve().parent
 

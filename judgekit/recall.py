@@ -17,6 +17,8 @@ from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
 from judgekit.retrieval import api
+from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.profile import compile_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,12 +84,19 @@ def search(
     settings = configuration.load(Path(home))
     asked = mode or settings.retrieval.search_mode
     pool = max(limit, settings.retrieval.pool) if judge else limit
+    profiles = Profiles(compile_profiles(Path(home)))
     ranked = api.search(
-        query, list(roots or settings.retrieval.roots), project=home, limit=pool, snippets=True
+        query,
+        roots or settings.retrieval.roots,
+        project=home,
+        limit=pool,
+        profiles=profiles,
+        snippets=True,
+        scorer=settings.retrieval.scorer,
     )
     kept, degraded = [(each, "bm25") for each in ranked.candidates], None
     if judge and ranked.candidates:
-        texts = [api.body(each, BODY_CHARS) for each in ranked.candidates]
+        texts = [api.body(each, BODY_CHARS, profiles) for each in ranked.candidates]
         judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
     return SearchResult(

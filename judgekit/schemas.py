@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from judgekit.config import Config
 from judgekit.provider import ProfileFile
-from judgekit.retrieval.profile import RetrievalProfile
+from judgekit.retrieval.profile import ProfileFile as RetrievalFile
 from judgekit.rubric import RubricFile
 from judgekit.verdict import Verdict
 
@@ -19,7 +19,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "verdict": Verdict,
     "rubric": RubricFile,
     "provider": ProfileFile,
-    "retrieval": RetrievalProfile,
+    "retrieval": RetrievalFile,
     "config": Config,
 }
 

@@ -38,9 +38,10 @@ def hook(
     ),
 ) -> int:
     """Answer a coding agent's hook: JSON on stdin, context on stdout, always exit code 0."""
-    from judgekit.hooks.claude_code import main  # noqa: PLC0415 - `judgekit hook` itself never comes this way
+    from judgekit.hooks.claude_code import main
 
-    return main(["--explain", explain] if explain else [])
+    del explain  # main reads it from the command line, as it must without typer
+    return main()
 
 
 @app.callback(invoke_without_command=True)
@@ -48,7 +49,7 @@ def _version(
     version: bool = typer.Option(False, "--version", help="Print the version."),  # noqa: FBT003 - typer's default
 ) -> None:
     if version:
-        from judgekit import __version__  # noqa: PLC0415 - asked for rarely
+        from judgekit import __version__
 
         sys.stdout.write(f"judgekit {__version__}\n")
         raise typer.Exit

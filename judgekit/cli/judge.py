@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.subject import Document, File
     from judgekit.prompt import Task
+    from judgekit.rubric import ModeName
     from judgekit.verdict import Verdict
 
 
@@ -31,11 +32,7 @@ class Format(enum.StrEnum):
     JUNIT = "junit"
 
 
-class Mode(enum.StrEnum):
-    """Which error is the costly one."""
-
-    STRICT = "strict"
-    LENIENT = "lenient"
+Mode: TypeAlias = Literal["strict", "lenient"]
 
 
 def judge(
@@ -62,21 +59,21 @@ def judge(
     ] = False,
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
-    from judgekit.prompt import Task  # noqa: PLC0415 - pydantic's cost only where something is judged
+    from judgekit.prompt import Task
 
     del no_cache, no_engine
     documents, bad = _documents(files, task_id, Task(description, acceptance))
     project = Path(paths.project_root(str(Path.cwd())))
-    options = {"rubric": rubric, "mode": mode.value if mode else None}
     if show_prompt:
-        return _show(documents, project, options) or bad
-    from judgekit.assess import judge_documents  # noqa: PLC0415 - the same
+        return _show(documents, project, rubric, mode) or bad
+    from judgekit.assess import judge_documents
 
     each = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
     verdicts = judge_documents(
         documents,
         project,
-        **options,
+        rubric=rubric,
+        mode=mode,
         deadline=deadline,
         max_cost_usd=max_cost,
         at_once=jobs,
@@ -97,7 +94,7 @@ def exit_code(verdicts: Iterable[Verdict], bad: int = 0) -> int:
 
 def _documents(files: Sequence[str], task_id: str | None, task: Task) -> tuple[list[Document], int]:
     """Return what can be judged; what cannot is said on stderr and counts in the exit code."""
-    from judgekit import documents  # noqa: PLC0415 - the same
+    from judgekit import documents
 
     read: list[File] = []
     bad = 0
@@ -129,13 +126,13 @@ def _print_table(verdict: Verdict) -> None:
 
 
 def _print_line(verdict: Verdict) -> None:
-    from judgekit.cli import formats  # noqa: PLC0415 - the same
+    from judgekit.cli import formats
 
     say(formats.line(verdict))
 
 
 def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
-    from judgekit.cli import formats  # noqa: PLC0415 - the same
+    from judgekit.cli import formats
 
     whole = {Format.JSON: formats.as_json, Format.SARIF: formats.sarif, Format.JUNIT: formats.junit}
     if format_ in whole:
@@ -149,11 +146,11 @@ def _report(verdicts: Sequence[Verdict]) -> None:
         complain(f"undetermined: {reason}")
 
 
-def _show(documents: Sequence[Document], project: Path, options: dict[str, str | None]) -> int:
-    from judgekit.assess import prompts  # noqa: PLC0415 - the same
+def _show(documents: Sequence[Document], project: Path, rubric: str | None, mode: ModeName | None) -> int:
+    from judgekit.assess import prompts
 
     for document in documents:
-        for tier, model, messages in prompts(document, project, **options):
+        for tier, model, messages in prompts(document, project, rubric=rubric, mode=mode):
             say(f"=== {document.task_id}: {tier} ({model})")
             for message in messages:
                 say(f"--- {message.role}\n{message.content}")

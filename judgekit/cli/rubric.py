@@ -21,7 +21,7 @@ Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Whi
 @app.command("list")
 def list_() -> int:
     """Print every rubric that can be used here, and where it comes from."""
-    from judgekit import library  # noqa: PLC0415 - pydantic's cost only where a rubric is read
+    from judgekit import library
 
     for each in library.rubrics(_project()):
         say(f"{each.rubric.ref:<28} {each.rubric.task:<7} {each.origin:<8} {each.rubric.title}")
@@ -34,14 +34,14 @@ def show(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Only the text that a judge follows, for one mode.")
     ] = False,
-    mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = Mode.STRICT,
+    mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
     """Print a rubric."""
     found = _find(reference)
     if prompt:
-        from judgekit.prompt import rubric_text  # noqa: PLC0415 - the same
+        from judgekit.prompt import rubric_text
 
-        say(rubric_text(found.rubric, mode.value))
+        say(rubric_text(found.rubric, mode))
     else:
         say(found.path.read_text(encoding="utf-8").rstrip())
     return 0
@@ -59,8 +59,8 @@ def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Rubric files.")],
 ) -> int:
     """Check rubric files: keys, types, thresholds, published versions, labelled cases beside them."""
-    from judgekit import library  # noqa: PLC0415 - the same
-    from judgekit.cases import read_cases  # noqa: PLC0415 - the same
+    from judgekit import library
+    from judgekit.cases import read_cases
 
     for file in files:
         found = library.load_rubric(file)
@@ -70,7 +70,7 @@ def check(
 
 
 def _find(reference: str) -> LoadedRubric:
-    from judgekit import library  # noqa: PLC0415 - the same
+    from judgekit import library
 
     return library.find_rubric(reference, _project())
 

@@ -23,7 +23,7 @@ class Name(enum.StrEnum):
 
 def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:
     """Print a JSON Schema (draft 2020-12)."""
-    from judgekit.schemas import json_schema  # noqa: PLC0415 - pydantic's cost only where it is used
+    from judgekit.schemas import json_schema
 
     say(json.dumps(json_schema(name.value), indent=2))
     return 0

@@ -24,9 +24,9 @@ def search(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Search stored memories and documents, best first."""
-    from judgekit import recall  # noqa: PLC0415 - pydantic's cost only where something is searched
+    from judgekit import recall
 
-    found = recall.search(query, roots=root, mode=mode.value if mode else None, judge=judge, limit=number)
+    found = recall.search(query, roots=root, mode=mode, judge=judge, limit=number)
     for note in found.notes:
         complain(note)
     if found.degraded:

@@ -1,0 +1,142 @@
+"""`judgekit demo`: the main job on sample data, with a real model, and what happens without one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.output import complain, say
+from judgekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOCAL = "qwen2.5-coder-1.5b"
+PROMPTS = (
+    ("a clear hit", "How do we refresh the JWT?"),
+    ("ambiguous", "The API is slow for some customers, where do I start?"),
+    ("unrelated", "Write a haiku about the sea"),
+)
+QUESTION = "users are signed out after a while"
+GONE = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "a-model-that-is-gone"}
+MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
+DOCUMENTS = ("documents/good.md", "documents/damaged.md")
+
+
+def demo(
+    model: Annotated[
+        str | None, typer.Option(help="A local model by name or GGUF path, instead of what is detected.")
+    ] = None,
+) -> int:
+    """Show the prompt hook, a search and two verdicts on sample data."""
+    environ = dict(os.environ)
+    trust = _model(model, environ)
+    sample = _sample()
+    _heading("1. The prompt hook: what a coding agent would be told, without any model")
+    for kind, prompt in PROMPTS:
+        _hook(kind, prompt, sample / "project", environ)
+    _heading("2. Searching the same memories, by BM25 alone and with the judge")
+    project = sample / "project"
+    _run(["search", QUESTION, "-n", "5"], project, environ)
+    _run(["search", QUESTION, "-n", "5", "--judge"], project, environ)
+    _heading("3. Judging two documents: a good one, and the same one damaged")
+    _run(["judge", *DOCUMENTS], sample, environ)
+    _heading("4. When the model is gone: an answer all the same, and no verdict made up")
+    _run(["search", QUESTION, "-n", "2", "--judge"], project, environ | GONE)
+    _run(["judge", DOCUMENTS[0]], sample, environ | GONE)
+    _heading("How far to trust this")
+    say(trust)
+    return 0
+
+
+def _model(wanted: str | None, environ: dict[str, str]) -> str:
+    """Find or fetch a model, put it into `environ`, and return what to say about it."""
+    from judgekit import config, panel
+
+    seats, reason = panel.seats(config.load(None), environ)
+    local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
+    if seats and not wanted and not next(iter(seats.values())).pointwise:
+        say(f"Judging with what is set up here: {reason}.")
+        names = ", ".join(dict.fromkeys(f"{tier}: {seat.model}" for tier, seat in seats.items()))
+        return f"These verdicts came from {names}. {MEASURE}"
+    return _local(local or LOCAL, environ)
+
+
+def _local(name: str, environ: dict[str, str]) -> str:
+    from importlib.util import find_spec
+
+    from judgekit.local import fetch, models
+
+    if find_spec("xllamacpp") is None:
+        complain("no model is set up and judgekit[local] is not installed: what follows is without a judge")
+        return (
+            "No model judged anything here. Install judgekit[local] or set a provider's key, and try again."
+        )
+    if name in models.CATALOGUE:
+        try:
+            models.resolve(name)
+        except UsageError:
+            fetch.fetch(name, complain)
+    environ["JUDGEKIT_LOCAL_MODEL"] = name
+    say(f"No model is set up, so a small one judges on this machine: {name}.")
+    known = models.CATALOGUE.get(name)
+    about = (
+        known.judges if known else "a model of your own; measure it on labelled cases before you rely on it"
+    )
+    return f"These verdicts came from {name}, running on this machine. A model of this size {about}."
+
+
+def _sample() -> Path:
+    """Return a fresh copy of the sample data; always at the same place, so that nothing piles up."""
+    from judgekit import bundled, paths
+
+    target = Path(paths.private_folder(paths.cache_home())) / "demo"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(bundled.folder("examples"), target)
+    return target
+
+
+def _heading(text: str) -> None:
+    say(f"\n{typer.style(text, bold=True)}\n")
+
+
+def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> None:
+    import json
+    import subprocess
+
+    say(f"{kind}: {prompt!r}")
+    payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", "hook"],
+        input=payload,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=dict(environ),
+        check=False,
+        timeout=60,
+    )
+    text = done.stdout.strip() or "(nothing is added to the agent's context)"
+    say("\n".join(f"    {line}" for line in (text + done.stderr).splitlines()) + "\n")
+
+
+def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:
+    """Run one of our own commands as a user would, and show it."""
+    import shlex
+    import subprocess
+
+    say(f"$ judgekit {shlex.join(arguments)}")
+    sys.stdout.flush()
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-m", "judgekit", *arguments],
+        cwd=folder,
+        env=dict(environ),
+        check=False,
+        timeout=600,
+    )
+    say(f"(exit code {done.returncode})\n" if done.returncode else "")

@@ -1,0 +1,99 @@
+"""`judgekit provider`: which models can be reached, and whether they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.output import complain, say
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.report import Checked
+    from judgekit.gateway.resolve import Wanted
+
+app = typer.Typer(no_args_is_help=True, help="The providers: how models are reached.")
+
+
+@app.command("list")
+def list_() -> int:
+    """Print the providers in the order they are tried, and why each can or cannot be used here."""
+    from judgekit.gateway.report import provider_report
+
+    for each in provider_report(os.environ, _wanted()):
+        mark = "usable" if each.usable else "-"
+        models = ", ".join(dict.fromkeys(each.models.values()))
+        say(f"{each.name:<18} {mark:<7} {each.why}{f'; {models}' if models else ''}")
+    return 0
+
+
+@app.command()
+def check(
+    name: Annotated[
+        str | None, typer.Argument(help="A provider; without it the one that would be used.")
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Fetch the local model first if it is not here.")
+    ] = False,
+) -> int:
+    """Make one tiny call to each model of a provider; exit code 2 when one does not answer."""
+    if fetch:
+        _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
+    endpoints, reason = _endpoints(name)
+    if not endpoints:
+        complain(reason)
+        return Exit.HUMAN_NEEDED
+    results = asyncio.run(_check(endpoints))
+    for each in results:
+        cost = "" if each.cost_usd is None else f", ${each.cost_usd:.6f}"
+        outcome = f"answered in {each.latency_ms} ms{cost}" if each.ok else f"{each.failure}: {each.message}"
+        say(f"{each.provider:<18} {each.model}: {outcome}")
+    return Exit.ACCEPTED if all(each.ok for each in results) else Exit.HUMAN_NEEDED
+
+
+async def _check(endpoints: list[Endpoint]) -> list[Checked]:
+    from judgekit.gateway.open import open_gateway
+    from judgekit.gateway.report import check as check_one
+
+    async with aclosing(open_gateway(os.environ)) as gateway:
+        return [await check_one(gateway, each) for each in endpoints]
+
+
+def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
+    """Return a provider's different endpoints, or why there is none."""
+    from dataclasses import replace
+
+    from judgekit import providers
+    from judgekit.gateway.resolve import resolve
+
+    wanted = _wanted()
+    if name is not None:
+        providers.find(name)
+        if wanted.allow is not None and name not in wanted.allow:
+            raise UsageError(f"{name} is not in providers.allow of your configuration")
+        wanted = replace(wanted, models={}, allow=[name])
+    panel = resolve(wanted, os.environ)
+    seats = [seat for tier in panel.endpoints.values() for seat in tier]
+    return list({seat.model: seat for seat in seats}.values()), panel.reason
+
+
+def _wanted() -> Wanted:
+    from judgekit import config, panel
+
+    return panel.wanted(config.load(Path(paths.project_root(str(Path.cwd())))))
+
+
+def _fetch(name: str) -> None:
+    from judgekit.local import fetch, models
+
+    if not name:
+        known = ", ".join(models.CATALOGUE)
+        raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
+    fetch.fetch(name, complain)

@@ -1,0 +1,141 @@
+"""Checks of an installation, each with what to do when it fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from judgekit import __version__, config, library, panel, paths, providers
+from judgekit.errors import JudgekitError
+from judgekit.retrieval import api
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Check(NamedTuple):
+    """One finding: `note` is worth knowing, `wrong` keeps something from working."""
+
+    state: Literal["ok", "note", "wrong"]
+    subject: str
+    text: str
+
+
+def checks(folder: Path | None = None) -> Iterator[Check]:
+    """Yield all findings for the project around `folder` (the current one)."""
+    project = Path(paths.project_root(str(folder or Path.cwd())))
+    yield Check("ok", "judgekit", f"{__version__}, Python {platform.python_version()} at {sys.executable}")
+    yield _fts5()
+    yield _cache()
+    yield _guarded("configuration", lambda: _configuration(project))
+    yield _guarded("rubrics", lambda: f"{len(list(library.rubrics(project)))} are sound")
+    yield _guarded("providers", lambda: f"{len(providers.profiles())} profiles are sound")
+    yield from _models(project)
+    yield from _stores(project)
+    yield _hook(project)
+    yield from _switches()
+
+
+def _guarded(subject: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check("ok", subject, check())
+    except JudgekitError as error:
+        return Check("wrong", subject, str(error))
+
+
+def _fts5() -> Check:
+    with sqlite3.connect(":memory:") as connection:
+        try:
+            connection.execute("CREATE VIRTUAL TABLE probe USING fts5(text, tokenize='porter unicode61')")
+        except sqlite3.OperationalError:
+            lost = "this Python's SQLite has no FTS5: memories are found by keywords in titles and tags only"
+            return Check("note", "search index", lost)
+    return Check("ok", "search index", f"SQLite {sqlite3.sqlite_version} with FTS5")
+
+
+def _cache() -> Check:
+    folder = paths.cache_home()
+    try:
+        paths.private_folder(folder)
+        with tempfile.TemporaryFile(dir=folder):
+            return Check("ok", "cache", folder)
+    except OSError as error:
+        return Check(
+            "note",
+            "cache",
+            f"{folder} cannot be written ({error.strerror}): indexes are built anew each time",
+        )
+
+
+def _configuration(project: Path) -> str:
+    config.load(project)
+    files = [str(path) for path in config.sources(project) if path.is_file()]
+    return ", ".join(files) if files else "none, the defaults hold"
+
+
+def _models(project: Path) -> Iterator[Check]:
+    try:
+        seats, reason = panel.seats(config.load(project))
+    except JudgekitError as error:
+        yield Check("wrong", "models", str(error))
+        return
+    if not seats:
+        yield Check("note", "models", f"{reason}. Until then BM25 answers alone and documents are not judged")
+    for tier, seat in seats.items():
+        yield Check("ok", f"models, {tier}", f"{seat.model} ({seat.profile.title})")
+    if not importlib.util.find_spec("xllamacpp"):
+        yield Check("note", "local model", "not installed; judgekit[local] adds one that needs no key")
+
+
+def _stores(project: Path) -> Iterator[Check]:
+    try:
+        roots = config.load(project).retrieval.roots
+    except JudgekitError:
+        return
+    for root in roots:
+        yield _guarded(f"store {root}", lambda root=root: _store(root, project))  # type: ignore[misc]  # a default binds
+
+
+def _store(root: str, project: Path) -> str:
+    folder = project / Path(root).expanduser()
+    if not folder.is_dir():
+        return f"none at {folder}: the hook stays silent here"
+    found = api.search("judgekit", [root], project=str(project), limit=1)
+    return "; ".join([str(folder), *found.notes])
+
+
+def _hook(project: Path) -> Check:
+    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser())
+    names = [
+        project / ".claude" / "settings.json",
+        project / ".claude" / "settings.local.json",
+        home / "settings.json",
+    ]
+    found = [str(path) for path in names if _mentions_hook(path)]
+    if found:
+        return Check("ok", "prompt hook", f"set up in {', '.join(found)}")
+    return Check("note", "prompt hook", "not set up for Claude Code; the guide's page on the hook says how")
+
+
+def _mentions_hook(path: Path) -> bool:
+    try:
+        hooks = json.loads(path.read_text(encoding="utf-8")).get("hooks", {}).get("UserPromptSubmit", [])
+    except (OSError, ValueError, AttributeError):
+        return False
+    return "judgekit" in json.dumps(hooks)
+
+
+def _switches() -> Iterator[Check]:
+    if os.environ.get("JUDGEKIT_DISABLE") == "1":
+        yield Check("note", "JUDGEKIT_DISABLE", "is 1: every hook is silent")
+    keys = [name for name in os.environ if name.endswith("_API_KEY")]
+    if not keys:
+        unseen = "hooks do not see a key that only an interactive shell's start file sets"
+        yield Check("note", "keys", f"none is set in this shell; {unseen}")

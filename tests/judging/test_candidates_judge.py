@@ -1,0 +1,160 @@
+"""The task `select`, from labels to decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ScriptedGateway, endpoint, keep, labels, three_models
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply, Usage
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.prompt import Shown
+
+if TYPE_CHECKING:
+    from scripted import Answer
+
+    from judgekit.gateway.base import Request
+    from judgekit.rubric import ModeName
+    from judgekit.verdict import Selection
+
+CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
+
+
+def judge(
+    gateway: ScriptedGateway,
+    mode: ModeName = "strict",
+    rubric: str = "memory-relevance",
+    **options: Any,  # noqa: ANN401
+) -> Selection:
+    tiers = options.pop("tiers", three_models())
+    options.setdefault("deadline", 30)
+    own = CandidateJudge(gateway, tiers, library.select_rubric(rubric), mode, **options)
+    return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+
+
+def run(
+    mode: ModeName = "strict", rubric: str = "memory-relevance", **answers: list[Answer]
+) -> tuple[dict[str, str], ScriptedGateway, Selection]:
+    gateway = ScriptedGateway(answers)
+    selection = judge(gateway, mode, rubric)
+    return {each.id: each.decision for each in selection.decisions}, gateway, selection
+
+
+def shown_in(request: Request) -> list[str]:
+    return sorted(name for name in "abc" if f"Title {name}" in request.messages[-1].content)
+
+
+def test_strict_confirms_what_is_kept_and_only_that() -> None:
+    decided, gateway, selection = run(
+        quick=[keep("Title a", "Title b")], deep=[keep("Title a")], tiebreaker=[keep("Title b")]
+    )
+    assert decided == {"a": "kept", "b": "kept", "c": "dropped"}
+    assert [shown_in(request) for request in gateway.requests] == [["a", "b", "c"], ["a", "b"], ["b"]]
+    assert [each.tier for each in selection.decisions] == ["deep", "tiebreaker", "quick"]
+
+
+def test_lenient_confirms_what_is_dropped_and_only_that() -> None:
+    decided, gateway, _ = run("lenient", quick=[keep("Title a")], deep=[keep("Title b")], tiebreaker=[keep()])
+    assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
+    assert [shown_in(request) for request in gateway.requests] == [["a", "b", "c"], ["b", "c"], ["b"]]
+
+
+def test_nothing_kept_is_one_call_in_strict() -> None:
+    decided, gateway, _ = run(quick=[keep()])
+    assert set(decided.values()) == {"dropped"}
+    assert gateway.asked == ["quick"]
+
+
+def test_a_failed_quick_tier_sends_all_candidates_up() -> None:
+    decided, gateway, selection = run(quick=[TIMEOUT], deep=[keep("Title c")])
+    assert decided == {"a": "dropped", "b": "dropped", "c": "kept"}
+    assert gateway.asked == ["quick", "deep"]
+    assert selection.degraded == "quick: timeout (no answer in 3 s)"
+
+
+def test_a_missing_confirmation_leaves_a_candidate_undetermined() -> None:
+    decided, _, _ = run(quick=[keep("Title a")], deep=[TIMEOUT], tiebreaker=[TIMEOUT])
+    assert decided == {"a": "undetermined", "b": "dropped", "c": "dropped"}
+
+
+def test_when_all_fail_nothing_is_decided() -> None:
+    decided, _, selection = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[TIMEOUT])
+    assert set(decided.values()) == {"undetermined"}
+    assert selection.degraded is not None
+    assert selection.degraded.count("timeout") == 3
+
+
+def test_labels_that_were_not_offered_decide_nothing() -> None:
+    decided, gateway, selection = run(quick=[json.dumps({"keep": ["ZZZZ9"]})] * 2, deep=[keep("Title a")])
+    assert decided["a"] == "kept"
+    assert gateway.asked == ["quick", "quick", "deep"]
+    assert selection.rounds[0].failure is not None
+    assert selection.rounds[0].failure.kind == "invalid_reply"
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("strict", {"a"}), ("lenient", {"a", "b", "c"})])
+def test_two_criteria_are_combined_by_code(mode: ModeName, kept: set[str]) -> None:
+    def answer(request: Request) -> str:
+        return json.dumps(
+            {
+                "relevant": labels(request, ("Title a", "Title b")),
+                "useful": labels(request, ("Title a", "Title c")),
+            }
+        )
+
+    decided, _, _ = run(mode, "memory-two-criteria", quick=[answer], deep=[answer])
+    assert {name for name, decision in decided.items() if decision == "kept"} == kept
+
+
+def test_the_hooks_single_tier_decides_alone() -> None:
+    quick = {"quick": three_models()["quick"]}
+    gateway = ScriptedGateway({"quick": [keep("Title a")]})
+    selection = judge(gateway, tiers=quick, call_seconds=3.0, deadline=8)
+    assert [each.decision for each in selection.decisions] == ["kept", "dropped", "dropped"]
+    assert gateway.requests[0].timeout == 3
+
+
+def test_a_pointwise_model_is_asked_about_each_candidate() -> None:
+    def answer(request: Request) -> Reply:
+        likely = (
+            {"yes": -0.1, "no": -3.0}
+            if "Title b" in request.messages[-1].content
+            else {"yes": -3.0, "no": -0.1}
+        )
+        return Reply("yes", "small", Usage(30, 1), (likely,))
+
+    gateway = ScriptedGateway({"quick": [answer] * 3})
+    selection = judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    assert [each.decision for each in selection.decisions] == ["dropped", "kept", "dropped"]
+    assert selection.decisions[1].probability == pytest.approx(0.948, abs=0.001)
+    assert len(gateway.requests) == 3
+    assert selection.rounds[0].usage.input_tokens == 90
+
+
+def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
+    yes = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
+    gateway = ScriptedGateway({"quick": [lambda _: yes, TIMEOUT, lambda _: yes]})
+    selection = judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    assert [each.decision for each in selection.decisions] == ["kept", "undetermined", "kept"]
+    assert selection.degraded == "quick: timeout (no answer in 3 s)"
+
+
+def test_rounds_name_candidates_by_id_not_by_label() -> None:
+    _, _, selection = run(quick=[keep("Title b")], deep=[keep("Title b")])
+    assert selection.rounds[0].opinion == {"keep": ["b"], "unjudged": []}
+
+
+def test_the_matter_is_the_same_whatever_the_order() -> None:
+    seen = set()
+    for order in (CANDIDATES, CANDIDATES[::-1]):
+        gateway = ScriptedGateway({"quick": [keep()]})
+        own = CandidateJudge(gateway, three_models(), library.select_rubric("memory-relevance"), "strict", 30)
+        asyncio.run(own.judge(Query("q"), order))
+        seen.add(gateway.requests[0].matter)
+    assert len(seen) == 1

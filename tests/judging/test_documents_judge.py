@@ -1,0 +1,280 @@
+"""The task `score`, from opinions to a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from scripted import ScriptedGateway, endpoint, scores, three_models
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply, Usage
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.subject import Document, File
+from judgekit.schemas import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scripted import Answer
+
+    from judgekit.gateway.base import Endpoint
+    from judgekit.rubric import ModeName, TierName
+    from judgekit.verdict import Verdict
+
+FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
+GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
+TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
+
+
+def document(text: str = "Some text.", total: int | None = None) -> Document:
+    return Document((File("docs/a.md", text, "ab" * 32, total or len(text)),), "docs/a.md@abab")
+
+
+def judge(
+    gateway: ScriptedGateway,
+    *,
+    mode: ModeName = "strict",
+    endpoints: Mapping[TierName, Endpoint] | None = None,
+    subject: Document | None = None,
+    **options: Any,  # noqa: ANN401 - passed on
+) -> Verdict:
+    seats = three_models() if endpoints is None else endpoints
+    options.setdefault("deadline", 60)
+    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), mode, **options)
+    return asyncio.run(own.judge(subject or document()))
+
+
+def run(mode: ModeName = "strict", **answers: list[Answer]) -> tuple[Verdict, ScriptedGateway]:
+    gateway = ScriptedGateway(answers)
+    return judge(gateway, mode=mode), gateway
+
+
+def test_a_confirmed_acceptance() -> None:
+    verdict, gateway = run(quick=[GOOD], deep=[scores(4, 4, 4, reasoning="Sound.")])
+    assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("accept", "unanimous", "deep")
+    assert verdict.scores == {"semantic": 4, "pragmatic": 4, "syntactic": 4}
+    assert (verdict.average, verdict.reasoning, verdict.model) == (4.0, "Sound.", "deep-model")
+    assert gateway.asked == ["quick", "deep"]
+    assert verdict.cost_usd == 0.002
+    assert verdict.degraded is None
+    assert [each.round for each in verdict.rounds] == [1, 2]
+
+
+def test_the_tiebreaker_sees_both_opinions_and_no_names() -> None:
+    verdict, gateway = run(
+        quick=[scores(4, 4, 5, reasoning="All is well.")],
+        deep=[scores(1, 2, 3, reasoning="Nothing holds.")],
+        tiebreaker=[BAD],
+    )
+    assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("reject", "majority", "tiebreaker")
+    told = gateway.requests[2].messages[-1].content
+    assert "All is well." in told
+    assert "Nothing holds." in told
+    assert "quick-model" not in told
+    assert "deep-model" not in told
+    assert "All is well." not in gateway.requests[1].messages[-1].content
+
+
+def test_the_order_of_earlier_opinions_follows_the_subject_alone() -> None:
+    told = []
+    for _ in range(2):
+        _, gateway = run(
+            quick=[scores(4, 4, 5, reasoning="FIRST")],
+            deep=[scores(1, 2, 3, reasoning="SECOND")],
+            tiebreaker=[BAD],
+        )
+        content = gateway.requests[2].messages[-1].content
+        told.append(content.index("FIRST") < content.index("SECOND"))
+    assert told[0] == told[1]
+
+
+def test_a_models_own_verdict_word_is_recorded_and_ignored() -> None:
+    verdict, _ = run(quick=[scores(1, 1, 1, verdict="GO")])
+    assert verdict.verdict == "reject"
+    assert verdict.rounds[0].opinion is not None
+    assert verdict.rounds[0].opinion["said"] == "GO"
+
+
+def test_findings_of_the_deciding_tier_are_kept() -> None:
+    found = {
+        "dimension": "semantic",
+        "location": "l. 3",
+        "issue": "wrong",
+        "suggestion": "mend",
+        "quote": "x",
+    }
+    verdict, _ = run(quick=[scores(1, 2, 3, findings=[found])])
+    assert [each.model_dump() for each in verdict.findings] == [found]
+
+
+def test_an_unreadable_reply_is_asked_again_once() -> None:
+    verdict, gateway = run(quick=["I like it.", BAD])
+    assert verdict.verdict == "reject"
+    again = gateway.requests[1]
+    assert again.matter.part == "reask"
+    assert again.messages[-2].content == "I like it."
+    assert "could not be read" in again.messages[-1].content
+    assert verdict.rounds[0].usage.input_tokens == 200
+
+
+def test_an_unreadable_reply_is_a_failure_and_never_a_low_score() -> None:
+    verdict, gateway = run(
+        quick=["I like it.", "I do."], deep=["Fine.", "Really."], tiebreaker=["Yes.", "Yes!"]
+    )
+    assert (verdict.verdict, verdict.scores, verdict.consensus) == ("undetermined", None, "none")
+    assert [each.failure and each.failure.kind for each in verdict.rounds] == ["invalid_reply"] * 3
+    assert len(gateway.requests) == 6
+    assert verdict.degraded is not None
+    assert verdict.degraded.startswith("quick: invalid_reply (")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        scores(6, 4, 4),
+        scores(0, 4, 4),
+        '{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4}}',
+        '{"reasoning": "x", "scores": {"semantic": "80%", "pragmatic": "8/10", "syntactic": 4}}',
+        '{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4',
+        "{}",
+        "",
+    ],
+)
+def test_scores_are_refused_rather_than_guessed(reply: str) -> None:
+    verdict, _ = run(quick=[reply, reply])
+    assert verdict.rounds[0].failure is not None
+    assert verdict.rounds[0].failure.kind == "invalid_reply"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Sure, here it is:\n```json\n{GOOD}\n```\nHope that helps!",
+        f"<think>{BAD} hmm, no</think>\n{GOOD}",
+        GOOD.replace("4,", '"4",'),
+        f"{BAD}\nOn reflection:\n{GOOD}",
+        json.dumps({"reasoning": "x", **FOUR_FOUR_FIVE}),
+        json.dumps({"reasoning": "x", "scores": {name: {"score": n} for name, n in FOUR_FOUR_FIVE.items()}}),
+    ],
+)
+def test_scores_are_read_however_they_are_wrapped(reply: str) -> None:
+    verdict, _ = run("lenient", quick=[reply])
+    assert verdict.verdict == "accept"
+    assert verdict.scores == FOUR_FOUR_FIVE
+
+
+OUTCOMES: dict[str, list[Answer]] = {"A": [GOOD], "I": [WEAK], "R": [BAD], "F": [TIMEOUT]}
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_a_failure_is_never_shown_as_a_pass_or_a_fail(mode: ModeName) -> None:
+    """Every sequence of outcomes: a verdict needs an opinion that says so, and two where one must confirm."""
+    for sequence in itertools.product("AIRF", repeat=3):
+        answers = dict(
+            zip(("quick", "deep", "tiebreaker"), (OUTCOMES[each] for each in sequence), strict=True)
+        )
+        verdict, _ = run(mode, **answers)
+        given = [each.opinion["outcome"] for each in verdict.rounds if each.opinion]
+        if verdict.verdict in ("accept", "improve", "reject"):
+            assert verdict.verdict in given
+        if verdict.verdict == ("accept" if mode == "strict" else "reject") and sequence[0] in "AR":
+            assert given.count(verdict.verdict) >= 2
+        assert bool(verdict.degraded) == ("F" in sequence[: len(verdict.rounds)])
+
+
+def test_without_a_provider_nothing_is_judged() -> None:
+    verdict = judge(ScriptedGateway({}), endpoints={})
+    assert (verdict.verdict, verdict.rounds) == ("undetermined", [])
+    assert verdict.degraded == "no provider is configured: nothing was judged"
+
+
+def test_one_model_in_two_tiers_is_one_voice() -> None:
+    same = endpoint("only-model")
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
+    verdict = judge(gateway, endpoints={"quick": same, "deep": same, "tiebreaker": same})
+    assert (verdict.verdict, verdict.consensus) == ("accept", "single")
+
+
+def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
+    verdict = judge(gateway, mode="lenient", subject=document("x" * 4001))
+    assert gateway.asked == ["quick", "deep"]
+    assert "cut after 4000 of its 4001 characters" in gateway.requests[0].messages[-1].content
+    assert "x" * 4001 in gateway.requests[1].messages[-1].content
+    assert (verdict.verdict, verdict.truncated) == ("accept", False)
+
+
+def test_a_document_that_nobody_saw_whole_is_not_accepted() -> None:
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD], "tiebreaker": [GOOD]})
+    verdict = judge(gateway, mode="lenient", subject=document("x" * 5000, total=6_000_000))
+    assert (verdict.verdict, verdict.truncated) == ("undetermined", True)
+    assert verdict.degraded == "no model saw the whole text, so its acceptance is not final"
+
+
+def test_a_document_may_be_rejected_for_its_beginning() -> None:
+    verdict = judge(ScriptedGateway({"quick": [BAD]}), subject=document("x" * 5000, total=6_000_000))
+    assert (verdict.verdict, verdict.truncated) == ("reject", True)
+
+
+def test_one_deadline_holds_for_all_tiers() -> None:
+    gateway = ScriptedGateway({"quick": [9.0], "deep": [9.0], "tiebreaker": [9.0]})
+    verdict = judge(gateway, deadline=0.3)
+    assert verdict.verdict == "undetermined"
+    assert [each.failure and each.failure.kind for each in verdict.rounds] == ["timeout"] * 3
+    assert gateway.asked == ["quick"]
+    assert verdict.duration_ms < 5_000
+
+
+def test_each_call_gets_no_more_than_its_tier() -> None:
+    _, gateway = run(quick=[GOOD], deep=[GOOD])
+    assert [request.timeout for request in gateway.requests] == [45, pytest.approx(60, abs=1)]
+
+
+def test_nothing_is_asked_once_the_money_is_spent() -> None:
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
+    verdict = judge(gateway, max_cost_usd=0.0005)
+    assert gateway.asked == ["quick"]
+    assert verdict.verdict == "undetermined"
+    assert verdict.rounds[1].failure is not None
+    assert verdict.rounds[1].failure.kind == "budget"
+
+
+def test_a_pointwise_model_gives_expectations() -> None:
+    def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
+        low = "pragmatic:" in request.messages[-1].content.rpartition("\n\n")[2]
+        odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
+        return Reply("4", "small", Usage(50, 1), (odds,))
+
+    seat = endpoint("small", pointwise=True)
+    gateway = ScriptedGateway({"quick": [answer] * 3})
+    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
+    assert verdict.scores == {"semantic": 4.5, "pragmatic": 1.4, "syntactic": 4.5}
+    assert verdict.verdict == "reject"
+    prefixes = {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
+    assert len(prefixes) == 1
+    assert [request.matter.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
+
+
+def test_a_verdict_fits_its_published_schema() -> None:
+    verdict, _ = run(quick=[GOOD], deep=[TIMEOUT], tiebreaker=[BAD])
+    data = verdict.model_dump(mode="json", by_alias=True)
+    jsonschema.Draft202012Validator(json_schema("verdict")).validate(data)
+    assert data["schema"] == "judgekit/verdict@1"
+    assert data["prompt_sha256"] == library.score_rubric("kls").rubric.prompt.sha256
+    assert list(data)[:6] == ["schema", "id", "task_id", "subjects", "rubric", "mode"]
+
+
+def test_the_same_opinions_give_the_same_verdict() -> None:
+    first, second = (run(quick=[GOOD], deep=[BAD], tiebreaker=[GOOD])[0] for _ in range(2))
+    drop = {"id", "timestamp", "duration_ms"}
+    clean = [
+        each.model_copy(update={"rounds": [one.model_copy(update={"latency_ms": 0}) for one in each.rounds]})
+        for each in (first, second)
+    ]
+    assert clean[0].model_dump(exclude=drop) == clean[1].model_dump(exclude=drop)

@@ -1,0 +1,94 @@
+"""A gateway that answers as a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Endpoint, Reply, Usage
+from judgekit.provider import LitellmProfile
+from judgekit.rubric import TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from judgekit.gateway.base import Request
+    from judgekit.rubric import TierName
+
+Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
+"""A reply's text, a failure, seconds of silence before nothing, or a function of the request."""
+
+PROFILE = LitellmProfile.model_validate(
+    {
+        "provider": "scripted",
+        "kind": "litellm",
+        "title": "Scripted",
+        "family": "none",
+        "detect": {"port": 1},
+        "prefix": "scripted/",
+        "output": "json_schema",
+    }
+)
+
+
+def endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
+    """Return an endpoint that only a scripted gateway can reach."""
+    return Endpoint(PROFILE, model, "none", "json_schema", pointwise=pointwise)
+
+
+def three_models() -> dict[TierName, Endpoint]:
+    """Return a different model for each tier."""
+    return {tier: endpoint(f"{tier}-model") for tier in TIERS}
+
+
+class ScriptedGateway:
+    """Gives each tier's answers in order; a tier with none left fails as not recorded."""
+
+    def __init__(self, answers: Mapping[str, list[Answer]]) -> None:
+        self.answers = {tier: list(queue) for tier, queue in answers.items()}
+        self.requests: list[Request] = []
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the next answer for the request's tier."""
+        self.requests.append(request)
+        queue = self.answers.get(request.matter.tier, [])
+        if not queue:
+            raise GatewayError(FailureKind.NOT_RECORDED, "the script has no answer")
+        answer = queue.pop(0)
+        if isinstance(answer, GatewayError):
+            raise answer
+        if isinstance(answer, float):
+            await asyncio.sleep(min(answer, request.timeout))
+            raise GatewayError(FailureKind.TIMEOUT, f"no answer in {request.timeout:g} s")
+        text = answer if isinstance(answer, str) else answer(request)
+        return text if isinstance(text, Reply) else Reply(text, endpoint.model, Usage(100, 10, 0.001))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def asked(self) -> list[str]:
+        """The tiers that were asked, in order."""
+        return [request.matter.tier for request in self.requests]
+
+
+def scores(*values: float, reasoning: str = "Because.", **more: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return a well-formed reply of the task `score` for the rubric kls."""
+    named = dict(zip(("semantic", "pragmatic", "syntactic"), values, strict=True))
+    return json.dumps({"reasoning": reasoning, "scores": named, "findings": [], **more})
+
+
+def keep(*titles: str, key: str = "keep") -> Callable[[Request], str]:
+    """Return an answer that keeps the candidates with these titles, whatever their labels are."""
+    return lambda request: json.dumps({key: labels(request, titles)})
+
+
+def labels(request: Request, titles: tuple[str, ...]) -> list[str]:
+    """Return the labels that the prompt gave to the candidates with these titles."""
+    shown = re.findall(
+        r"^\[(\w+)\] (?:\w+: )?(.*?)(?: \(tags.*\))?$", request.messages[-1].content, re.MULTILINE
+    )
+    return [label for label, title in shown if title in titles]
