@@ -24,8 +24,8 @@ class Features:
 
     `coverage`: the share of the query's terms that occur in it, each weighted by its rarity, and by the
     profile's `body_share` where it stands in the body alone. `alone`: 1 over the number of hits, itself
-    included, that cover as much: of several that fit equally well not all will be meant. `standing`: its
-    score as a share of the best one. `single`: 1 over the number of terms that occur: one word is weak evidence
+    included, that cover as much: of several that fit equally well not all are meant. `standing`: its score
+    as a share of the best one. `single`: 1 over the number of terms that occur: one word is weak evidence
     however well it covers a short query.
     """
 

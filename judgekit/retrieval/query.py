@@ -136,5 +136,7 @@ def _prefix(word: str) -> str:
 
 def _begins(word: str, place: int) -> bool:
     """Whether a new word begins at `place`: after a small letter, or as the last of several capitals."""
-    before, here, after = word[place - 1], word[place], word[place + 1 : place + 2]
-    return here.isupper() and (not before.isupper() or (after.islower() and after != ""))
+    if not word[place].isupper():
+        return False
+    after = word[place + 1 :]
+    return not word[place - 1].isupper() or (after[:1].islower() and after != "s")

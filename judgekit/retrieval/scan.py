@@ -56,12 +56,13 @@ class Scan:
             self.files[relative] = (status.st_size, status.st_mtime_ns, status.st_ino)
 
     def _add(self, name: str, entry: os.DirEntry[str]) -> None:
-        if entry.is_file() and (not entry.is_symlink() or self._holds(name)):
-            try:
-                status = entry.stat()
-            except OSError:  # it went away meanwhile
+        try:
+            if not entry.is_file() or (entry.is_symlink() and not self._holds(name)):
                 return
-            self.files[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+            status = entry.stat()
+        except OSError:  # it went away meanwhile, or is a link to itself
+            return
+        self.files[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
 
     def _entries(self, relative: str) -> Iterator[os.DirEntry[str]]:
         path = os.path.join(self.root, relative) if relative else self.root

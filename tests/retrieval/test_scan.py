@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit.retrieval import compiled, scan
+from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.scan import Scan
+    from pathlib import Path
+
+PROFILES = compiled.Profiles(compiled.bundled()).by_kind
+
+
+def listed(root: Path, kind: str = CLAUDE_MEMORY) -> Scan:
+    return scan.scan(str(root), kind, PROFILES[kind])
+
+
+def kind_of(root: Path) -> str:
+    return scan.kind_of(str(root), PROFILES[CLAUDE_MEMORY])
+
+
+def test_a_store_lists_its_index_and_its_records(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path, 3)
+    (store.root / "decisions" / "notes.txt").write_text("no record")
+    (store.root / "decisions" / ".hidden.json").write_text("{}")
+    (store.root / "elsewhere").mkdir()
+    (store.root / "elsewhere" / "x.json").write_text("{}")
+    assert sorted(listed(store.root).files) == [
+        "constraints/filler-1.json",
+        "decisions/filler-0.json",
+        "decisions/jwt.json",
+        "index.md",
+        "preferences/filler-2.json",
+    ]
+
+
+def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path)
+    before = listed(store.root).files["decisions/jwt.json"]
+    path = store.root / "decisions" / "jwt.json"
+    os.utime(path, ns=(1, 1))
+    assert listed(store.root).files["decisions/jwt.json"] != before
+    replaced = listed(store.root).files["decisions/jwt.json"]
+    copy = path.with_suffix(".new")
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, ns=(1, 1))
+    copy.replace(path)
+    assert listed(store.root).files["decisions/jwt.json"] != replaced
+
+
+def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path / "project")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.json").write_text("{}")
+    (store.root / "decisions" / "link.json").symlink_to(outside / "secret.json")
+    (store.root / "runbooks").symlink_to(outside)
+    found = listed(store.root)
+    assert sorted(found.files) == ["decisions/jwt.json", "index.md"]
+    assert [problem.partition(":")[0] for problem in found.problems] == ["decisions/link.json", "runbooks"]
+
+
+def test_an_index_that_is_a_link_out_is_not_read(tmp_path: Path) -> None:
+    store = MemoryStore(tmp_path / "project")
+    (tmp_path / "index.md").write_text("- [DECISION] X -> decisions/x.json")
+    (store.root / "index.md").symlink_to(tmp_path / "index.md")
+    assert listed(store.root).files == {}
+
+
+def test_links_inside_the_store_are_followed(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path)
+    (store.root / "decisions" / "alias.json").symlink_to(store.root / "decisions" / "jwt.json")
+    assert "decisions/alias.json" in listed(store.root).files
+
+
+def test_a_root_that_is_a_link_is_where_it_leads(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path / "project")
+    (tmp_path / "alias").symlink_to(store.root)
+    assert listed(tmp_path / "alias").root == str(store.root.resolve())
+    assert listed(tmp_path / "alias").files == listed(store.root).files
+
+
+@pytest.mark.parametrize("name", ["pipe.json", "dangling.json", "loop.json", "folder.json"])
+def test_what_is_no_file_is_passed_over(tmp_path: Path, name: str) -> None:
+    store = jwt_store(tmp_path)
+    path = store.root / "decisions" / name
+    if name == "pipe.json":
+        os.mkfifo(path)
+    elif name == "folder.json":
+        path.mkdir()
+    else:
+        path.symlink_to(path if name == "loop.json" else store.root / "decisions" / "gone.json")
+    assert sorted(listed(store.root).files) == ["decisions/jwt.json", "index.md"]
+
+
+def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path)
+    path = os.fsencode(store.root / "decisions") + b"/\xff.json"
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+    except OSError:
+        pytest.skip("this file system refuses such names")
+    assert sorted(listed(store.root).files) == ["decisions/jwt.json", "index.md"]
+
+
+def test_a_folder_of_markdown_is_walked(tmp_path: Path) -> None:
+    for name in ("a.md", "deep/er/b.markdown", ".git/c.md", "node_modules/d.md", "e.txt", ".hidden.md"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (tmp_path / "deep" / "up").symlink_to(tmp_path)
+    assert sorted(listed(tmp_path, MARKDOWN).files) == ["a.md", "deep/er/b.markdown"]
+
+
+def test_auto_memory_is_one_folder(tmp_path: Path) -> None:
+    for name in ("MEMORY.md", "topic.md", "sub/other.md"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    assert sorted(listed(tmp_path, AUTO_MEMORY).files) == ["MEMORY.md", "topic.md"]
+
+
+def test_the_kind_shows_in_the_content(tmp_path: Path) -> None:
+    assert kind_of(jwt_store(tmp_path / "whole").root) == CLAUDE_MEMORY
+    without_index = jwt_store(tmp_path / "records").root
+    (without_index / "index.md").unlink()
+    assert kind_of(without_index) == CLAUDE_MEMORY
+    only_index = MemoryStore(tmp_path / "index")
+    only_index.list("Title", "decisions/x.json")
+    assert kind_of(only_index.write_index().root) == CLAUDE_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ({"memory-config.json": "{}"}, CLAUDE_MEMORY),
+        ({"MEMORY.md": "- [A](a.md)"}, AUTO_MEMORY),
+        ({"index.md": "# Docs\n- [A](a.md)"}, MARKDOWN),
+        ({"decisions/0001-use-adr.md": "# ADR"}, MARKDOWN),
+        ({"a.md": "# A"}, MARKDOWN),
+        ({}, MARKDOWN),
+    ],
+)
+def test_other_folders_are_told_apart(tmp_path: Path, files: dict[str, str], kind: str) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert kind_of(tmp_path) == kind
+
+
+@pytest.mark.parametrize("relative", ["../x", "a/../../x", "/etc/passwd", ".", ""])
+def test_nothing_outside_is_contained(tmp_path: Path, relative: str) -> None:
+    assert scan.contained(str(tmp_path.resolve()), relative) is None
+
+
+def test_a_folder_with_a_longer_name_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store-2").mkdir()
+    assert scan.contained(str(tmp_path.resolve() / "store"), "../store-2/x") is None
+    assert scan.contained(str(tmp_path.resolve() / "store"), "a/../b") == str(
+        tmp_path.resolve() / "store" / "b"
+    )
