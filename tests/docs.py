@@ -322,7 +322,9 @@ def _is_word(words: Sequence[str]) -> bool:
 # Traces
 
 _TRACES = {
-    "a path of somebody's machine": re.compile(r"(?<![\w.~/})-])/(?:home|Users|root|work)/\w"),
+    "a path of somebody's machine": re.compile(
+        r"(?<![\w.~/})-])/(?:home|Users|root|work)/(?!(?:x|you|me)\b)\w"
+    ),
     "the address of a package registry": re.compile(
         r"\b(?:test\.)?pypi\.(?:org|io)\b|\bpythonhosted\.|\bregistry\.npmjs\.|\bregistry\.yarnpkg\.|\bnpmjs\.(?:com|org)\b"
     ),

@@ -190,6 +190,8 @@ def test_installs_a_stranger(project: Path, line: str, *, wrong: bool) -> None:
         ("~/notes and $HOME/notes and ./work/notes", False),
         ("https://example.invalid/work/notes", False),
         ("the " + "/home page and pypi", False),
+        ("made up: /home/x and /home/you/notes", False),
+        ("a name of two: /" + "home/xy", True),
     ],
 )
 def test_traces(project: Path, text: str, *, trace: bool) -> None:

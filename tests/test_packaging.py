@@ -17,11 +17,13 @@ import pytest
 import sample_store
 from packaging.requirements import Requirement
 
+from judgekit import bundled
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-DATA = ("rubrics", "providers", "retrieval", "hooks")
+DATA = bundled.FOLDERS
 SECONDS = 120
 
 
@@ -88,12 +90,12 @@ def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 def test_data_in_the_wheel_is_what_git_has(built: Built) -> None:
     prefix = "judgekit/_bundled/"
-    bundled = {
+    shipped = {
         name.removeprefix(prefix): data for name, data in built.in_wheel().items() if name.startswith(prefix)
     }
-    assert set(bundled) == listed(*DATA)
-    assert {name.split("/")[0] for name in bundled} == set(DATA)
-    assert [name for name, data in bundled.items() if data != (ROOT / name).read_bytes()] == []
+    assert set(shipped) == listed(*DATA)
+    assert {name.split("/")[0] for name in shipped} == set(DATA)
+    assert [name for name, data in shipped.items() if data != (ROOT / name).read_bytes()] == []
 
 
 def test_code_in_the_wheel_is_what_git_has(built: Built) -> None:
