@@ -115,7 +115,9 @@ class ReplayGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return what was recorded next for this matter and model, or raise what was recorded."""
-        file = endpoint.api_base or ""
+        file = endpoint.api_base
+        if endpoint.profile.kind != "replay" or file is None:
+            raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
         if file not in self._recordings:
             self._recordings[file] = _by_key(_readable(Path(file)))
         waiting = self._recordings[file].get((request.matter, endpoint.model), [])

@@ -1,0 +1,76 @@
+"""Standard output is for results: nothing of litellm may reach it, nor a key reach anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from asking import KEY
+from loopback import RESET, Loopback, calls, fails, says, sends
+
+SCRIPT = """
+import asyncio, os
+from judgekit.errors import GatewayError
+from judgekit.gateway.base import Matter, Message, Request
+from judgekit.gateway.open import open_gateway
+from judgekit.gateway.resolve import Wanted, resolve
+
+async def main():
+    gateway = open_gateway(os.environ)
+    endpoint = resolve(Wanted(), os.environ).endpoints["quick"][0]
+    request = Request((Message("user", "x"),), Matter("s", "r", "quick"), 10, 16, {"type": "object"})
+    for _ in range(int(os.environ["CALLS"])):
+        try:
+            await gateway.complete(endpoint, request)
+        except GatewayError:
+            pass
+    await gateway.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_printed_whatever_happens() -> None:
+    script = [
+        says("fine"),
+        fails(401, f"bad key {KEY}"),
+        fails(404),
+        fails(400, "response_format"),
+        fails(500),
+        fails(429, retry_after=0),
+        sends(b"{broken"),
+        sends({"choices": []}),
+        calls("{}"),
+        RESET,
+        fails(403),
+    ]
+    with Loopback(*script) as server:
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "JUDGEKIT_HOME": os.environ["JUDGEKIT_HOME"],
+            "JUDGEKIT_API_BASE": server.base,
+            "JUDGEKIT_API_KEY": KEY,
+            "JUDGEKIT_MODEL": "stand-in",
+            "CALLS": "9",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environ, capture_output=True, timeout=120, check=False
+        )
+        asked = len(server.requests)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == b""
+    assert done.stderr == b""
+    assert asked > len(script)
+
+
+def test_choosing_a_panel_does_not_import_litellm() -> None:
+    code = (
+        "import sys; from judgekit.gateway.resolve import Wanted, resolve;"
+        "from judgekit.gateway.open import open_gateway; open_gateway({});"
+        "resolve(Wanted(use_local=False), {'OPENAI_API_KEY': 'x'});"
+        "print([m for m in ('litellm', 'openai', 'httpx', 'aiohttp', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stdout.decode().strip() == "[]"
