@@ -10,7 +10,7 @@ import os
 
 from judgekit.retrieval import update
 from judgekit.retrieval.candidate import Candidate
-from judgekit.retrieval.query import Term
+from judgekit.retrieval.query import Term, excerpt
 from judgekit.retrieval.rank import Hit, Statistics
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from judgekit.retrieval.scan import Scan
     from judgekit.retrieval.sources.base import Entry
 
-MAX_CHARACTERS = 750  # of a prompt
 MIN_PREFIX = 4
 _TAG, _TITLE, _BEGINNING = 3, 2, 1
 
@@ -36,7 +35,7 @@ def words(text: str) -> set[str]:
 
 def parse(prompt: str, language: Language) -> list[str]:
     """Return the words of a prompt that count, without repetition."""
-    return sorted(words(prompt[:MAX_CHARACTERS]) - language.stop)
+    return sorted(words(excerpt(prompt)) - language.stop)
 
 
 def points(word: str, title: set[str], tags: set[str]) -> int:

@@ -32,7 +32,7 @@ class Term:
 def parse(prompt: str, language: Language) -> list[Term]:
     """Return the terms of `prompt`, in its order and without repetition, `MAX_TERMS` at most."""
     terms: dict[str, Term] = {}
-    for token in tokens(_excerpt(prompt)):
+    for token in tokens(excerpt(prompt)):
         for term in _terms(token, language):
             terms.setdefault(term.text, term)
         if len(terms) >= MAX_TERMS:
@@ -83,8 +83,15 @@ def hidden_words(text: str, language: Language) -> str:
     return " ".join(found)
 
 
-def _excerpt(prompt: str) -> str:
-    text = prompt if len(prompt) <= HEAD + TAIL else f"{prompt[:HEAD]} {prompt[-TAIL:]}"
+def excerpt(prompt: str) -> str:
+    """Return the part of a prompt that is searched by: all of a short one, else its beginning and its end.
+
+    Lone surrogates are replaced, and what is composed of several characters is brought to one form.
+    """
+    text = prompt
+    if len(prompt) > HEAD + TAIL:
+        head, tail = prompt[:HEAD], prompt[-TAIL:]
+        text = f"{head.rpartition(' ')[0] or head} {tail.partition(' ')[2] or tail}"  # no half words
     text = text.encode("utf-8", "replace").decode("utf-8")
     if text.isascii():
         return text

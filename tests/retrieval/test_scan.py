@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit.retrieval import compiled, scan
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.scan import Scan
     from pathlib import Path
+
+    from judgekit.retrieval.scan import Scan
 
 PROFILES = compiled.Profiles(compiled.bundled()).by_kind
 

@@ -38,8 +38,14 @@ class Line:
 
 def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     """Return what the index says of each file it names, and a line about those that are not there."""
+    if INDEX not in files:
+        return {}, []
+    try:
+        text, _ = read_text(root, INDEX, _INDEX_LIMIT)
+    except Unreadable as error:
+        return {}, [f"{INDEX}: {error}; going by the records alone"]
     found, strays = {}, []
-    for line in read_index(root):
+    for line in parse_index(text):
         path = _in_store(line.path)
         if path in files:
             found[path] = line.hint
@@ -68,12 +74,8 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     return _entry(record, relative, category, hint)
 
 
-def read_index(root: str) -> Iterator[Line]:
+def parse_index(text: str) -> Iterator[Line]:
     """Yield the lines of index.md that are of the form `- [CATEGORY] Title -> path #tags:a,b`."""
-    try:
-        text, _ = read_text(root, INDEX, _INDEX_LIMIT)
-    except Unreadable:
-        return
     for line in text.splitlines():
         parsed = _parse_line(line)
         if parsed is not None:

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.retrieval import compiled, scan
+from judgekit.retrieval.sources import claude_memory
+from judgekit.retrieval.sources.base import Unreadable
+
+if TYPE_CHECKING:
+    from memory_store import MemoryStore
+
+    from judgekit.retrieval.sources.base import Entry
+
+PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+JWT = "decisions/jwt.json"
+
+
+def read(store: MemoryStore, relative: str = JWT, hint: str | None = None) -> Entry | None:
+    return claude_memory.read(str(store.root.resolve()), relative, PROFILE, hint)
+
+
+def entry(store: MemoryStore, relative: str = JWT, hint: str | None = None) -> Entry:
+    found = read(store, relative, hint)
+    assert found is not None
+    return found
+
+
+def hints(store: MemoryStore) -> tuple[dict[str, str], list[str]]:
+    root = str(store.root.resolve())
+    return claude_memory.read_hints(root, scan.scan(root, "claude-memory", PROFILE).files)
+
+
+def test_a_record_becomes_an_entry(store: MemoryStore) -> None:
+    found = entry(store)
+    assert (found.id, found.title, found.category) == ("jwt", "JWT token refresh flow", "decision")
+    assert found.tags == ("auth", "jwt")
+    assert "rotating cookie" in found.body
+    assert found.updated == 1768467600.0
+    assert found.problem is None
+
+
+@pytest.mark.parametrize(
+    ("category", "content", "words"),
+    [
+        (
+            "session_summary",
+            {"goal": "alpha", "completed": ["beta"], "key_changes": ["gamma"]},
+            "alpha beta gamma",
+        ),
+        ("decision", {"decision": "alpha", "consequences": ["beta", "gamma"]}, "alpha beta gamma"),
+        (
+            "runbook",
+            {"steps": [{"action": "alpha", "note": "beta"}], "root_cause": "gamma"},
+            "alpha beta gamma",
+        ),
+        ("constraint", {"rule": "alpha", "workarounds": ["beta"]}, "alpha beta"),
+        ("tech_debt", {"description": "alpha", "acceptance_criteria": ["beta"]}, "alpha beta"),
+        ("preference", {"topic": "alpha", "value": "beta", "reason": "gamma"}, "alpha beta gamma"),
+        ("decision", {"decision": 7, "context": None, "rationale": [1, ["beta"]], "other": "x"}, "beta"),
+        ("decision", "no object", ""),
+    ],
+)
+def test_the_body_is_the_categorys_fields(
+    store: MemoryStore, category: str, content: object, words: str
+) -> None:
+    path = store.add("other", "Other", category=category, content=content)
+    assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split()
+
+
+@pytest.mark.parametrize("status", ["retired", "archived", "Retired", "draft", 3, None])
+def test_only_active_records_come_out(store: MemoryStore, status: object) -> None:
+    store.add("old", "Old", record_status=status)
+    assert read(store, "decisions/old.json", "Old|") is None
+
+
+def test_a_record_without_a_status_is_active(store: MemoryStore) -> None:
+    path = store.add("plain", "Plain")
+    record = json.loads(path.read_text())
+    del record["record_status"]
+    path.write_text(json.dumps(record))
+    assert entry(store, "decisions/plain.json").title == "Plain"
+
+
+BROKEN = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no object": b"[1]",
+    "binary": b"\x00\x01\x02",
+    "not UTF-8": '{"title": "caf\xe9"}'.encode("latin-1"),
+    "deep": b"[" * 100_000,
+    "large": b'{"title": "' + b"x" * 300_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_broken_record_is_found_by_its_line(store: MemoryStore, content: bytes) -> None:
+    (store.root / JWT).write_bytes(content)
+    found = entry(store, hint="JWT token refresh flow|auth,jwt")
+    assert (found.title, found.tags, found.category) == (
+        "JWT token refresh flow",
+        ("auth", "jwt"),
+        "decision",
+    )
+    assert found.problem is not None
+    assert found.problem.endswith("found by title only")
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_broken_record_without_a_line_is_unreadable(store: MemoryStore, content: bytes) -> None:
+    (store.root / JWT).write_bytes(content)
+    with pytest.raises(Unreadable):
+        read(store)
+
+
+@pytest.mark.parametrize("title", [None, "", "  ", 7, ["x"]])
+def test_a_record_without_a_title_takes_the_lines(store: MemoryStore, title: object) -> None:
+    path = store.add("odd", "replaced")
+    path.write_text(json.dumps({"title": title}))
+    assert entry(store, "decisions/odd.json", "From the index|").title == "From the index"
+    assert entry(store, "decisions/odd.json").title == "odd"
+
+
+@pytest.mark.parametrize(
+    ("moment", "seconds"),
+    [
+        ("2026-01-15T09:00:00Z", 1768467600.0),
+        ("2026-01-15T10:00:00+01:00", 1768467600.0),
+        ("2026-01-15T09:00:00", 1768467600.0),
+        ("2026-01-15", 1768435200.0),
+        ("soon", 0.0),
+        (12, 0.0),
+    ],
+)
+def test_moments_are_read_as_utc(store: MemoryStore, moment: object, seconds: float) -> None:
+    store.add("dated", "Dated", updated_at=moment)
+    assert entry(store, "decisions/dated.json").updated == seconds
+
+
+def test_lines_with_and_without_tags_are_read(store: MemoryStore) -> None:
+    store.add("plain", "A -> B [sic]", tags=[])
+    found, notes = hints(store.write_index())
+    assert found == {JWT: "JWT token refresh flow|auth,jwt", "decisions/plain.json": "A -> B [sic]|"}
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".claude/memory/decisions/gone.json",
+        "../../etc/passwd",
+        ".claude/memory/../../../decisions/jwt.json",
+        "/etc/passwd",
+        "decisions/../../jwt.json",
+        "decisions",
+        "decisions/ jwt.json",
+    ],
+)
+def test_a_line_that_lies_is_reported_and_not_followed(store: MemoryStore, path: str) -> None:
+    store.list("Lie", path)
+    found, notes = hints(store.write_index())
+    assert found == {JWT: "JWT token refresh flow|auth,jwt"}
+    (note,) = notes
+    assert note.endswith("no record of this store; left out")
+
+
+@pytest.mark.parametrize("content", [b"\x00", b"\xff\xfe"])
+def test_an_index_that_is_no_text_is_reported_and_the_records_stand(
+    store: MemoryStore, content: bytes
+) -> None:
+    (store.root / "index.md").write_bytes(content)
+    found, notes = hints(store)
+    assert found == {}
+    assert notes[0].endswith("going by the records alone")
+    assert entry(store).title == "JWT token refresh flow"
+
+
+def test_many_lies_are_one_line(store: MemoryStore) -> None:
+    for number in range(20):
+        store.list("Lie", f".claude/memory/decisions/gone-{number}.json")
+    _, notes = hints(store.write_index())
+    assert len(notes) == 1
+    assert "and 19 more" in notes[0]
+
+
+def test_the_folder_says_the_category(store: MemoryStore) -> None:
+    store.add("mislabelled", "Mislabelled", listed=False)
+    store.list("Mislabelled", ".claude/memory/decisions/mislabelled.json", "runbook")
+    assert entry(store.write_index(), "decisions/mislabelled.json").category == "decision"
+
+
+@pytest.mark.parametrize("text", ["", "no list", "- [X]", "- [X] ->", "- [A](b.md)", "\x00\x01", "- [] -> x"])
+def test_an_index_of_another_shape_is_no_crash(store: MemoryStore, text: str) -> None:
+    (store.root / "index.md").write_text(text)
+    assert hints(store)[0] == {}

@@ -1,0 +1,259 @@
+"""Search as its callers see it: `judgekit.retrieval.api`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit import paths
+from judgekit.retrieval import api, compiled, schema
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.api import Ranked
+
+ROOT = ".claude/memory"
+QUESTION = "How do we refresh the JWT?"
+
+
+def search(store: MemoryStore, text: str = QUESTION, **options: Any) -> Ranked:  # noqa: ANN401 - as search takes them
+    return api.search(text, options.pop("roots", [ROOT]), project=str(store.project), limit=10, **options)
+
+
+def ids(ranked: Ranked) -> list[str]:
+    return [candidate.id for candidate in ranked.candidates]
+
+
+@pytest.mark.parametrize("fillers", [0, 2, 29, 499])
+def test_the_memory_that_answers_is_high_in_stores_of_any_size(tmp_path: Path, fillers: int) -> None:
+    ranked = search(jwt_store(tmp_path, fillers))
+    first = ranked.candidates[0]
+    assert (first.id, first.confidence_label) == ("jwt", "high")
+    assert [each.confidence_label for each in ranked.candidates[1:]].count("high") == 0
+    assert (ranked.notes, ranked.fallback) == ([], None)
+
+
+@pytest.mark.parametrize("fillers", [0, 2, 29, 499])
+@pytest.mark.parametrize(
+    "prompt", ["Write a haiku about the sea", "What is the weather in Paris?", "thanks, that looks good"]
+)
+def test_an_unrelated_prompt_finds_nothing_worth_mentioning(
+    tmp_path: Path, fillers: int, prompt: str
+) -> None:
+    ranked = search(jwt_store(tmp_path, fillers), prompt)
+    assert not any(each.worth_mentioning for each in ranked.candidates)
+
+
+def test_the_best_of_a_bad_lot_is_low(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path, 8)
+    ranked = search(store, "Should the cookie of the Kubernetes ingress carry the Zipkin trace context?")
+    assert ids(ranked)[0] == "jwt"
+    assert ranked.candidates[0].confidence_label == "low"
+
+
+def test_of_two_memories_that_fit_none_is_low(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path, 20)
+    store.add("jwt-failures", "When the JWT refresh fails", "Look at the clock first.", category="runbook")
+    first, second = search(store.write_index()).candidates[:2]
+    assert {first.id, second.id} == {"jwt", "jwt-failures"}
+    assert first.confidence_label == "high"
+    assert second.confidence_label in ("high", "medium")
+
+
+def test_a_candidate_says_all_that_callers_print(store: MemoryStore) -> None:
+    (found,) = search(store, snippets=True).candidates
+    assert (found.id, found.title, found.category) == ("jwt", "JWT token refresh flow", "decision")
+    assert found.tags == ("auth", "jwt")
+    assert found.path == ".claude/memory/decisions/jwt.json"
+    assert found.file == str(store.root.resolve() / "decisions" / "jwt.json")
+    assert found.root == str(store.root.resolve())
+    assert "fifteen minutes" in found.snippet
+    assert found.bm25 > 0
+    assert 0 < found.confidence < 1
+
+
+def test_what_stands_in_the_body_alone_is_found_with_less_confidence(store: MemoryStore) -> None:
+    by_body = search(store, "rotating cookie").candidates[0]
+    by_title = search(store, "refresh token").candidates[0]
+    assert by_body.id == by_title.id == "jwt"
+    assert by_body.confidence < by_title.confidence
+
+
+def test_a_missing_and_an_empty_store_are_silent(tmp_path: Path) -> None:
+    assert api.search(QUESTION, [ROOT], project=str(tmp_path), limit=5).candidates == []
+    empty = MemoryStore(tmp_path / "empty")
+    for store in (empty, empty.write_index()):
+        ranked = search(store)
+        assert (ranked.candidates, ranked.notes) == ([], [])
+
+
+@pytest.mark.parametrize("prompt", ["", "the of and", "🙂", '"', "\ud800"])
+def test_a_prompt_without_terms_finds_nothing(store: MemoryStore, prompt: str) -> None:
+    assert search(store, prompt).candidates == []
+
+
+def test_changes_are_seen_by_the_next_search(store: MemoryStore) -> None:
+    assert ids(search(store)) == ["jwt"]
+    store.add("second", "Refresh of the JWT signing keys")
+    assert set(ids(search(store))) == {"jwt", "second"}
+    (store.root / "decisions" / "jwt.json").rename(store.root / "decisions" / "renamed.json")
+    assert set(ids(search(store))) == {"renamed", "second"}
+    (store.root / "decisions" / "second.json").unlink()
+    assert ids(search(store)) == ["renamed"]
+
+
+def test_a_retired_memory_never_comes_out(store: MemoryStore) -> None:
+    search(store)
+    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+    assert ids(search(store)) == []
+    assert ids(search(store, scorer="keyword")) == []
+
+
+def test_without_an_index_the_records_are_the_truth(store: MemoryStore) -> None:
+    (store.root / "index.md").unlink()
+    assert ids(search(store)) == ["jwt"]
+
+
+def test_a_record_outside_never_comes_out(store: MemoryStore, tmp_path: Path) -> None:
+    secret = tmp_path / "outside" / "secret.json"
+    secret.parent.mkdir()
+    secret.write_text(json.dumps({"title": "JWT refresh secret", "content": {"context": "refresh JWT"}}))
+    (store.root / "decisions" / "linked.json").symlink_to(secret)
+    for path in ("../../../outside/secret.json", str(secret), ".claude/memory/decisions/linked.json"):
+        store.list("JWT refresh secret", path)
+    ranked = search(store.write_index())
+    assert ids(ranked) == ["jwt"]
+    assert any("leads out" in note for note in ranked.notes)
+    assert any("no record of this store" in note for note in ranked.notes)
+
+
+def test_broken_files_are_named_and_the_rest_is_found(store: MemoryStore) -> None:
+    for number, content in enumerate([b"{", b"\x00", b"\xff", b"[]", b'"x"']):
+        (store.root / "decisions" / f"broken-{number}.json").write_bytes(content)
+    ranked = search(store)
+    assert ids(ranked) == ["jwt"]
+    assert len(ranked.notes) == api.MAX_NOTES + 1
+    assert ranked.notes[-1] == "and 2 more files with problems"
+    assert all("\n" not in note for note in ranked.notes)
+
+
+def test_the_index_damaged_where_only_a_search_reads_it_is_built_anew(store: MemoryStore) -> None:
+    store.fill(50).write_index()
+    search(store)
+    (path,) = Path(paths.cache_home(), "index").glob("*.sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE text_idx")
+    connection.close()
+    assert ids(search(store))[0] == "jwt"
+    assert ids(search(store))[0] == "jwt"
+
+
+def test_without_fts5_titles_and_tags_are_matched(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    ranked = search(store)
+    assert ids(ranked) == ["jwt"]
+    assert ranked.fallback == "keyword"
+    assert len(ranked.notes) == 1
+    assert "titles and tags only" in ranked.notes[0]
+
+
+def test_without_sqlite_titles_and_tags_are_matched(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("judgekit.retrieval.index", "judgekit.retrieval.sqljson", "judgekit.retrieval.schema"):
+        monkeypatch.setattr(f"{module}.sqlite", None)
+    assert not schema.available()
+    assert search(store).fallback == "keyword"
+
+
+def test_this_python_has_fts5() -> None:
+    assert schema.available()
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_a_folder_of_markdown(tmp_path: Path) -> None:
+    write(tmp_path / "docs" / "auth" / "refresh.md", "# Refreshing a JWT\n\nAsk for a new one.")
+    write(tmp_path / "docs" / "other.md", "# Colours\n\nBlue.")
+    (found,) = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5, snippets=True).candidates
+    assert (found.id, found.path) == ("auth/refresh.md", "docs/auth/refresh.md")
+    assert (found.title, found.category) == ("Refreshing a JWT", "document")
+    assert api.body(found, 1000).startswith("# Refreshing a JWT")
+
+
+def test_the_clients_own_memory(tmp_path: Path, isolated: Path) -> None:
+    project = tmp_path / "app"
+    project.mkdir()
+    folder = Path(api.resolve("claude:auto", str(project)))
+    assert folder.is_relative_to(isolated / ".claude" / "projects")
+    write(folder / "MEMORY.md", "- [JWT refresh](jwt.md) - how\n")
+    write(folder / "jwt.md", "---\ntype: project\n---\nRotating cookies.")
+    for root in ("claude:auto", str(folder)):
+        (found,) = api.search(QUESTION, [root], project=str(project), limit=5).candidates
+        assert (found.id, found.title, found.category) == ("jwt", "JWT refresh", "project")
+        assert found.path == str(folder.resolve() / "jwt.md")
+
+
+def test_roots_may_start_at_home_or_be_absolute(store: MemoryStore, isolated: Path) -> None:
+    assert api.resolve("~/notes", "/p") == str(isolated / "notes")
+    assert api.resolve("/abs/../x", "/p") == "/x"
+    assert api.resolve("a/b", "/p") == "/p/a/b"
+    assert ids(search(store, roots=[str(store.root)])) == ["jwt"]
+
+
+def test_several_stores_are_merged_by_confidence(store: MemoryStore) -> None:
+    write(store.project / "docs" / "a.md", "# The cookie jar\n\nIt may refresh.")
+    ranked = search(store, roots=["docs", ROOT, "missing"])
+    assert ids(ranked) == ["jwt", "a.md"]
+    assert ranked.candidates[0].confidence > ranked.candidates[1].confidence
+
+
+def test_the_limit_holds(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path, 60)
+    ranked = api.search("invoice avatar backup", [ROOT], project=str(store.project), limit=4)
+    assert len(ranked.candidates) == 4
+
+
+def test_a_body_is_read_anew_and_checked_again(store: MemoryStore, tmp_path: Path) -> None:
+    (found,) = search(store).candidates
+    assert api.body(found, 13) == "Access tokens"
+    store.add("jwt", "JWT token refresh flow", "changed", listed=False)
+    assert api.body(found, 100) == "changed"
+    store.add("jwt", "JWT", "x", listed=False, record_status="retired")
+    assert api.body(found, 100) == ""
+    path = Path(found.file)
+    path.unlink()
+    assert api.body(found, 100) == ""
+    (tmp_path / "outside.json").write_text(json.dumps({"content": {"context": "secret"}}))
+    path.symlink_to(tmp_path / "outside.json")
+    assert api.body(found, 100) == ""
+
+
+def test_a_projects_profile_is_used(store: MemoryStore) -> None:
+    data = compiled.bundled()
+    data["profiles"]["claude-memory"]["labels"] = {"high": 1.0, "medium": 1.0, "mention": 1.0}
+    (found,) = search(store, profiles=compiled.Profiles(data)).candidates
+    assert (found.confidence_label, found.worth_mentioning) == ("low", False)
+
+
+def test_a_search_leaves_the_store_untouched(store: MemoryStore) -> None:
+    before = {path: path.stat().st_mtime_ns for path in store.project.rglob("*")}
+    search(store, snippets=True)
+    assert {path: path.stat().st_mtime_ns for path in store.project.rglob("*")} == before
+
+
+def test_the_store_may_be_read_only(store: MemoryStore) -> None:
+    store.root.chmod(0o500)
+    try:
+        assert ids(search(store)) == ["jwt"]
+    finally:
+        store.root.chmod(0o700)
