@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, schema
 from judgekit.gateway.base import Reply
-from judgekit.gateway.endpoints import INSIDE
+from judgekit.gateway.endpoints import INSIDE, secrets
 from judgekit.provider import CommandProfile
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT = 1_000_000
 _MAX_STDERR = 8_000
-_COMMON = ("PATH", "HOME")
 
 
 class CommandGateway:
@@ -88,7 +87,6 @@ def _transcript(messages: Sequence[Message]) -> str:
 
 
 async def _run(argv: list[str], prompt: str, endpoint: Endpoint, profile: CommandProfile) -> str:
-    secrets = [value for name, value in endpoint.parameters.items() if name not in _COMMON]
     with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -109,7 +107,9 @@ async def _run(argv: list[str], prompt: str, endpoint: Endpoint, profile: Comman
         finally:
             await _end(process)
     if code:
-        line = failures.redact(_last_line(errors) or _explained(output, profile) or "no message", secrets)
+        line = failures.redact(
+            _last_line(errors) or _explained(output, profile) or "no message", secrets(endpoint)
+        )
         raise GatewayError(FailureKind.COMMAND_FAILED, f"{argv[0]} exited with {code}: {line}")
     return output.decode(errors="replace")
 

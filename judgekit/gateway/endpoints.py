@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from judgekit import providers
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 NO_KEY = "no-key"
 # Set for the programs that judgekit runs: what runs below one of them does not start another.
 INSIDE = "JUDGEKIT_INSIDE"
+_SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
 def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
@@ -57,6 +59,12 @@ def missing(detect: Detect, environ: Mapping[str, str], *, named: bool) -> str |
 def extra_arguments(profile: LitellmProfile, model: str) -> dict[str, object]:
     """Return the arguments that the profile adds to each call of `model`."""
     return dict(by_beginning(profile.arguments, profile.bare_name(model), {}))
+
+
+def secrets(endpoint: Endpoint) -> list[str]:
+    """Return the values of an endpoint that must never be shown."""
+    named = [value for name, value in endpoint.parameters.items() if _SECRET.search(name)]
+    return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
 
 
 def _plain(profile: CommandProfile | ReplayProfile, model: str, environ: Mapping[str, str]) -> Endpoint:

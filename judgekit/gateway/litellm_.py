@@ -8,7 +8,7 @@ import functools
 import gc
 import logging
 import os
-import sys
+import threading
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, offers, reading, schema
-from judgekit.gateway.endpoints import NO_KEY, extra_arguments
+from judgekit.gateway.endpoints import extra_arguments, secrets
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
+_LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
     # and reads the .env files of the folders above.
@@ -34,9 +35,15 @@ _ENVIRONMENT = {
 }
 
 
-@functools.cache
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, once: quiet, offline, and with the garbage collector out of its way.
+    """Import litellm, once: quiet, offline, and with the garbage collector out of its way."""
+    with _LOCK:
+        return _load()
+
+
+@functools.cache
+def _load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm.
 
     The import makes millions of objects that live on; a collection during it costs 0.6 s and one at exit
     as much, so they are moved out of the collector's sight.
@@ -45,7 +52,7 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import litellm  # noqa: PLC0415 - seconds of CPU
 
@@ -101,7 +108,7 @@ class LitellmGateway:
 
     async def aclose(self) -> None:
         """Close litellm's connections, if it was ever loaded."""
-        if load.cache_info().currsize:
+        if _load.cache_info().currsize:
             await load().close_litellm_async_clients()
 
     async def _in_a_manner_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
@@ -120,8 +127,23 @@ class LitellmGateway:
 
 
 async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
-    return load() if load.cache_info().currsize else await asyncio.to_thread(load)
+    """Import litellm beside the event loop, so that the deadline holds from the first call on.
+
+    A thread of its own: the end of `asyncio.run` waits for the threads of the event loop.
+    """
+    if not _load.cache_info().currsize:
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def work() -> None:
+            with contextlib.suppress(ImportError):  # raised again below, where someone can catch it
+                load()
+            with contextlib.suppress(RuntimeError):  # the deadline came first, and the loop is gone
+                loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=work, name="judgekit-litellm", daemon=True).start()
+        await done.wait()
+    return load()
 
 
 async def _with_retries(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
@@ -147,26 +169,19 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
-    secrets = [endpoint.api_key or "", *endpoint.parameters.values()]
     litellm = await _loaded()
     try:
-        response = await litellm.acompletion(**_arguments(litellm, endpoint, request, manner, end))
+        response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
         return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-        failure = failures.failure_of(error, [each for each in secrets if each != NO_KEY])
+        failure = failures.failure_of(error, secrets(endpoint))
     if failure.kind is FailureKind.NOT_FOUND:
         names = await offers.offered(endpoint, profile, min(2.0, end - time.monotonic()))
         raise GatewayError(FailureKind.NOT_FOUND, offers.gone(endpoint, names))
     raise failure
 
 
-def _arguments(
-    litellm: Any,  # noqa: ANN401 - a module that is not typed strictly
-    endpoint: Endpoint,
-    request: Request,
-    manner: Manner,
-    end: float,
-) -> dict[str, Any]:
+def _arguments(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> dict[str, Any]:
     return {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
@@ -180,7 +195,8 @@ def _arguments(
         "_skip_mcp_handler": True,
         **endpoint.parameters,
         **_asked(endpoint, request, manner),
-        **({"temperature": 0} if manner.temperature and _takes_temperature(litellm, endpoint.model) else {}),
+        # Dropped by litellm for models that are known to refuse it.
+        **({"temperature": 0} if manner.temperature else {}),
     }
 
 
@@ -204,11 +220,6 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
     if request.top_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return arguments
-
-
-def _takes_temperature(litellm: Any, model: str) -> bool:  # noqa: ANN401 - a module that is not typed strictly
-    known = litellm.model_cost.get(model) or litellm.model_cost.get(model.partition("/")[2]) or {}
-    return known.get("supports_sampling_params") is not False
 
 
 def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects

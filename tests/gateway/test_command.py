@@ -32,11 +32,11 @@ def program(code: str, *words: str, **more: Any) -> Endpoint:  # noqa: ANN401 - 
             "detect": {"command": "python3"},
             "output": "text",
             "argv": [sys.executable, "-c", code, *words],
-            "keep_env": ["KEPT"],
+            "keep_env": ["KEPT_TOKEN"],
             **more,
         }
     )
-    return endpoint(profile, "a-model", {**os.environ, "KEPT": SECRET, "OPENAI_API_KEY": "no"})
+    return endpoint(profile, "a-model", {**os.environ, "KEPT_TOKEN": SECRET, "OPENAI_API_KEY": "no"})
 
 
 def test_the_prompt_goes_in_and_the_reply_comes_out() -> None:
@@ -73,7 +73,7 @@ def test_the_program_sees_an_empty_folder_and_a_scrubbed_environment(monkeypatch
         ask(CommandGateway(), program(code, set_env={"QUIET": "1"}), request()).text
     )
     own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
-    names = {"PATH", "HOME", "KEPT", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
+    names = {"PATH", "HOME", "KEPT_TOKEN", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
     assert set(seen) - own == names
     assert (seen["JUDGEKIT_DISABLE"], seen["JUDGEKIT_INSIDE"]) == ("1", "1")
     assert files == []

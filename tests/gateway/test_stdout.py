@@ -74,3 +74,30 @@ def test_choosing_a_panel_does_not_import_litellm() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
     assert done.stdout.decode().strip() == "[]"
+
+
+def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() -> None:
+    code = (
+        "import asyncio, os, sys, time; from judgekit.errors import GatewayError;"
+        "from judgekit.gateway.base import Matter, Message, Request;"
+        "from judgekit.gateway.open import open_gateway;"
+        "from judgekit.gateway.resolve import Wanted, resolve\n"
+        "async def main():\n"
+        "    endpoint = resolve(Wanted(), os.environ).endpoints['quick'][0]\n"
+        "    request = Request((Message('user', 'x'),), Matter('s', 'r', 'quick'), 0.05, 16)\n"
+        "    calls = (open_gateway({}).complete(endpoint, request) for _ in range(3))\n"
+        "    print([str(e.kind) for e in await asyncio.gather(*calls, return_exceptions=True)], flush=True)\n"
+        "asyncio.run(main()); print('left', 'main' in vars(sys.modules.get('litellm', object)), flush=True)\n"
+        "os._exit(0)"
+    )
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ["HOME"],
+        "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
+        "JUDGEKIT_MODEL": "stand-in",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout.decode().splitlines() == ["['timeout', 'timeout', 'timeout']", "left False"]
+    assert done.stderr == b""

@@ -116,7 +116,7 @@ CASES = [
         {
             "contents": [{"role": "user", "parts": [{"text": "Is it good?"}]}],
             "generationConfig": {
-                "temperature": 1.0,  # litellm's own: the model takes no other
+                "temperature": 0,
                 "max_output_tokens": 8064,
                 "response_mime_type": "application/json",
                 "response_json_schema": SCHEMA,
