@@ -17,6 +17,7 @@ from judgekit.parse import extract
 from judgekit.prompt import Task
 from judgekit.recall import Result, SearchResult, search
 from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.text import encodable
 from judgekit.verdict import Finding, Round, Verdict
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def judge_texts(
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
     files = [
         File(
-            name,
+            encodable(name),
             text[:CONTEXT_CHARS],
             hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
             len(text),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from judgekit.verdict import Verdict
 
 AT_ONCE = 8
+AT_MOST = 256
 
 
 def document_judge(
@@ -56,8 +57,13 @@ def document_judge(
 async def verdicts(
     judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
 ) -> AsyncGenerator[Verdict, None]:
-    """Yield the verdicts in the order of the documents, judging `at_once` of them at a time."""
-    free = asyncio.Semaphore(at_once)
+    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
+
+    No more than the most modest provider of the panel bears: a small local model would only lose the
+    prompt that it has cached.
+    """
+    bearable = [seat.profile.limits.concurrency for seat in judge.endpoints.values()]
+    free = asyncio.Semaphore(min(at_once, *bearable, AT_MOST))
 
     async def one(document: Document) -> Verdict:
         async with free:

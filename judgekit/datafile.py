@@ -84,7 +84,8 @@ def _text(path: Path) -> str:
 
 
 def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
-    details = error.errors(include_url=False)
+    # A misspelt key explains the missing one, so it comes first.
+    details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     first = details[0]
     more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
     # pydantic puts the name of the chosen member of a union first: it is no key of the file.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from judgekit.errors import InputError
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
 from judgekit.prompt import Task
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +54,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
         raise InputError(f"{name}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     if not text.strip():
         raise InputError(f"{name}: empty; there is nothing to judge")
-    return File(path, text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
+    return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
 
 def document(files: Sequence[File], task_id: str | None = None, task: Task | None = None) -> Document:

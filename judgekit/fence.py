@@ -65,9 +65,12 @@ def labels(query: str, ids: Sequence[str]) -> dict[str, str]:
     }
     shown: dict[str, str] = {}
     for each in sorted(ids, key=lambda one: drawn[one]):
-        text = base64.b32encode(drawn[each]).decode()
-        # Four characters of 32 collide once in 10,000 prompts of 15 candidates: take the next four then.
-        label = next(text[at : at + 4] for at in range(48) if text[at : at + 4] not in shown.values())
+        # Letters only: a model that forgets the quotes must not turn a label into a number.
+        text = "".join(char for char in base64.b32encode(drawn[each]).decode() if char.isalpha())
+        # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
+        label = next(
+            text[at : at + 4] for at in range(len(text) - 3) if text[at : at + 4] not in shown.values()
+        )
         shown[each] = label
     return shown
 

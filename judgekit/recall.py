@@ -19,6 +19,7 @@ from judgekit.prompt import Shown
 from judgekit.retrieval import api
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.profile import compile_profiles
+from judgekit.text import encodable, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def search(
         judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
     return SearchResult(
-        query=query,
+        query=encodable(query),
         mode=asked,
         degraded=degraded,
         results=[_result(each, by) for each, by in kept[:limit]],
@@ -192,12 +193,12 @@ def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]
 
 def _result(candidate: Candidate, kept_by: str) -> Result:
     return Result(
-        id=candidate.id,
-        path=candidate.path,
-        title=candidate.title,
-        category=candidate.category,
-        tags=list(candidate.tags),
-        snippet=candidate.snippet,
+        id=encodable(candidate.id),
+        path=encodable(candidate.path),
+        title=visible(candidate.title),
+        category=visible(candidate.category),
+        tags=[visible(tag) for tag in candidate.tags],
+        snippet=visible(candidate.snippet),
         bm25=candidate.bm25,
         confidence=candidate.confidence,
         confidence_label=candidate.confidence_label,

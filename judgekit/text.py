@@ -18,6 +18,11 @@ def visible(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
 
 
+def encodable(text: str) -> str:
+    """Return `text` with lone surrogates replaced: they can be neither printed nor written as JSON."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
 def one_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())

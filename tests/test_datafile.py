@@ -51,7 +51,7 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("- 1\n", 1, "", "expected a mapping, got"),
         ("kind: [1\n", 2, "", "mend the YAML"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
-        ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.limit", "(and 1 more in this file)"),
+        ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
     ],
 )
 def test_an_error_names_the_line_the_key_and_the_problem(

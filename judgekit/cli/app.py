@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 
 import typer
 from typer.exceptions import TyperException
@@ -73,9 +72,9 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader went away; nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.ACCEPTED
-    except Exception as error:  # noqa: BLE001 - the one boundary: our own fault is said, not shown as a trace
+    except Exception as error:
         if os.environ.get("JUDGEKIT_TRACEBACK"):
-            traceback.print_exc()
+            sys.excepthook(*sys.exc_info())
         kind = type(error).__name__
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +48,8 @@ def check(
     if not endpoints:
         complain(reason)
         return Exit.HUMAN_NEEDED
+    import asyncio
+
     results = asyncio.run(_check(endpoints))
     for each in results:
         cost = "" if each.cost_usd is None else f", ${each.cost_usd:.6f}"
@@ -59,6 +59,8 @@ def check(
 
 
 async def _check(endpoints: list[Endpoint]) -> list[Checked]:
+    from contextlib import aclosing
+
     from judgekit.gateway.open import open_gateway
     from judgekit.gateway.report import check as check_one
 

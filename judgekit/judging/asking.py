@@ -13,6 +13,7 @@ from judgekit.gateway.base import Message, Request, Usage
 from judgekit.judging import pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.parse import extract
+from judgekit.text import one_line
 from judgekit.verdict import Failure
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 ReplyModel = TypeVar("ReplyModel", bound=BaseModel)
 
+FAILURE_CHARS = 300
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
 
@@ -110,14 +112,14 @@ async def ask(
             reply = await gateway.complete(endpoint, request)
         except GatewayError as error:
             # An unreadable first reply says more than the re-ask that the deadline cut.
-            failure = failure or Failure(kind=error.kind, message=error.message)
+            failure = failure or _failure(error.kind, error.message)
             break
         budget.spend(reply.usage)
         usage, model = usage.plus(reply.usage), reply.model
         try:
             return Answer(extract(reply.text, question.reply), None, usage, watch.ms, model)
         except InvalidReply as error:
-            failure = Failure(kind=FailureKind.INVALID_REPLY, message=str(error))
+            failure = _failure(FailureKind.INVALID_REPLY, str(error))
             messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
     return Answer(None, failure, usage, watch.ms, model)
 
@@ -153,11 +155,13 @@ async def ask_pointwise(
             timeout=budget.call_timeout(timeout),
         )
     except GatewayError as error:
-        return Answer(
-            None, Failure(kind=error.kind, message=error.message), Usage(), watch.ms, endpoint.model
-        )
+        return Answer(None, _failure(error.kind, error.message), Usage(), watch.ms, endpoint.model)
     budget.spend(usage)
     return Answer(found, None, usage, watch.ms, model)
+
+
+def _failure(kind: FailureKind, message: str) -> Failure:
+    return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
 
 
 def _again(error: InvalidReply) -> str:

@@ -15,6 +15,7 @@ from judgekit.judging.escalation import UNDETERMINED, Final, Rules
 from judgekit.judging.record import Judged, Opinion, round_record, verdict
 from judgekit.judging.replies import score_reply_model
 from judgekit.judging.subject import is_cut
+from judgekit.text import visible
 from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
@@ -124,8 +125,14 @@ class DocumentJudge:
     def _opinion(self, reply: BaseModel) -> Opinion:
         said = reply.model_dump()
         opinion = self._rated(said["scores"])
-        findings = tuple(Finding.model_validate(each) for each in said["findings"])
-        return Opinion(opinion.outcome, opinion.scores, said["reasoning"], findings, said.get("verdict"))
+        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+        findings = tuple(
+            Finding(**{name: visible(str(value or "")) for name, value in each.items()})
+            for each in said["findings"]
+        )
+        word = said.get("verdict")
+        told = visible(word) if word else None
+        return Opinion(opinion.outcome, opinion.scores, visible(said["reasoning"]), findings, told)
 
     def _rated(self, scores: Mapping[str, float]) -> Opinion:
         rounded = {name: round(float(value), 2) for name, value in scores.items()}

@@ -7,6 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from loopback import says
+
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Reply, Usage
 from judgekit.provider import LitellmProfile
@@ -14,6 +16,9 @@ from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from loopback import Answer as ServerAnswer
+    from loopback import Asked
 
     from judgekit.gateway.base import Request
     from judgekit.rubric import TierName
@@ -92,3 +97,10 @@ def labels(request: Request, titles: tuple[str, ...]) -> list[str]:
         r"^\[(\w+)\] (?:\w+: )?(.*?)(?: \(tags.*\))?$", request.messages[-1].content, re.MULTILINE
     )
     return [label for label, title in shown if title in titles]
+
+
+def by_content(asked: Asked) -> ServerAnswer:
+    """Answer over the wire: reject a document that says TODO, accept any other, keep no candidate."""
+    if '"keep"' in asked.text:
+        return says('{"keep": []}')
+    return says(scores(1, 1, 2, reasoning="Unfinished.") if "\nTODO" in asked.text else scores(4, 4, 5))

@@ -1,0 +1,65 @@
+"""A project to work in, and the command line in this process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sample_store
+
+from judgekit.cli.app import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from loopback import Loopback
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - any JSON
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def judgekit(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run one command and return its exit code and what it printed."""
+
+    def call(*arguments: str) -> Outcome:
+        capfd.readouterr()
+        code = run(list(arguments))
+        out, err = capfd.readouterr()
+        return Outcome(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project with a memory store and two documents; it is the current folder."""
+    sample_store.write(tmp_path)
+    (tmp_path / "good.md").write_text("# Good\n\nA sound document.\n")
+    (tmp_path / "bad.md").write_text("# Bad\n\nTODO\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Loopback | str], None]:
+    """Make a server the model that judges."""
+
+    def point(server: Loopback | str) -> None:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server if isinstance(server, str) else server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+
+    return point

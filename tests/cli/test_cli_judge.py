@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from loopback import DRIP, RESET, SILENT, Answer, Loopback, fails, says, sends
+from scripted import by_content, scores
+
+from judgekit.schemas import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Outcome
+
+
+def test_files_get_a_verdict_each_in_their_order(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        done = judgekit("judge", "bad.md", "good.md", "--format", "jsonl")
+    verdicts = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["verdict"] for each in verdicts] == ["reject", "accept"]
+    assert [each["subjects"][0]["path"] for each in verdicts] == ["bad.md", "good.md"]
+    assert done.code == 1
+    assert done.err == ""
+    for each in verdicts:
+        jsonschema.Draft202012Validator(json_schema("verdict")).validate(each)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"), [(scores(4, 4, 4), 0), (scores(1, 1, 1), 1), (scores(3, 3, 2), 2), ("no JSON", 2)]
+)
+def test_the_exit_code_says_what_to_do(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None], reply: str, code: int
+) -> None:
+    with Loopback(says(reply)) as server:
+        use(server)
+        assert judgekit("judge", "good.md").code == code
+
+
+def test_a_person_reads_the_verdict_the_scores_and_the_findings(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    found = [
+        {
+            "dimension": "semantic",
+            "location": "l. 3",
+            "issue": "It is wrong.",
+            "suggestion": "Mend it.",
+            "quote": "q",
+        }
+    ]
+    with Loopback(says(scores(1, 3, 4, reasoning="It fails.", findings=found))) as server:
+        use(server)
+        lines = judgekit("judge", "good.md").out.splitlines()
+    assert lines[0] == "REJECT        good.md  mean 2.67  semantic 1  pragmatic 3  syntactic 4"
+    assert [line.strip() for line in lines[2:]] == [
+        "It fails.",
+        "- semantic in l. 3: It is wrong.",
+        '> "q"',
+        "-> Mend it.",
+    ]
+
+
+def test_sarif_and_junit_for_other_programs(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        sarif = judgekit("judge", "good.md", "bad.md", "--format", "sarif").json
+        junit = ET.fromstring(judgekit("judge", "good.md", "bad.md", "--format", "junit").out)
+        whole = judgekit("judge", "good.md", "bad.md", "--format", "json").json
+    levels = [each["level"] for each in sarif["runs"][0]["results"]]
+    assert (sarif["version"], levels) == ("2.1.0", ["note", "error"])
+    assert (junit.get("tests"), junit.get("failures"), junit.get("skipped")) == ("2", "1", "0")
+    assert [each["verdict"] for each in whole] == ["accept", "reject"]
+
+
+def test_standard_input_and_a_task(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(b"A text."), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", stream)
+    with Loopback(says(scores(4, 4, 4))) as server:
+        use(server)
+        words = ("--task-id", "T-1", "--acceptance", "Covers rollback.", "--format", "json")
+        [verdict] = judgekit("judge", "-", "good.md", *words).json
+    assert [each["path"] for each in verdict["subjects"]] == ["-", "good.md"]
+    assert verdict["task_id"] == "T-1"
+    assert "Covers rollback." in server.requests[0].text
+    assert "A text." in server.requests[0].text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["missing.md"], 65, "judgekit: missing.md: cannot be read (No such file or directory)\n"),
+        (["empty.md"], 65, "judgekit: empty.md: empty; there is nothing to judge\n"),
+        (["image.png"], 65, "judgekit: image.png: a binary file; judgekit judges text\n"),
+        (["latin.md"], 65, "judgekit: latin.md: not UTF-8 (byte 2); save it as UTF-8\n"),
+        (["nothing"], 65, "judgekit: nothing: the folder holds no text file\n"),
+        (["good.md", "--rubric", "klss"], 64, "judgekit: no rubric 'klss'; there are: "),
+        (
+            ["good.md", "--rubric", "memory-relevance"],
+            64,
+            "judgekit: the rubric memory-relevance@1.0.0 is for",
+        ),
+        (["good.md", "--mode", "severe"], 64, "judgekit: "),
+        (["good.md", "--task", "x"], 64, "judgekit: "),
+        ([], 64, "judgekit: Missing argument"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    judgekit: Callable[..., Outcome], project: Path, arguments: list[str], code: int, line: str
+) -> None:
+    (project / "empty.md").write_text("")
+    (project / "image.png").write_bytes(b"\x89PNG\0\0")
+    (project / "latin.md").write_bytes("Grüße".encode("latin-1"))
+    (project / "nothing").mkdir()
+    done = judgekit("judge", *arguments)
+    assert done.code == code
+    assert done.err.startswith(line)
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+
+
+def test_the_rest_is_judged_when_one_file_cannot_be(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(says(scores(4, 4, 4))) as server:
+        use(server)
+        done = judgekit("judge", "missing.md", "good.md", "--format", "jsonl")
+    assert (done.code, len(done.out.splitlines())) == (65, 1)
+
+
+def test_a_5_mb_document_is_said_to_be_cut(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    (project / "big.md").write_text("word " * 1_000_000)
+    with Loopback(says(scores(4, 4, 4))) as server:
+        use(server)
+        done = judgekit("judge", "big.md", "--format", "json")
+    assert done.code == 2
+    assert done.json[0]["truncated"] is True
+    assert done.err.startswith(
+        "judgekit: big.md: models see 400,000 of its 5,000,000 characters, so it can be"
+    )
+
+
+def test_without_a_provider_nothing_is_judged_and_it_is_said_once(
+    judgekit: Callable[..., Outcome], project: Path
+) -> None:
+    done = judgekit("judge", "good.md", "bad.md", "--format", "jsonl")
+    assert done.code == 2
+    assert [json.loads(line)["verdict"] for line in done.out.splitlines()] == ["undetermined"] * 2
+    assert done.err == "judgekit: undetermined: no provider is configured: nothing was judged\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (SILENT, "timeout"),
+        (DRIP, "timeout"),
+        (RESET, "connection"),
+        (fails(401, "bad key"), "authentication"),
+        (fails(429, retry_after=30), "rate_limit"),
+        (fails(500), "server_error"),
+        (fails(529), "overloaded"),
+        (sends(b"<html>"), "invalid_reply"),
+        (says("I would rather not say."), "invalid_reply"),
+        (says(""), "invalid_reply"),
+    ],
+)
+def test_whatever_a_provider_does_the_answer_is_undetermined_in_time(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    answer: Answer,
+    kind: str,
+) -> None:
+    start = time.monotonic()
+    with Loopback(answer) as server:
+        use(server)
+        done = judgekit("judge", "good.md", "--deadline", "2", "--format", "json")
+    assert time.monotonic() - start < 20  # importing litellm may be part of it
+    [verdict] = done.json
+    assert (done.code, verdict["verdict"], verdict["scores"]) == (2, "undetermined", None)
+    assert verdict["rounds"][0]["failure"]["kind"] == kind
+    assert verdict["duration_ms"] < 10_000
+    assert done.err.startswith("judgekit: undetermined: quick: ")
+    assert "Traceback" not in done.err
+
+
+def test_a_refused_connection_fails_at_once(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[str], None]
+) -> None:
+    use("http://127.0.0.1:9/v1")
+    done = judgekit("judge", "good.md", "--format", "json")
+    assert done.json[0]["rounds"][0]["failure"]["kind"] == "connection"
+    assert done.json[0]["duration_ms"] < 20_000
+
+
+def test_the_prompt_can_be_seen_without_sending_it(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback() as server:
+        use(server)
+        done = judgekit("judge", "good.md", "--show-prompt")
+        assert server.requests == []
+    assert done.code == 0
+    assert "A sound document." in done.out
+    assert "=== good.md@" in done.out
+    assert done.out.count("--- system") == 3
+
+
+def test_a_judge_from_python(project: Path, use: Callable[[Loopback], None]) -> None:
+    import judgekit  # noqa: PLC0415 - named like the fixture
+
+    with Loopback(by_content) as server:
+        use(server)
+        verdicts = judgekit.judge(project, mode="lenient")
+        [text] = judgekit.judge_texts({"note": "TODO\nTODO"}, mode="strict")
+    assert {each.subjects[0].path.rpartition("/")[2]: each.verdict for each in verdicts} == {
+        "bad.md": "reject",
+        "good.md": "accept",
+    }
+    assert (text.verdict, text.task_id.partition("@")[0]) == ("reject", "note")

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from loopback import Loopback, fails, says
+from scripted import by_content
+
+import judgekit as package
+from judgekit import bundled, datafile, library
+from judgekit.cli import demo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Outcome
+
+
+def test_rubrics_are_listed_shown_and_found(judgekit: Callable[..., Outcome], project: Path) -> None:
+    listed = judgekit("rubric", "list").out
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "kls@1.0.0",
+        "memory-relevance@1.0.0",
+        "memory-two-criteria@1.0.0",
+    ]
+    path = bundled.folder("rubrics") / "kls@1.0.0.yaml"
+    assert judgekit("rubric", "path", "kls").out == f"{path}\n"
+    assert judgekit("rubric", "show", "kls@1.0.0").out == path.read_text()
+    text = judgekit("rubric", "show", "memory-relevance", "--prompt", "--mode", "lenient").out
+    assert "even indirectly" in text
+
+
+def test_a_rubric_file_is_checked(judgekit: Callable[..., Outcome], project: Path) -> None:
+    sound = library.find_rubric("kls").path
+    done = judgekit("rubric", "check", str(sound))
+    assert (done.code, "is sound, 6 labelled cases" in done.out) == (0, True)
+    wrong = project / "mine.yaml"
+    wrong.write_text(sound.read_text().replace("task: score", "task: score\ntask: select"))
+    done = judgekit("rubric", "check", str(wrong))
+    assert (done.code, done.out) == (78, "")
+    assert 'duplicate key "task"' in done.err
+    wrong.write_text(sound.read_text().replace("scale:", "scales:"))
+    assert "mine.yaml:5: scales: unknown key" in judgekit("rubric", "check", str(wrong)).err
+
+
+@pytest.mark.parametrize("name", ["verdict", "rubric", "provider", "retrieval", "config"])
+def test_every_schema_is_published(judgekit: Callable[..., Outcome], name: str) -> None:
+    schema = judgekit("schema", name).json
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("rubric", "rubrics/*.yaml"), ("provider", "providers/*.yaml")]
+)
+def test_bundled_files_fit_their_published_schema(
+    judgekit: Callable[..., Outcome], name: str, pattern: str
+) -> None:
+    validator = jsonschema.Draft202012Validator(judgekit("schema", name).json)
+    folder, _, glob = pattern.partition("/")
+    files = sorted(bundled.folder(folder).glob(glob))
+    assert files
+    for path in files:
+        # The schema is about JSON, in which every key is a string.
+        validator.validate(json.loads(json.dumps(datafile.load_yaml(path))))
+
+
+def test_doctor_says_what_to_do(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("doctor")
+    assert done.code == 0
+    subjects = {
+        line.split("  ", 1)[1].split(":")[0].strip(): line.split()[0] for line in done.out.splitlines()
+    }
+    assert subjects["configuration"] == "ok"
+    assert subjects["models"] == "note"
+    assert subjects["prompt hook"] == "note"
+
+
+def test_doctor_finds_a_broken_configuration(judgekit: Callable[..., Outcome], project: Path) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("judge: [\n")
+    done = judgekit("doctor")
+    assert done.code == 78
+    assert "wrong  configuration" in done.out
+
+
+def test_providers_are_listed_with_what_they_lack(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    done = judgekit("provider", "list")
+    lines = {line.split()[0]: line for line in done.out.splitlines()}
+    assert lines["anthropic"].split()[1] == "usable"
+    assert "set OPENAI_API_KEY" in lines["openai"]
+    assert "not allowed" in lines["claude-code"]
+    assert "sk-secret" not in done.out
+
+
+def test_a_provider_is_checked_by_a_real_call(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(says("yes")) as server:
+        use(server)
+        done = judgekit("provider", "check")
+    assert (done.code, "answered in" in done.out) == (0, True)
+    with Loopback(fails(401, "bad key")) as server:
+        use(server)
+        done = judgekit("provider", "check", "openai-compatible")
+    assert (done.code, "authentication" in done.out) == (2, True)
+    assert judgekit("provider", "check", "nobody").code == 64
+    assert judgekit("provider", "check", "anthropic").code == 2
+
+
+def test_the_version(judgekit: Callable[..., Outcome]) -> None:
+    assert judgekit("--version").out == f"judgekit {package.__version__}\n"
+
+
+def test_help_names_every_command(judgekit: Callable[..., Outcome]) -> None:
+    out = judgekit("--help").out
+    for name in ("search", "judge", "hook", "rubric", "provider", "schema", "doctor", "demo"):
+        assert f"\n  {name} " in out
+
+
+def test_an_unknown_command_is_wrong_usage(judgekit: Callable[..., Outcome]) -> None:
+    done = judgekit("guess")
+    assert (done.code, done.out) == (64, "")
+    assert done.err.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_one_line_and_code_70(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("judgekit.recall.search", broken)
+    done = judgekit("search", "x")
+    assert done.code == 70
+    assert done.err.startswith("judgekit: a fault of judgekit itself (")
+    assert done.err.count("\n") == 1
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Return the modules that a command has loaded when it ends."""
+    code = (
+        "import sys; from judgekit.cli.app import run; sys.stdout = sys.stderr; run(sys.argv[1:]); "
+        "sys.__stdout__.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_help_does_not_wait_for_heavy_libraries() -> None:
+    assert not {"litellm", "ruamel", "asyncio", "httpx"} & loaded_by("--help")
+    assert "litellm" not in loaded_by("rubric", "list")
+    assert "litellm" not in loaded_by("doctor")
+
+
+def test_the_api_is_loaded_when_it_is_used() -> None:
+    code = (
+        "import sys, judgekit; print('pydantic' in sys.modules); judgekit.Verdict; "
+        "print('litellm' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["False", "False"]
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError):
+        package.nothing  # type: ignore[attr-defined]  # noqa: B018 - it is the point
+
+
+def test_the_demo_judges_with_what_is_set_up(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        done = judgekit("demo")
+    assert done.code == 0
+    assert '<result category="DECISION" confidence="high">JWT' in done.out
+    assert "(nothing is added to the agent's context)" in done.out
+    assert "ACCEPT        documents/good.md" in done.out
+    assert "UNDETERMINED  documents/good.md" in done.out
+    assert "openai-compatible" in done.out or "stand-in" in done.out
+
+
+def test_the_demo_goes_on_without_any_model(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    done = judgekit("demo")
+    assert done.code == 0
+    assert "No model judged anything here." in done.out
+
+
+def test_the_demos_prompts_are_of_three_kinds() -> None:
+    assert [kind for kind, _ in demo.PROMPTS] == ["a clear hit", "ambiguous", "unrelated"]

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_store
+from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Outcome
+
+QUERY = "refresh the JWT"
+FIELDS = {
+    "id",
+    "path",
+    "title",
+    "category",
+    "tags",
+    "snippet",
+    "bm25",
+    "confidence",
+    "confidence_label",
+    "kept_by",
+}
+
+
+def keeping(title: str) -> Callable[[Asked], Answer]:
+    """Keep the candidate of this title, whatever its label is."""
+
+    def answer(asked: Asked) -> Answer:
+        label = next(line[1:5] for line in asked.text.splitlines() if line.startswith("[") and title in line)
+        return says(json.dumps({"keep": [label]}))
+
+    return answer
+
+
+def test_the_json_form_is_a_contract(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("search", QUERY, "--json")
+    found = done.json
+    assert set(found) == {"query", "mode", "degraded", "results", "duration_ms"}
+    assert (found["query"], found["mode"], found["degraded"]) == (QUERY, "lenient", None)
+    first = found["results"][0]
+    assert set(first) == FIELDS
+    assert (first["id"], first["title"]) == (sample_store.JWT.id, sample_store.JWT.title)
+    assert first["path"] == sample_store.JWT.path
+    assert (first["kept_by"], first["confidence_label"]) == ("bm25", "high")
+    assert done.code == 0
+
+
+def test_a_person_reads_titles_and_paths(judgekit: Callable[..., Outcome], project: Path) -> None:
+    lines = judgekit("search", QUERY).out.splitlines()
+    assert lines[0] == f" 1. {sample_store.JWT.title}"
+    assert sample_store.JWT.path in lines[1]
+
+
+def test_nothing_found_is_said(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("search", "zeppelin")
+    assert (done.code, done.out) == (0, "nothing found\n")
+
+
+def test_the_judge_decides_what_is_kept(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    query = "JWT refresh queue backlog billing tables"
+    alone = judgekit("search", query, "--json").json["results"]
+    assert len(alone) >= 2
+    with Loopback(keeping(alone[-1]["title"])) as server:
+        use(server)
+        judged = judgekit("search", query, "--judge", "--mode", "strict", "--json").json
+    assert [each["id"] for each in judged["results"]] == [alone[-1]["id"]]
+    assert judged["results"][0]["kept_by"] == "deep"
+    assert judged["degraded"] is None
+    assert len(server.requests) == 2
+
+
+def test_several_roots_and_a_folder_of_markdown(judgekit: Callable[..., Outcome], project: Path) -> None:
+    (project / "docs").mkdir()
+    (project / "docs" / "jwt.md").write_text("# Refreshing a JWT by hand\n\nCall the refresh endpoint.\n")
+    found = judgekit("search", QUERY, "--root", "docs", "--root", ".claude/memory", "--json").json
+    assert {each["path"] for each in found["results"][:2]} == {"docs/jwt.md", sample_store.JWT.path}
+
+
+@pytest.mark.parametrize(
+    "answer", [SILENT, DRIP, RESET, fails(401), fails(429, retry_after=9), fails(500), says("?")]
+)
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_when_no_model_answers_bm25_does(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer,
+    mode: str,
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_DEADLINE", "1")
+    alone = judgekit("search", QUERY, "--json").json["results"]
+    start = time.monotonic()
+    with Loopback(answer) as server:
+        use(server)
+        done = judgekit("search", QUERY, "--judge", "--mode", mode, "--json")
+    assert time.monotonic() - start < 20
+    ids = [each["id"] for each in done.json["results"]]
+    sure = [each["id"] for each in alone if each["confidence_label"] == "high"][:2]
+    assert ids == (sure if mode == "strict" else [each["id"] for each in alone])
+    assert done.json["degraded"].startswith("quick: ")
+    assert done.err.startswith("judgekit: degraded to BM25 where no model decided: quick: ")
+    assert done.code == 0
+
+
+def test_without_a_provider_the_answer_is_bm25_and_says_so(
+    judgekit: Callable[..., Outcome], project: Path
+) -> None:
+    done = judgekit("search", QUERY, "--judge", "--json")
+    assert done.json["results"]
+    assert done.json["degraded"].startswith("no model found: set a provider's key")
+    assert done.err.count("\n") == 1
+
+
+def test_a_wrong_configuration_is_one_line(judgekit: Callable[..., Outcome], project: Path) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("retrieval:\n  pool: many\n")
+    done = judgekit("search", QUERY)
+    assert (done.code, done.out) == (78, "")
+    assert "config.yaml:2: retrieval.pool: expected a valid integer" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("query", ['"', "NEAR(", "a OR b*", "\ud800 refresh", "x" * 1_000_000, "-"])
+def test_hostile_queries_are_queries(judgekit: Callable[..., Outcome], project: Path, query: str) -> None:
+    assert judgekit("search", query, "--json").code == 0
+
+
+def test_no_store_finds_nothing(
+    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert judgekit("search", QUERY).out == "nothing found\n"
