@@ -8,6 +8,7 @@ is built in memory.
 from __future__ import annotations
 
 import os
+import time
 import zlib
 
 from judgekit.retrieval import cachefile, schema
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FOLDER = "index"
 _MEMORY = ":memory:"
+_BUILDING = ".building"
+_ABANDONED = 600  # seconds after which a file that is still being built belongs to a process that was killed
 _MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
 
 
@@ -126,7 +129,8 @@ def replace(base: str, existing: list[int], found: Scan, profile: Profile) -> No
 
 def _create(base: str, generation: int, found: Scan, profile: Profile) -> None:
     """Build an index file and link it into place, unless another process was quicker."""
-    temporary = f"{base}.{os.getpid()}.building"
+    _sweep(base)
+    temporary = f"{base}.{os.getpid()}{_BUILDING}"
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     try:
         index = _fill(temporary, found, profile)
@@ -135,6 +139,19 @@ def _create(base: str, generation: int, found: Scan, profile: Profile) -> None:
         _link(temporary, path_of(base, generation))
     finally:
         _unlink(temporary)
+
+
+def _sweep(base: str) -> None:
+    """Remove what killed processes left half built."""
+    folder, name = os.path.split(base)
+    with os.scandir(folder) as entries:
+        left = [each for each in entries if each.name.startswith(name) and _BUILDING in each.name]
+    for entry in left:
+        try:
+            if time.time() - entry.stat().st_mtime > _ABANDONED:
+                os.unlink(entry.path)
+        except FileNotFoundError:  # it has been finished or swept meanwhile
+            continue
 
 
 def _link(temporary: str, path: str) -> None:

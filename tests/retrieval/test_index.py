@@ -250,6 +250,19 @@ def test_a_change_of_what_is_read_makes_a_new_index(store: MemoryStore) -> None:
     assert "rotating" in str(content(opened(store)))
 
 
+def test_what_a_killed_process_left_is_swept_away_after_a_while(store: MemoryStore) -> None:
+    opened(store).close()
+    (path,) = [path for path in files() if path.suffix == ".sqlite"]
+    base = path.name.partition(".v")[0]
+    old, young = (path.with_name(f"{base}.{pid}.building") for pid in (1, 2))
+    old.write_bytes(b"half")
+    young.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    opened(store, anew=True).close()
+    assert not old.exists()
+    assert young.exists()
+
+
 def test_names_in_the_cache_tell_paths_apart() -> None:
     names = {cachefile.name_for(path) for path in ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)}
     assert len(names) == 6

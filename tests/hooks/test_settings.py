@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from judgekit import config, paths
+from judgekit.hooks import settings
+from judgekit.retrieval import compiled
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".claude" / "memory").mkdir(parents=True)
+    (tmp_path / ".judgekit").mkdir()
+    return tmp_path
+
+
+def configure(project: Path, text: str) -> None:
+    (project / ".judgekit" / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def memory_config(project: Path, value: object) -> None:
+    (project / ".claude" / "memory" / "memory-config.json").write_text(json.dumps(value))
+
+
+def value(project: Path, key: str) -> object:
+    loaded, notes = settings.load(str(project))
+    assert notes == []
+    return loaded[key]
+
+
+@pytest.fixture
+def no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("the configuration was validated")
+
+    monkeypatch.setattr(config, "load", refuse)
+
+
+@pytest.mark.usefixtures("no_validation")
+def test_without_a_configuration_the_defaults_hold_unread(project: Path) -> None:
+    loaded, notes = settings.load(str(project))
+    assert loaded.values == compiled.bundled()["settings"]
+    assert loaded["max_inject"] == 3
+    assert set(loaded.profiles.by_kind) == {"claude-memory", "claude-auto-memory", "markdown"}
+    assert notes == []
+    assert not Path(paths.cache_home()).exists()
+
+
+def test_a_configuration_is_validated_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(project, "retrieval: {max_inject: 1}\n")
+    assert value(project, "max_inject") == 1
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("validated twice")
+
+    monkeypatch.setattr(config, "load", refuse)
+    assert value(project, "max_inject") == 1
+    monkeypatch.undo()
+
+
+def test_a_change_of_any_source_is_seen(project: Path) -> None:
+    memory_config(project, {"retrieval": {"max_inject": 2}})
+    assert value(project, "max_inject") == 2
+    configure(project, "retrieval: {max_inject: 1}\n")
+    assert value(project, "max_inject") == 1
+    (project / ".judgekit" / "config.yaml").unlink()
+    assert value(project, "max_inject") == 2
+    memory_config(project, {"retrieval": {"max_inject": 0}})
+    assert value(project, "max_inject") == 0
+    (project / ".claude" / "memory" / "memory-config.json").unlink()
+    assert value(project, "max_inject") == 3
+
+
+def test_the_users_configuration_counts(project: Path) -> None:
+    user = Path(paths.config_home()) / "config.yaml"
+    user.parent.mkdir(parents=True)
+    user.write_text("retrieval: {show: true}\n")
+    assert value(project, "show") is True
+
+
+def test_a_variable_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_MAX_INJECT", "2")
+    assert value(project, "max_inject") == 2
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_MAX_INJECT", "1")
+    assert value(project, "max_inject") == 1
+    monkeypatch.delenv("JUDGEKIT_RETRIEVAL_MAX_INJECT")
+    assert value(project, "max_inject") == 3
+
+
+def test_another_tools_settings_can_switch_it_off(project: Path) -> None:
+    memory_config(project, {"retrieval": {"enabled": False}})
+    assert value(project, "enabled") is False
+    assert value(project, "enabled") is False
+
+
+@pytest.mark.parametrize(
+    "text", ["retrieval: {max_inject: many}\n", "retrieval: [\n", "retrieval: {maxinject: 1}\n"]
+)
+def test_a_wrong_configuration_is_one_line_and_the_defaults(project: Path, text: str) -> None:
+    configure(project, text)
+    for _ in range(2):  # the second time it is read as it was kept
+        loaded, notes = settings.load(str(project))
+        assert loaded.values == compiled.bundled()["settings"]
+        assert len(notes) == 1
+        assert "config.yaml" in notes[0]
+        assert "\n" not in notes[0]
+
+
+def test_a_projects_profile_counts(project: Path) -> None:
+    text = (Path(__file__).parents[2] / "retrieval" / "markdown.yaml").read_text(encoding="utf-8")
+    folder = project / ".judgekit" / "retrieval"
+    folder.mkdir()
+    path = folder / "markdown.yaml"
+    path.write_text(text.replace("tiny_store: 10", "tiny_store: 4"), encoding="utf-8")
+    for expected in (4, 5):
+        path.write_text(text.replace("tiny_store: 10", f"tiny_store: {expected}"), encoding="utf-8")
+        os.utime(path, ns=(expected, expected))
+        loaded, notes = settings.load(str(project))
+        assert (loaded.profiles.by_kind["markdown"].tiny_store, notes) == (expected, [])
+    path.write_text("retrieval: markdown\n")
+    loaded, notes = settings.load(str(project))
+    assert loaded.profiles.by_kind["markdown"].tiny_store == 10
+    assert len(notes) == 1
+    assert "bundled profiles" in notes[0]
+
+
+def test_projects_do_not_share_what_is_kept(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / ".judgekit").mkdir()
+    configure(project, "retrieval: {max_inject: 1}\n")
+    configure(other, "retrieval: {max_inject: 2}\n")
+    assert [value(project, "max_inject"), value(other, "max_inject")] == [1, 2]
+    assert [value(project, "max_inject"), value(other, "max_inject")] == [1, 2]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": 1}', "\x00"])
+def test_what_was_kept_and_is_spoiled_is_made_again(project: Path, content: str) -> None:
+    configure(project, "retrieval: {max_inject: 1}\n")
+    value(project, "max_inject")
+    (kept,) = Path(paths.cache_home(), "settings").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    kept.write_text(content)
+    assert value(project, "max_inject") == 1
+
+
+def test_without_a_cache_folder_the_settings_still_hold(project: Path, isolated: Path) -> None:
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "cache").write_text("in the way")
+    configure(project, "retrieval: {max_inject: 1}\n")
+    assert value(project, "max_inject") == 1
+
+
+def test_descriptions_of_categories(project: Path) -> None:
+    root = str(project / ".claude" / "memory")
+    assert settings.descriptions(root) == {}
+    categories = {"decision": {"description": "why"}, "runbook": {"description": 3}, "x": "y", "z": {}}
+    memory_config(project, {"categories": categories})
+    assert settings.descriptions(root) == {"decision": "why"}
+    memory_config(project, ["x"])
+    assert settings.descriptions(root) == {}
+    Path(root, "memory-config.json").write_text("{")
+    assert settings.descriptions(root) == {}
+
+
+def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
+    assert {str(path) for path in config.sources(project)} <= set(settings._sources(str(project)))
