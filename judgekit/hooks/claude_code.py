@@ -59,7 +59,7 @@ def answer(payload: dict[str, Any]) -> tuple[str, list[str]]:
     ranked = find(prompt, configured)
     notes += ranked.notes
     injected, mentioned = choose(ranked.candidates, configured)
-    if configured["judge"] == "on" and ranked.candidates:
+    if configured["judge"] == "on" and ranked.candidates and ranked.fallback is None:
         injected, mentioned = _judged(prompt, ranked, payload, configured, notes) or (injected, mentioned)
     return _render(injected, mentioned, configured), notes
 

@@ -12,6 +12,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit import recall
 from judgekit.hooks import claude_code, explain
+from judgekit.retrieval import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -259,6 +260,18 @@ def test_the_judge_decides_when_it_is_on(
     assert err == ["judgekit: said once"]
     run(payload(store, "Kyrgyz throat singing"))
     assert len(asked) == 1, "without candidates nobody is asked"
+
+
+def test_without_full_text_search_no_judge_is_asked(
+    store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_wants_a_judge(isolated)
+    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(recall, "judged_hook", lambda *arguments: ([], "asked"))
+    out, err = run(payload(store))
+    assert "JWT token refresh flow" in out
+    assert len(err) == 1
+    assert "titles and tags only" in err[0]
 
 
 def test_a_judge_that_fails_leaves_the_bm25_answer(
