@@ -72,7 +72,7 @@ def run(arguments: list[str] | None = None) -> int:
         # The reader went away; nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.ACCEPTED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
         if os.environ.get("JUDGEKIT_TRACEBACK"):
             sys.excepthook(*sys.exc_info())
         kind = type(error).__name__

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from judgekit.provider import OutputMode, Price, Profile
     from judgekit.rubric import TierName
 
@@ -55,7 +57,8 @@ class Request:
     """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
 
     `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives
-    of each generated token.
+    of each generated token. `labels` maps each label in the prompt to the id it stands for: labels differ
+    between installations, so a recording needs to know.
     """
 
     messages: tuple[Message, ...]
@@ -64,6 +67,7 @@ class Request:
     max_tokens: int
     schema: dict[str, Any] | None = None
     top_logprobs: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Usage(NamedTuple):

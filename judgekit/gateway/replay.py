@@ -10,6 +10,8 @@ A recording is a JSONL file, one object a line:
 `replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
 "message": "..."}. A request is matched by what it is about (subject, rubric, tier, part) and its model,
 never by its wording. Several lines for the same are served in their order and the last one repeats.
+Labels of candidates differ between installations: `labels` maps those in the reply to the ids they stood
+for, and they become today's labels when the reply is served.
 Neither keys nor prompts are ever in it; replies are, and so what a model says about a text.
 """
 
@@ -17,9 +19,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -28,6 +31,10 @@ from judgekit.datafile import Strict, describe
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request, Usage
 from judgekit.rubric import TierName
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
@@ -62,6 +69,7 @@ class Line(Strict):
     model: Annotated[str, Field(min_length=1)]
     family: str = providers.UNKNOWN_FAMILY
     pointwise: bool = False
+    labels: dict[str, str] = {}
     reply: RecordedReply | None = None
     failure: RecordedFailure | None = None
 
@@ -126,7 +134,7 @@ class ReplayGateway:
         line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
-        return _reply(line)
+        return _reply(line, request.labels)
 
     async def aclose(self) -> None:
         """Forget how far each recording was read."""
@@ -166,6 +174,7 @@ class Recorder:
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
+            labels={label: encodable(each) for label, each in request.labels.items()},
             reply=reply,
             failure=failure,
         )
@@ -212,16 +221,28 @@ def _not_recorded(file: str, model: str, matter: Matter) -> str:
     )
 
 
-def _reply(line: Line) -> Reply:
+def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
     recorded = line.reply
     assert recorded is not None  # noqa: S101 - a line has a reply or a failure
     usage = Usage(recorded.input_tokens, recorded.output_tokens, recorded.cost_usd)
-    return Reply(recorded.text, recorded.model, usage, tuple(recorded.logprobs))
+    return Reply(
+        _relabelled(recorded.text, line.labels, labels), recorded.model, usage, tuple(recorded.logprobs)
+    )
+
+
+def _relabelled(text: str, recorded: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Put today's labels in the place of the recorded ones, by the ids that both stand for."""
+    today = {each: label for label, each in labels.items()}
+    new = {label: today[each] for label, each in recorded.items() if each in today}
+    if not new:
+        return text
+    # All at once: one installation's label may be another one's for a different candidate.
+    return re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)
 
 
 def _recorded(reply: Reply) -> RecordedReply:
     return RecordedReply(
-        text=reply.text,
+        text=encodable(reply.text),
         model=reply.model,
         input_tokens=reply.usage.input_tokens,
         output_tokens=reply.usage.output_tokens,

@@ -88,12 +88,13 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[ReplyModel]):
-    """What is asked of one tier; `tokens` bounds the reply."""
+    """What is asked of one tier; `tokens` bounds the reply, `labels` maps the prompt's labels to ids."""
 
     messages: tuple[Message, ...]
     reply: type[ReplyModel]
     matter: Matter
     tokens: int
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 async def ask(
@@ -107,7 +108,12 @@ async def ask(
         try:
             seconds = budget.call_timeout(timeout)
             request = Request(
-                messages, matter._replace(part=part), seconds, question.tokens, json_schema(question.reply)
+                messages,
+                matter._replace(part=part),
+                seconds,
+                question.tokens,
+                json_schema(question.reply),
+                labels=question.labels,
             )
             reply = await gateway.complete(endpoint, request)
         except GatewayError as error:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from judgekit.verdict import Round
 
 KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
+REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
+LABEL_TOKENS = 16
 _YES_NO = ("yes", "no")
 
 
@@ -106,19 +108,16 @@ class CandidateJudge:
     async def _ask(
         self, tier: TierName, query: Query, asked: Sequence[Shown], budget: Budget
     ) -> Answer[Marks]:
-        subject = _subject(query, asked)
+        subject = _subject(query, asked, self.mode)
         matter = Matter(subject, self.rubric.ref, tier)
         if self.tiers[tier].pointwise:
             return await self._ask_each(query, asked, matter, budget)
         messages, ids = prompt.select_messages(
             self.rubric, self.mode, tier, query.text, query.turns, self._cut(tier, asked)
         )
-        question = Question(
-            messages,
-            select_reply_model(self.rubric, list(ids)),
-            matter,
-            64 + 16 * len(asked) * len(self.rubric.criteria),
-        )
+        tokens = REPLY_TOKENS + LABEL_TOKENS * len(asked) * len(self.rubric.criteria)
+        model = select_reply_model(self.rubric, list(ids))
+        question = Question(messages, model, matter, tokens, ids)
         timeout = getattr(self.rubric.tiers, tier).timeout
         answer = await ask(self.gateway, self.tiers[tier], question, timeout=timeout, budget=budget)
         return answer.map(lambda reply: self._marks(reply, ids))
@@ -181,10 +180,13 @@ class CandidateJudge:
         return [replace(each, text=each.text[:limit]) for each in shown]
 
 
-def _subject(query: Query, asked: Sequence[Shown]) -> str:
-    """Return the hash of all that the question is about, in whatever order the candidates came."""
+def _subject(query: Query, asked: Sequence[Shown], mode: ModeName) -> str:
+    """Return the hash of all that the question is about, in whatever order the candidates came.
+
+    The mode is part of it: it words the question.
+    """
     listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in asked)
-    whole = "\0\0".join((query.text, *query.turns, *listing))
+    whole = "\0\0".join((mode, query.text, *query.turns, *listing))
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import ScriptedGateway, endpoint, keep, labels, three_models
 
-from judgekit import library
+from judgekit import fence, library
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway import replay
 from judgekit.gateway.base import Reply, Usage
+from judgekit.gateway.replay import Recorder, ReplayGateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scripted import Answer
 
-    from judgekit.gateway.base import Request
+    from judgekit.gateway.base import Gateway, Request
     from judgekit.rubric import ModeName
     from judgekit.verdict import Selection
 
@@ -27,7 +31,7 @@ TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 
 
 def judge(
-    gateway: ScriptedGateway,
+    gateway: Gateway,
     mode: ModeName = "strict",
     rubric: str = "memory-relevance",
     **options: Any,  # noqa: ANN401
@@ -158,3 +162,21 @@ def test_the_matter_is_the_same_whatever_the_order() -> None:
         asyncio.run(own.judge(Query("q"), order))
         seen.add(gateway.requests[0].matter)
     assert len(seen) == 1
+
+
+def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels come from a secret of the installation; a recording is about candidates, not about labels."""
+    recording = tmp_path / "replies.jsonl"
+    scripted = ScriptedGateway(
+        {"quick": [keep("Title a", "Title b")], "deep": [keep("Title b")], "tiebreaker": [keep()]}
+    )
+    here = judge(Recorder(scripted, recording))
+    monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(fence, "_cached", [])
+    there = judge(ReplayGateway(), tiers=replay.endpoints(recording))
+    assert [each.decision for each in here.decisions] == ["dropped", "kept", "dropped"]
+    assert there.decisions == here.decisions
+    assert [each.opinion for each in there.rounds] != []
+    assert [each.opinion and sorted(each.opinion["keep"]) for each in there.rounds] == [
+        each.opinion and sorted(each.opinion["keep"]) for each in here.rounds
+    ]
