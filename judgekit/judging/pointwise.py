@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Message, Request, Usage
@@ -25,7 +25,14 @@ LEAST_MASS = 0.2  # below this the model was answering something else
 _AROUND = " \t\r\n*_`\"'.:"
 
 
-async def ask(
+class Example(NamedTuple):
+    """A context of the same make as the one asked about, and the right answer to every question on it."""
+
+    context: str
+    answer: str
+
+
+async def ask(  # noqa: PLR0913 - all but two are named at the call
     gateway: Gateway,
     endpoint: Endpoint,
     *,
@@ -35,11 +42,12 @@ async def ask(
     tokens: Sequence[str],
     matter: Matter,
     timeout: float,
+    examples: Sequence[Example] = (),
 ) -> tuple[dict[str, dict[str, float]], Usage, str]:
     """Return for each question the probability of each of `tokens`, the usage, and the model that replied.
 
     One call a question, in order; the probabilities of one question sum to 1. `timeout` is a deadline in
-    seconds for all of them.
+    seconds for all of them. `examples` are shown as earlier turns, each with the question that is asked.
 
     Raises `GatewayError`: what the gateway raised, `TIMEOUT` when the deadline is over, `INVALID_REPLY`
     when the model answers with anything but the tokens, `BAD_REQUEST` for a number of several digits,
@@ -57,7 +65,7 @@ async def ask(
         reply = await gateway.complete(
             endpoint,
             Request(
-                messages=(Message("system", system), Message("user", f"{context}\n\n{question}")),
+                messages=_messages(system, examples, context, question),
                 matter=matter._replace(part="/".join(filter(None, (matter.part, name)))),
                 timeout=left,
                 max_tokens=1,
@@ -98,6 +106,18 @@ def expectation(probabilities: Mapping[str, float]) -> float:
 def yes_probability(probabilities: Mapping[str, float]) -> float:
     """Return the probability of "yes" among "yes" and "no"."""
     return probabilities["yes"]
+
+
+def _messages(system: str, examples: Sequence[Example], context: str, question: str) -> tuple[Message, ...]:
+    shown = [
+        message
+        for example in examples
+        for message in (
+            Message("user", f"{example.context}\n\n{question}"),
+            Message("assistant", example.answer),
+        )
+    ]
+    return (Message("system", system), *shown, Message("user", f"{context}\n\n{question}"))
 
 
 def _check(tokens: Sequence[str]) -> None:

@@ -64,6 +64,7 @@ def ask(
     tokens: Sequence[str] = ("yes", "no"),
     matter: Matter = MATTER,
     seconds: float = 5.0,
+    examples: Sequence[pointwise.Example] = (),
 ) -> tuple[dict[str, dict[str, float]], Usage, str]:
     return asyncio.run(
         pointwise.ask(
@@ -75,6 +76,7 @@ def ask(
             tokens=tokens,
             matter=matter,
             timeout=seconds,
+            examples=examples,
         )
     )
 
@@ -86,6 +88,20 @@ def test_every_question_ends_a_message_that_begins_alike() -> None:
     assert one[0] == two[0] == Message("system", "You judge.")
     assert one[1] == Message("user", "<text>the text</text>\n\nIs it true?")
     assert two[1] == Message("user", "<text>the text</text>\n\nIs it useful?")
+
+
+def test_examples_are_earlier_turns_with_the_same_question() -> None:
+    gateway = Queue([reply({"yes": 1.0}), reply({"no": 1.0})])
+    examples = [pointwise.Example("<text>one</text>", "yes"), pointwise.Example("<text>two</text>", "no")]
+    ask(gateway, {"first": "Is it true?", "second": "Is it useful?"}, examples=examples)
+    assert gateway.asked[1].messages == (
+        Message("system", "You judge."),
+        Message("user", "<text>one</text>\n\nIs it useful?"),
+        Message("assistant", "yes"),
+        Message("user", "<text>two</text>\n\nIs it useful?"),
+        Message("assistant", "no"),
+        Message("user", "<text>the text</text>\n\nIs it useful?"),
+    )
 
 
 def test_one_token_with_alternatives_is_asked_for() -> None:
