@@ -28,6 +28,10 @@ format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+generate: $(READY) ## compile retrieval/*.yaml and the defaults into what the hook reads; renew docs/cli.md
+	$(BIN)/python -m judgekit.retrieval.profile
+	$(BIN)/python -m tests.docs --write
+
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
 	  --python-version 3.11 --no-emit-index-url --no-header --upgrade --quiet -o requirements.lock
@@ -35,11 +39,12 @@ lock: ## resolve the dependencies anew (needs uv)
 clean: ## remove what make built
 	rm -rf $(VENV) build dist
 
-# Bytecode is compiled here, once: importing litellm without it takes twice as long.
+# Bytecode is compiled here, once: without it litellm takes twice as long to import, and the hook half again.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "judgekit needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q judgekit
 	@touch $@

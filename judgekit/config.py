@@ -57,7 +57,7 @@ class RetrievalConfig(Strict):
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
-    pin: list[Text] = []
+    pin: list[Text] = Field(default=[], description="reserved: memories to inject always; no effect yet")
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
     mode: ModeName = "strict"

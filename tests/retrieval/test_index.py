@@ -267,7 +267,7 @@ def test_names_in_the_cache_tell_paths_apart() -> None:
     names = {cachefile.name_for(path) for path in ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)}
     assert len(names) == 6
     assert all(len(name) < 80 for name in names)
-    assert cachefile.name_for("/home/é/\udcff").isascii()
+    assert cachefile.name_for("/srv/é/\udcff").isascii()
 
 
 def test_a_private_file_is_whole_or_absent(tmp_path: Path) -> None:
