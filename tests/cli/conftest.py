@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sample_store
+from outcome import Outcome
 
 from judgekit.cli.app import run
 
@@ -16,19 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loopback import Loopback
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:  # noqa: ANN401 - any JSON
-        return json.loads(self.out)
 
 
 @pytest.fixture

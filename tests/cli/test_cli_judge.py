@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Outcome
+    from outcome import Outcome
 
 
 def test_files_get_a_verdict_each_in_their_order(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Outcome
+    from outcome import Outcome
 
 
 def test_rubrics_are_listed_shown_and_found(judgekit: Callable[..., Outcome], project: Path) -> None:
@@ -176,7 +176,7 @@ def test_the_api_is_loaded_when_it_is_used() -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError):
-        package.nothing  # type: ignore[attr-defined]  # noqa: B018 - it is the point
+        package.nothing  # noqa: B018 - it is the point
 
 
 def test_the_demo_judges_with_what_is_set_up(

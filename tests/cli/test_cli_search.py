@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Outcome
+    from outcome import Outcome
 
 QUERY = "refresh the JWT"
 FIELDS = {

@@ -1,0 +1,174 @@
+"""The flow from a query to memories, above all what happens where models have no part in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_store
+from loopback import SILENT, Answer, Asked, Loopback, fails, says
+
+from judgekit import config, recall
+from judgekit.hooks import claude_code
+from judgekit.retrieval.candidate import Candidate
+from judgekit.verdict import Decision, RubricRef, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from judgekit.rubric import ModeName
+
+
+def candidate(name: str, label: str) -> Candidate:
+    found = Candidate(
+        name,
+        f"Title {name}",
+        "decision",
+        tags=(),
+        updated=0,
+        root="/r",
+        place=f"{name}.json",
+        kind="claude-memory",
+    )
+    found.confidence_label, found.confidence, found.bm25 = label, 0.5, 1.0
+    return found
+
+
+CANDIDATES = [candidate("a", "high"), candidate("b", "high"), candidate("c", "high"), candidate("d", "low")]
+
+
+def selection(**decisions: str) -> Selection:
+    return Selection(
+        rubric=RubricRef(id="r", version="1.0.0", sha256=""),
+        mode="strict",
+        prompt_sha256="",
+        decisions=[
+            Decision(id=name, decision=word, tier=None if word == "undetermined" else "quick")
+            for name, word in decisions.items()
+        ],
+        degraded="quick: timeout" if "undetermined" in decisions.values() else None,
+        duration_ms=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "decided", "kept"),
+    [
+        ("strict", {"a": "kept", "b": "dropped", "c": "kept", "d": "kept"}, "acd"),
+        ("strict", dict.fromkeys("abcd", "undetermined"), "ab"),
+        ("lenient", dict.fromkeys("abcd", "undetermined"), "abcd"),
+        ("strict", {"a": "dropped", "b": "undetermined", "c": "undetermined", "d": "undetermined"}, "b"),
+        ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
+    ],
+)
+def test_where_nothing_was_decided_bm25_decides(mode: ModeName, decided: dict[str, str], kept: str) -> None:
+    found, degraded = recall.apply(selection(**decided), CANDIDATES, mode, top_k=2)
+    assert "".join(each.id for each, _ in found) == kept
+    assert (degraded is not None) == ("undetermined" in decided.values())
+    by = {each.id: keeper for each, keeper in found}
+    assert all(
+        keeper == ("bm25" if decided[name] == "undetermined" else "quick") for name, keeper in by.items()
+    )
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("strict", "ab"), ("lenient", "abcd")])
+def test_without_any_judge_bm25_decides(mode: ModeName, kept: str) -> None:
+    found, degraded = recall.apply("no model found", CANDIDATES, mode, top_k=2)
+    assert "".join(each.id for each, _ in found) == kept
+    assert degraded == "no model found"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    sample_store.write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def hook(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[[str, Loopback | None, str], tuple[str, str]]:
+    """Run the prompt hook with a judge switched on in the user's configuration."""
+
+    def call(prompt: str, server: Loopback | None, settings: str = "judge: 'on'") -> tuple[str, str]:
+        config.user_file().parent.mkdir(parents=True, exist_ok=True)
+        config.user_file().write_text(f"retrieval: {{{settings}}}\n")
+        if server:
+            monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+            monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        payload = json.dumps({"prompt": prompt, "cwd": str(project), "transcript_path": "/nowhere.jsonl"})
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(payload.encode())))
+        monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
+        capfd.readouterr()
+        assert claude_code.main() == 0
+        out, err = capfd.readouterr()
+        return out, err
+
+    return call
+
+
+def keeping(title: str) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        label = next(line[1:5] for line in asked.text.splitlines() if line.startswith("[") and title in line)
+        return says(json.dumps({"keep": [label]}))
+
+    return answer
+
+
+PROMPT = "What about the queue, the payment tables and the JWT refresh?"
+
+
+def test_the_hooks_judge_is_one_call_and_its_word_holds(
+    hook: Callable[..., tuple[str, str]],
+) -> None:
+    kept = sample_store.MEMORIES[1].title
+    with Loopback(keeping(kept)) as server:
+        out, err = hook(PROMPT, server)
+    assert len(server.requests) == 1
+    assert kept in out
+    assert out.count("<result") == 1
+    assert "<memory-nudge" not in out
+    assert err == ""
+
+
+def test_a_judge_that_keeps_nothing_leaves_silence(hook: Callable[..., tuple[str, str]]) -> None:
+    with Loopback(says('{"keep": []}')) as server:
+        assert hook("How do we refresh the JWT?", server) == ("", "")
+
+
+@pytest.mark.parametrize("answer", [SILENT, fails(401), fails(500), says("?")])
+def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
+    hook: Callable[..., tuple[str, str]], answer: Answer
+) -> None:
+    with Loopback(answer) as server:
+        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 1, deadline: 2")
+    assert sample_store.JWT.title in out
+    assert out.count("<result") == 1
+    assert err.startswith("judgekit: quick: ")
+    assert err.count("\n") == 1
+
+
+def test_without_a_provider_the_hook_says_so_and_goes_on(hook: Callable[..., tuple[str, str]]) -> None:
+    out, err = hook("How do we refresh the JWT?", None)
+    assert sample_store.JWT.title in out
+    assert err.startswith("judgekit: no model found")
+
+
+def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str]], project: Path) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("retrieval: {judge: 'on'}\n")
+    with Loopback() as server:
+        out, _ = hook("How do we refresh the JWT?", server, "judge: 'off'")
+        assert server.requests == []
+    assert sample_store.JWT.title in out
+
+
+def test_two_stores_with_the_same_id_stay_apart() -> None:
+    shown = recall._shown(
+        [candidate("a", "high"), candidate("b", "high"), candidate("a", "low")], ["1", "2", "3"]
+    )
+    assert [each.id for each in shown] == ["a~0", "b", "a~2"]
