@@ -33,7 +33,7 @@ PROFILE = LitellmProfile.model_validate(
 
 
 async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:
-    """Rate the sample documents on every dimension of the bundled rubric."""
+    """Rate the sample documents on every dimension of the bundled rubric, all under one neutral name."""
     rubric = library.score_rubric("kls").rubric
     assert rubric.task == "score"
     endpoint = Endpoint(PROFILE, f"local/{model}", "qwen", "json_schema", pointwise=True)
@@ -49,7 +49,9 @@ async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:
                 gateway,
                 endpoint,
                 system=f"{rubric.prompt.system} {fence.guard}",
-                context=prompt.document_context(fence, [prompt.Part(name, text, len(text))], prompt.Task()),
+                context=prompt.document_context(
+                    fence, [prompt.Part("guide.md", text, len(text))], prompt.Task()
+                ),
                 questions={each: prompt.rating_question(rubric, each) for each in rubric.dimensions},
                 tokens=POINTS,
                 matter=Matter(name, rubric.ref, "quick"),
