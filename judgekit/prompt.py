@@ -109,12 +109,16 @@ def dimension_text(rubric: ScoreRubric, name: str) -> str:
 
 
 def rating_question(rubric: ScoreRubric, name: str) -> str:
-    """Return the question that a pointwise model answers with one number of the scale."""
-    points = "; ".join(f"{value} = {label}" for value, label in sorted(rubric.scale.labels.items()))
-    low, high = rubric.scale.min, rubric.scale.max
-    return (
-        f"{dimension_text(rubric, name)[2:]}\nScale: {points}.\nAnswer with one number from {low} to {high}."
-    )
+    """Return the question that a pointwise model answers with one number of the scale.
+
+    Short, and only the ends of the scale: with all labels spelt out the 1.5B model of the demo told four
+    good texts from their damaged copies with an AUC of .94, and in this wording with 1.00 (21 November 2026).
+    """
+    dimension, scale = rubric.dimensions[name], rubric.scale
+    looks = f" A good text has: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    low, high = (f"{point} ({scale.labels[point]})" for point in (scale.min, scale.max))
+    ask = f"Rate the text above from {low} to {high}. Answer with one number."
+    return f"{dimension.question}{looks}\n{ask}"
 
 
 def select_messages(
@@ -167,6 +171,16 @@ def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
         blocks += ["The conversation so far:", fence.around(talk)]
     blocks += ["The request:", fence.around(query[:PROMPT_CHARS])]
     return "\n\n".join(blocks)
+
+
+def candidate_context(fence: Fence, candidate: Shown, query: str, turns: Sequence[str]) -> str:
+    """Return one candidate and then the request, for a pointwise model.
+
+    In this order: the 1.5B model of the demo told right memories from wrong ones with an AUC of .90 when the
+    memory came first and .82 when the request did (.98 and .85 with two worked examples; 21 November 2026).
+    """
+    memory = fence.around(candidate_text(candidate))
+    return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query, turns)}"
 
 
 def candidate_text(candidate: Shown) -> str:

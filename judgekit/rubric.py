@@ -66,6 +66,23 @@ class Prompt(Strict):
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
+class WorkedExample(Strict):
+    """A candidate, a request, and whether every criterion holds: shown to models that answer yes or no."""
+
+    query: Text
+    title: Text
+    category: str = ""
+    tags: list[Text] = []
+    text: str = ""
+    holds: bool
+
+
+class SelectPrompt(Prompt):
+    """The trusted texts of a rubric that selects."""
+
+    examples: list[WorkedExample] = []
+
+
 class Scale(Strict):
     """The integers that a dimension is rated on, with the meaning of each."""
 
@@ -182,6 +199,7 @@ class SelectRubric(_Rubric):
     """Decides which candidates to keep."""
 
     task: Literal["select"]
+    prompt: SelectPrompt
     criteria: dict[Key, Criterion] = Field(min_length=1)
     modes: SelectModes
 

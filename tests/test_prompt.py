@@ -98,8 +98,9 @@ def test_a_long_request_and_long_turns_are_cut() -> None:
 
 def test_a_rating_question_ends_with_the_scale() -> None:
     question = prompt.rating_question(score_rubric(), "pragmatic")
-    assert question.startswith("pragmatic: Does the text enable")
-    assert question.endswith("Answer with one number from 1 to 5.")
+    assert question.startswith("Does the text enable")
+    assert "from 1 (unusable" in question
+    assert question.endswith("to 5 (exemplary; nothing to mend). Answer with one number.")
 
 
 @pytest.mark.parametrize("name", ["kls", "memory-relevance", "memory-two-criteria"])

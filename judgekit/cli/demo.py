@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 LOCAL = "qwen2.5-coder-1.5b"
 PROMPTS = (
-    ("a clear hit", "How do we refresh the JWT?"),
-    ("ambiguous", "The API is slow for some customers, where do I start?"),
-    ("unrelated", "Write a haiku about the sea"),
+    ("a clear hit", "How do we refresh the JWT before the access token expires?"),
+    ("ambiguous", "People are signed out again and again"),
+    ("unrelated", "Write a haiku about autumn leaves"),
 )
-QUESTION = "users are signed out after a while"
+QUESTION = "Requests to the API fail for one customer"
 GONE = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "a-model-that-is-gone"}
 MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
-DOCUMENTS = ("documents/good.md", "documents/damaged.md")
+# A model sees a document's name, so in the demo it does not give the answer away.
+DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 
 
 def demo(
@@ -44,11 +45,11 @@ def demo(
     project = sample / "project"
     _run(["search", QUESTION, "-n", "5"], project, environ)
     _run(["search", QUESTION, "-n", "5", "--judge"], project, environ)
-    _heading("3. Judging two documents: a good one, and the same one damaged")
-    _run(["judge", *DOCUMENTS], sample, environ)
+    _heading("3. Judging two documents: a good one, and the same one damaged (second.md)")
+    _run(["judge", *DOCUMENTS.values()], sample, environ)
     _heading("4. When the model is gone: an answer all the same, and no verdict made up")
     _run(["search", QUESTION, "-n", "2", "--judge"], project, environ | GONE)
-    _run(["judge", DOCUMENTS[0]], sample, environ | GONE)
+    _run(["judge", DOCUMENTS["good.md"]], sample, environ | GONE)
     _heading("How far to trust this")
     say(trust)
     return 0
@@ -98,6 +99,8 @@ def _sample() -> Path:
     target = Path(paths.private_folder(paths.cache_home())) / "demo"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(bundled.folder("examples"), target)
+    for name, neutral in DOCUMENTS.items():
+        (target / "documents" / name).rename(target / neutral)
     return target
 
 

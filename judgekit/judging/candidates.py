@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import prompt
-from judgekit.fence import Fence
 from judgekit.gateway.base import Matter, Usage
 from judgekit.judging import pointwise
 from judgekit.judging.asking import (
     Answer,
-    Budget,
     Points,
     Question,
-    Stopwatch,
     ask,
     ask_pointwise,
 )
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
 from judgekit.judging.replies import select_reply_model
+from judgekit.judging.session import Session, Stopwatch
+from judgekit.prompt import Shown
 from judgekit.verdict import Decision, Selection
 
 if TYPE_CHECKING:
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint, Gateway
     from judgekit.library import LoadedRubric
-    from judgekit.prompt import Shown
-    from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName
+    from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName, WorkedExample
     from judgekit.verdict import Round
 
 KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
+POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
 LABEL_TOKENS = 16
 _YES_NO = ("yes", "no")
@@ -84,14 +84,15 @@ class CandidateJudge:
 
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
-        watch, budget = Stopwatch(), Budget(self.deadline, self.max_cost_usd, self.call_seconds)
+        watch = Stopwatch()
+        session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds)
         rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.tiers) or ("quick",))
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
         for tier in self.tiers:
             asked = [each for each in candidates if rules.next(_seen(marks, each.id)) == tier]
             if asked:
-                answer = await self._ask(tier, query, asked, budget)
+                answer = await self._ask(tier, query, asked, session)
                 marks[tier] = answer.value or dict.fromkeys(each.id for each in asked)
                 rounds.append(round_record(len(rounds) + 1, tier, answer, _opinion(answer.value)))
         return Selection(
@@ -106,12 +107,12 @@ class CandidateJudge:
         )
 
     async def _ask(
-        self, tier: TierName, query: Query, asked: Sequence[Shown], budget: Budget
+        self, tier: TierName, query: Query, asked: Sequence[Shown], session: Session
     ) -> Answer[Marks]:
         subject = _subject(query, asked, self.mode)
         matter = Matter(subject, self.rubric.ref, tier)
         if self.tiers[tier].pointwise:
-            return await self._ask_each(query, asked, matter, budget)
+            return await self._ask_each(query, asked, matter, session)
         messages, ids = prompt.select_messages(
             self.rubric, self.mode, tier, query.text, query.turns, self._cut(tier, asked)
         )
@@ -119,7 +120,7 @@ class CandidateJudge:
         model = select_reply_model(self.rubric, list(ids))
         question = Question(messages, model, matter, tokens, ids)
         timeout = getattr(self.rubric.tiers, tier).timeout
-        answer = await ask(self.gateway, self.tiers[tier], question, timeout=timeout, budget=budget)
+        answer = await ask(session, self.tiers[tier], question, timeout)
         return answer.map(lambda reply: self._marks(reply, ids))
 
     def _marks(self, reply: BaseModel, ids: Mapping[str, str]) -> Marks:
@@ -135,22 +136,16 @@ class CandidateJudge:
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
     async def _ask_each(
-        self, query: Query, asked: Sequence[Shown], matter: Matter, budget: Budget
+        self, query: Query, asked: Sequence[Shown], matter: Matter, session: Session
     ) -> Answer[Marks]:
-        """Ask a pointwise model about one candidate after another, until the tier's time is over."""
-        watch, fence = Stopwatch(), Fence()
-        tier, endpoint = matter.tier, self.tiers[matter.tier]
-        until = Budget(getattr(self.rubric.tiers, tier).timeout)
+        """Ask a pointwise model about one candidate after another, until the deadline is over."""
+        watch, tier, endpoint = Stopwatch(), matter.tier, self.tiers[matter.tier]
+        timeout = getattr(self.rubric.tiers, tier).timeout
         marks: Marks = {}
         total, failure, model = Usage(), None, endpoint.model
-        for each in self._cut(tier, asked):
-            answer = await ask_pointwise(
-                self.gateway,
-                endpoint,
-                self._points(fence, query, each, matter),
-                timeout=until.left(),
-                budget=budget,
-            )
+        for each in asked:
+            points = self._points(session.fence, query, each, matter._replace(part=each.id))
+            answer = await ask_pointwise(session, endpoint, points, timeout)
             total, model = total.plus(answer.usage), answer.model
             failure = failure or answer.failure
             marks[each.id] = self._likely(answer.value) if answer.value else None
@@ -158,16 +153,19 @@ class CandidateJudge:
         return Answer(value, failure, total, watch.ms, model)
 
     def _points(self, fence: Fence, query: Query, candidate: Shown, matter: Matter) -> Points:
-        context = (
-            f"{prompt.query_context(fence, query.text, query.turns)}\n\nA stored memory:\n\n"
-            f"{fence.around(prompt.candidate_text(candidate))}"
-        )
+        short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         questions = {
             name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
             for name, text in self.rubric.criteria.items()
         }
-        part = matter._replace(part=candidate.id)
-        return Points(f"{self.rubric.prompt.system} {fence.guard}", context, questions, _YES_NO, part)
+        return Points(
+            f"{self.rubric.prompt.system} {fence.guard}",
+            prompt.candidate_context(fence, short, query.text, query.turns),
+            questions,
+            _YES_NO,
+            matter,
+            [_worked(fence, each) for each in self.rubric.prompt.examples],
+        )
 
     def _likely(self, found: Mapping[str, Mapping[str, float]]) -> Mark:
         yes = {name: pointwise.yes_probability(each) for name, each in found.items()}
@@ -188,6 +186,12 @@ def _subject(query: Query, asked: Sequence[Shown], mode: ModeName) -> str:
     listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in asked)
     whole = "\0\0".join((mode, query.text, *query.turns, *listing))
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _worked(fence: Fence, example: WorkedExample) -> pointwise.Example:
+    shown = Shown("", example.title, example.category, tuple(example.tags), example.text)
+    context = prompt.candidate_context(fence, shown, example.query, ())
+    return pointwise.Example(context, "yes" if example.holds else "no")
 
 
 def _seen(marks: Mapping[TierName, Marks], candidate: str) -> dict[TierName, Outcome | None]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import prompt
-from judgekit.fence import Fence
 from judgekit.gateway.base import Matter
 from judgekit.judging import pointwise
-from judgekit.judging.asking import Answer, Budget, Points, Question, Stopwatch, ask, ask_pointwise
+from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
 from judgekit.judging.escalation import UNDETERMINED, Final, Rules
 from judgekit.judging.record import Judged, Opinion, round_record, verdict
 from judgekit.judging.replies import score_reply_model
+from judgekit.judging.session import Session, Stopwatch
 from judgekit.judging.subject import is_cut
 from judgekit.text import visible
 from judgekit.verdict import Finding
@@ -51,7 +51,7 @@ class DocumentJudge:
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
-        watch, budget = Stopwatch(), Budget(self.deadline, self.max_cost_usd)
+        watch, session = Stopwatch(), Session(self.gateway, self.deadline, self.max_cost_usd)
         parts = {tier: self._seen_by(tier, document) for tier in self.endpoints}
         cut = {tier for tier, seen in parts.items() if is_cut(seen)}
         rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.endpoints), cut)
@@ -59,7 +59,7 @@ class DocumentJudge:
         rounds: list[Round] = []
         step = rules.next({}) if self.endpoints else UNDETERMINED
         while not isinstance(step, Final):
-            answer = await self._ask(step, parts[step], document, opinions.values(), budget)
+            answer = await self._ask(step, parts[step], document, opinions.values(), session)
             opinions[step] = answer.value
             rounds.append(round_record(len(rounds) + 1, step, answer))
             step = rules.next({tier: each.outcome if each else None for tier, each in opinions.items()})
@@ -90,25 +90,30 @@ class DocumentJudge:
         parts: tuple[Part, ...],
         document: Document,
         earlier: Iterable[Opinion | None],
-        budget: Budget,
+        session: Session,
     ) -> Answer[Opinion]:
         endpoint, timeout = self.endpoints[tier], getattr(self.rubric.tiers, tier).timeout
         matter = Matter(document.sha256, self.rubric.ref, tier)
         if endpoint.pointwise:
-            return await self._ask_pointwise(endpoint, parts, document, matter, budget)
+            return await self._ask_pointwise(endpoint, parts, document, matter, session)
         question = Question(
             self._messages(tier, parts, document, earlier),
             score_reply_model(self.rubric),
             matter,
             REPLY_TOKENS,
         )
-        answer = await ask(self.gateway, endpoint, question, timeout=timeout, budget=budget)
+        answer = await ask(session, endpoint, question, timeout)
         return answer.map(self._opinion)
 
     async def _ask_pointwise(
-        self, endpoint: Endpoint, parts: tuple[Part, ...], document: Document, matter: Matter, budget: Budget
+        self,
+        endpoint: Endpoint,
+        parts: tuple[Part, ...],
+        document: Document,
+        matter: Matter,
+        session: Session,
     ) -> Answer[Opinion]:
-        fence, scale = Fence(), self.rubric.scale
+        fence, scale = session.fence, self.rubric.scale
         points = Points(
             f"{self.rubric.prompt.system} {fence.guard}",
             prompt.document_context(fence, parts, document.task),
@@ -117,7 +122,7 @@ class DocumentJudge:
             matter,
         )
         timeout = getattr(self.rubric.tiers, matter.tier).timeout
-        answer = await ask_pointwise(self.gateway, endpoint, points, timeout=timeout, budget=budget)
+        answer = await ask_pointwise(session, endpoint, points, timeout)
         return answer.map(
             lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
         )

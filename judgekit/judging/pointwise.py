@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Message, Request, Usage
@@ -30,6 +31,29 @@ class Example(NamedTuple):
 
     context: str
     answer: str
+
+
+Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
+"""What models answered to which messages."""
+
+
+class Remembering:
+    """A gateway that does not ask a model the same twice: at temperature 0 it would only answer the same."""
+
+    def __init__(self, inner: Gateway, remembered: Remembered) -> None:
+        self._inner, self._remembered = inner, remembered
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply, without usage where it was given before."""
+        key = endpoint.model, request.messages
+        if key in self._remembered:
+            return replace(self._remembered[key], usage=Usage())
+        reply = self._remembered[key] = await self._inner.complete(endpoint, request)
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the inner gateway."""
+        await self._inner.aclose()
 
 
 async def ask(  # noqa: PLR0913 - all but two are named at the call
@@ -72,7 +96,7 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
                 top_logprobs=ALTERNATIVES,
             ),
         )
-        usage, model = _add(usage, reply.usage), reply.model
+        usage, model = usage.plus(reply.usage), reply.model
         found[name] = probabilities(reply, tokens)
     return found, usage, model
 
@@ -127,12 +151,3 @@ def _check(tokens: Sequence[str]) -> None:
             FailureKind.BAD_REQUEST,
             f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9",
         )
-
-
-def _add(first: Usage, second: Usage) -> Usage:
-    costs = [usage.cost_usd for usage in (first, second) if usage.cost_usd is not None]
-    return Usage(
-        first.input_tokens + second.input_tokens,
-        first.output_tokens + second.output_tokens,
-        sum(costs) if costs else None,
-    )

@@ -188,8 +188,8 @@ def test_the_demo_judges_with_what_is_set_up(
     assert done.code == 0
     assert '<result category="DECISION" confidence="high">JWT' in done.out
     assert "(nothing is added to the agent's context)" in done.out
-    assert "ACCEPT        documents/good.md" in done.out
-    assert "UNDETERMINED  documents/good.md" in done.out
+    assert "ACCEPT        first.md" in done.out
+    assert "UNDETERMINED  first.md" in done.out
     assert "openai-compatible" in done.out or "stand-in" in done.out
 
 

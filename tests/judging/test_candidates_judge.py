@@ -149,6 +149,18 @@ def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() ->
     assert selection.degraded == "quick: timeout (no answer in 3 s)"
 
 
+def test_a_pointwise_model_sees_worked_examples_first() -> None:
+    yes = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
+    gateway = ScriptedGateway({"quick": [lambda _: yes] * 3})
+    judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    roles = [message.role for message in gateway.requests[0].messages]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    answers = [message.content for message in gateway.requests[0].messages if message.role == "assistant"]
+    assert answers == ["yes", "no"]
+    asked = gateway.requests[0].messages[-1].content
+    assert asked.index("Title a") < asked.index("How do we refresh the JWT?")
+
+
 def test_rounds_name_candidates_by_id_not_by_label() -> None:
     _, _, selection = run(quick=[keep("Title b")], deep=[keep("Title b")])
     assert selection.rounds[0].opinion == {"keep": ["b"], "unjudged": []}

@@ -247,7 +247,7 @@ def test_nothing_is_asked_once_the_money_is_spent() -> None:
 
 def test_a_pointwise_model_gives_expectations() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
-        low = "pragmatic:" in request.messages[-1].content.rpartition("\n\n")[2]
+        low = "decisions or actions" in request.messages[-1].content.rpartition("\n\n")[2]
         odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
         return Reply("4", "small", Usage(50, 1), (odds,))
 
@@ -256,9 +256,29 @@ def test_a_pointwise_model_gives_expectations() -> None:
     verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
     assert verdict.scores == {"semantic": 4.5, "pragmatic": 1.4, "syntactic": 4.5}
     assert verdict.verdict == "reject"
+    assert verdict.consensus == "single"
     prefixes = {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
     assert len(prefixes) == 1
     assert [request.matter.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
+
+
+def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
+    sure = Reply("4", "small", Usage(50, 1), ({"4": -0.01},))
+    seat = endpoint("small", pointwise=True)
+    gateway = ScriptedGateway({"quick": [lambda _: sure] * 3})
+    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
+    assert (verdict.verdict, verdict.consensus) == ("accept", "single")
+    assert [each.tier for each in verdict.rounds] == ["quick", "deep"]
+    assert [each.usage.input_tokens for each in verdict.rounds] == [150, 0]
+    assert len(gateway.requests) == 3
+
+
+def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
+    sure = Reply("4", "small", Usage(50, 1), ({"4": -0.01},))
+    seat = endpoint("small", pointwise=True)
+    gateway = ScriptedGateway({"quick": [lambda _: sure] * 3, "deep": [lambda _: sure] * 3})
+    judge(gateway, endpoints={"quick": seat, "deep": seat}, subject=document("x" * 4001))
+    assert gateway.asked == ["quick"] * 3 + ["deep"] * 3
 
 
 def test_a_verdict_fits_its_published_schema() -> None:

@@ -1,0 +1,64 @@
+"""One judging: the gateway it asks through, and what it may still take in seconds and US dollars."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.fence import Fence
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Gateway, Usage
+    from judgekit.judging.pointwise import Remembered
+
+_LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
+
+
+@dataclass(slots=True)
+class Session:
+    """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
+
+    Pointwise questions share one `fence`, so that a small model reads what they have in common once, and
+    what it answered is `remembered`: a deeper tier of the same model may ask the very same.
+    """
+
+    gateway: Gateway
+    seconds: float
+    max_cost_usd: float | None = None
+    call_seconds: float | None = None
+    spent_usd: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    fence: Fence = field(default_factory=Fence)
+    remembered: Remembered = field(default_factory=dict)
+
+    def call_timeout(self, tier_timeout: float) -> float:
+        """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
+        seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
+        if seconds < _LEAST_SECONDS:
+            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it")
+        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd:
+            spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
+            raise GatewayError(FailureKind.BUDGET, spent)
+        return seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left, negative when the deadline is over."""
+        return self.started + self.seconds - time.monotonic()
+
+    def spend(self, usage: Usage) -> None:
+        """Count the cost of a call."""
+        self.spent_usd += usage.cost_usd or 0.0
+
+
+class Stopwatch:
+    """Milliseconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    @property
+    def ms(self) -> int:
+        """Whole milliseconds so far."""
+        return round((time.perf_counter() - self._start) * 1000)
