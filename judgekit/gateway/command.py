@@ -45,7 +45,7 @@ class CommandGateway:
             async with asyncio.timeout(request.timeout):
                 output = await _run(argv, prompt, endpoint, profile)
         except TimeoutError:
-            message = f"{argv[0]} gave no reply within {request.timeout:g} s"
+            message = f"{argv[0]} gave no reply within {request.timeout:.3g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
         return Reply(_reply_text(output, profile, argv[0]), endpoint.model)
 

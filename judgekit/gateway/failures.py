@@ -175,9 +175,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _one_line(error: BaseException) -> str:
     text = str(error).split("Traceback (most recent call last)")[0]
     text = _inner_message(text) or text
-    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: ", "", text)
+    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
     text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^>]*>", "", text)
+    text = re.sub(r" ssl:<[^>]*>| \[Connect call failed [^]]*\]", "", text)
     text = " ".join(text.split()).strip(" |") or type(error).__name__
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 

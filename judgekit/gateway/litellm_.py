@@ -103,7 +103,7 @@ class LitellmGateway:
             async with asyncio.timeout(request.timeout):
                 return await self._in_a_manner_that_is_taken(endpoint, request, end)
         except TimeoutError:
-            message = f"no reply within {request.timeout:g} s"
+            message = f"no reply within {request.timeout:.3g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
 
     async def aclose(self) -> None:

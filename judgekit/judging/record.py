@@ -86,9 +86,12 @@ def total_cost(rounds: Sequence[Round]) -> float | None:
 
 
 def failures(rounds: Sequence[Round]) -> str | None:
-    """Say in one line which tiers failed and why."""
-    told = [f"{each.tier}: {each.failure.kind} ({each.failure.message})" for each in rounds if each.failure]
-    return "; ".join(told) or None
+    """Say in one line which tiers failed and why; tiers that failed in the same way are named together."""
+    tiers: dict[str, list[str]] = {}
+    for each in rounds:
+        if each.failure:
+            tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", []).append(each.tier)
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
 
 
 def verdict(judged: Judged, duration_ms: int) -> Verdict:

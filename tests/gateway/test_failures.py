@@ -63,7 +63,7 @@ def test_a_ring_of_causes_ends() -> None:
             'litellm.BadRequestError: X - {"error": {"message": "no such thing", "code": 1}}',
             "X - no such thing",
         ),
-        ('XException - {"error": "flat"}', "XException - flat"),
+        ('XException - {"error": "flat"}', "flat"),
         ("boom\nTraceback (most recent call last):\n  File secret.py", "boom"),
         ("litellm.InternalServerError: Y. Handle with `litellm.InternalServerError`.", "Y"),
         ("", "ValueError"),

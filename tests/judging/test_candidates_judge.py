@@ -91,7 +91,7 @@ def test_when_all_fail_nothing_is_decided() -> None:
     decided, _, selection = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[TIMEOUT])
     assert set(decided.values()) == {"undetermined"}
     assert selection.degraded is not None
-    assert selection.degraded.count("timeout") == 3
+    assert selection.degraded == "quick, deep, tiebreaker: timeout (no answer in 3 s)"
 
 
 def test_labels_that_were_not_offered_decide_nothing() -> None:
