@@ -1,0 +1,92 @@
+"""The command line with a real model behind it: a tiny one for the plumbing, a larger one that judges."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_models import model_file
+
+from judgekit.local.server import LocalServer
+
+pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+LOCAL = "JUDGEKIT_LOCAL_MODEL"
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """Return a copy of the sample project with the two documents in it, under names that tell nothing."""
+    project = tmp_path / "project"
+    shutil.copytree(EXAMPLES / "project", project)
+    for name, neutral in (("good.md", "first.md"), ("damaged.md", "second.md")):
+        shutil.copy(EXAMPLES / "documents" / name, project / neutral)
+    return project
+
+
+def run(project: Path, *arguments: str, **environ: str) -> tuple[int, Any, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", *arguments],
+        cwd=project,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_a_model_server_is_reached_and_its_answer_is_read_or_refused(sample: Path) -> None:
+    """A model this small rambles: what counts is that a round is a whole opinion or a failure with a name."""
+    with LocalServer(model_file("smollm2-135m")) as server:
+        environ = {
+            "JUDGEKIT_API_BASE": server.base_url,
+            "JUDGEKIT_API_KEY": server.api_key,
+            "JUDGEKIT_MODEL": server.model,
+        }
+        words = ("judge", "first.md", "--mode", "lenient", "--deadline", "60", "--format", "json")
+        code, [verdict], _ = run(sample, *words, **environ)
+    for each in verdict["rounds"]:
+        if each["opinion"] is None:
+            assert each["failure"]["kind"] in ("timeout", "truncated", "invalid_reply")
+        else:
+            assert set(each["opinion"]["scores"]) == {"semantic", "pragmatic", "syntactic"}
+            assert each["usage"]["input_tokens"] > 500
+    assert {each["model"] for each in verdict["rounds"]} == {"smollm2-135m"}
+    assert code == {"accept": 0, "reject": 1}.get(verdict["verdict"], 2)
+
+
+def test_the_embedded_model_judges_memories(sample: Path) -> None:
+    words = ("search", "JWT refresh", "--judge", "-n", "3", "--json")
+    code, found, errors = run(sample, *words, **{LOCAL: str(model_file("smollm2-135m"))})
+    assert (code, found["degraded"], errors) == (0, None, "")
+    assert {each["kept_by"] for each in found["results"]} <= {"quick", "deep", "tiebreaker"}
+
+
+def test_the_good_document_scores_higher(sample: Path) -> None:
+    model = str(model_file("qwen2.5-coder-1.5b"))
+    _, verdicts, _ = run(sample, "judge", "first.md", "second.md", "--format", "json", **{LOCAL: model})
+    good, damaged = verdicts
+    assert good["average"] > damaged["average"]
+    assert good["verdict"] in ("accept", "improve")
+    assert damaged["verdict"] in ("improve", "reject")
+    assert {each["consensus"] for each in verdicts} == {"single"}
+
+
+def test_the_judge_finds_what_words_alone_rank_third(sample: Path) -> None:
+    model = str(model_file("qwen2.5-coder-1.5b"))
+    query = "Requests to the API fail for one customer"
+    _, alone, _ = run(sample, "search", query, "--json")
+    _, judged, _ = run(sample, "search", query, "--judge", "--json", **{LOCAL: model})
+    kept = [each["id"] for each in judged["results"]]
+    assert judged["degraded"] is None
+    assert "api-rate-limits" in kept
+    assert len(kept) < len(alone["results"])
