@@ -22,7 +22,7 @@ check: $(READY) ## lint, format, types, docs
 	$(BIN)/python -m tests.docs
 
 bench: $(READY) ## speed as ratios, quality as tables
-	$(BIN)/python bench/hook.py
+	$(BIN)/python bench/hook.py --write docs/figures/hook.md
 
 format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .

@@ -1,6 +1,6 @@
 """CPU of the prompt hook, as a ratio to a bare interpreter measured in the same run.
 
-python bench/hook.py [--data DIR] [--json] [--memories N] [--runs N]
+python bench/hook.py [--data DIR] [--json] [--memories N] [--runs N] [--write FILE]
 
 Makes a store of synthetic memories (DIR, where given, supplies `retrieval/locomo_obs` notes for their text),
 asks it one question per process, interleaved with `python -c pass`, and prints the medians. Both launch forms
@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import random
 import statistics
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WORDS = """
 cache queue worker token session index schema migration webhook retry timeout payment invoice export
@@ -48,17 +50,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--memories", type=int, default=500)
     parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), options.memories, options.runs, notes(options.data))
     if options.json:
         print(json.dumps(results))
     else:
-        print_table(results)
+        print(table(results))
+    if options.write:
+        options.write.write_text(f"# The prompt hook\n\n{table(results)}\n", encoding="utf-8")
     return 0
 
 
-def measure(folder: Path, memories: int, runs: int, texts: list[str]) -> dict[str, object]:
+def measure(folder: Path, memories: int, runs: int, texts: list[str]) -> dict[str, Any]:
     """Return the medians of CPU seconds, and their ratios to the bare interpreter's."""
     environment = {**os.environ, "HOME": str(folder), "JUDGEKIT_HOME": str(folder / "home")}
     launches = [Launch("python -c pass", [sys.executable, "-c", "pass"], b"")]
@@ -148,18 +153,28 @@ def notes(data: Path | None) -> list[str]:
     return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def print_table(results: dict[str, object]) -> None:
-    """Print CPU and ratios, a line a launch form."""
-    cpu_ms, ratio, first = results["cpu_ms"], results["ratio"], results["first_run_ratio"]
-    assert isinstance(cpu_ms, dict)  # noqa: S101 - for the type checker
-    assert isinstance(ratio, dict)  # noqa: S101 - the same
-    assert isinstance(first, dict)  # noqa: S101 - the same
-    print(f"{results['memories']} memories, median CPU of {results['runs']} runs each")
-    print(f"{'launch':<28}{'CPU ms':>8}{'ratio':>8}{'first run':>11}")
-    for name in cpu_ms:
-        print(f"{name:<28}{cpu_ms[name]:>8}{ratio[name]:>8}{first[name]:>11}")
+def table(results: dict[str, Any]) -> str:
+    """Return the figures as a Markdown table with their date, a row a launch form."""
+    when, machine = (
+        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"Python {platform.python_version()}, {os.cpu_count()} cores",
+    )
+    ratio, first = results["ratio"], results["first_run_ratio"]
+    rows = [
+        f"| {name} | {cpu_ms:.1f} | {ratio[name]:.2f} | {first[name]:.2f} |"
+        for name, cpu_ms in results["cpu_ms"].items()
+    ]
+    lines = [
+        f"{results['memories']} memories, median CPU of {results['runs']} runs each; ratios are to a bare",
+        f"`python -c pass` of the same run. {when}, {machine}.",
+        "",
+        "| launch | CPU ms | ratio | first run |",
+        "| --- | --- | --- | --- |",
+        *rows,
+    ]
     if not results["bytecode_written"]:
-        print("Python was told to write no bytecode: a module without a .pyc is compiled at every run")
+        lines += ["", "Python was told to write no bytecode; judgekit's own was compiled before."]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

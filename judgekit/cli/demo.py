@@ -78,14 +78,17 @@ def _local(name: str, environ: dict[str, str]) -> str:
         return (
             "No model judged anything here. Install judgekit[local] or set a provider's key, and try again."
         )
-    if name in models.CATALOGUE:
-        try:
-            models.resolve(name)
-        except UsageError:
-            fetch.fetch(name, complain)
-    environ["JUDGEKIT_LOCAL_MODEL"] = name
     say(f"No model is set up, so a small one judges on this machine: {name}.")
     known = models.CATALOGUE.get(name)
+    try:
+        models.resolve(name)
+    except UsageError:
+        model = models.known(name)
+        complain(
+            f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
+        )
+        fetch.fetch(name, complain)
+    environ["JUDGEKIT_LOCAL_MODEL"] = name
     about = (
         known.judges if known else "a model of your own; measure it on labelled cases before you rely on it"
     )
