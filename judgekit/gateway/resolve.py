@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,20 +36,24 @@ class Wanted:
 
     `models` names a model for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or with the
     provider's own name before it ("lm-studio/qwen2.5"). `allow` lists the providers that may be used: None
-    means all but the commands. `order` names those to try first. `use_local` permits models on this
-    machine: servers that answer and the embedded one.
+    means all but the commands. `order` names those to try first. `listed_only` holds the tiers whose model
+    a project named rather than the user: no general-purpose credentials (`Detect.named`) are used for it.
     """
 
     models: Mapping[TierName, str | None] = field(default_factory=dict)
     allow: Sequence[str] | None = None
     order: Sequence[str] | None = None
-    use_local: bool = True
+    listed_only: frozenset[TierName] = frozenset()
 
     def allows(self, profile: Profile) -> bool:
         """Whether the user lets text go to this provider."""
         if self.allow is None:
             return not isinstance(profile, CommandProfile)
         return profile.provider in _unaliased(self.allow)
+
+    def names(self, profile: Profile, tier: TierName) -> bool:
+        """Whether the user, and not just a project, asks for this provider in this tier."""
+        return tier not in self.listed_only or profile.provider in _unaliased(self.allow or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,11 @@ def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
     if recording:
         return _of(replay.endpoints(Path(recording)), "replay", f"replies recorded in {recording}")
     known = _ordered([profile for profile in providers.profiles() if wanted.allows(profile)], wanted.order)
-    named = {tier: model for tier, model in wanted.models.items() if model}
-    named = named or _models_without_address(known, environ)
-    if named:
-        return _named(named, known, environ)
+    if any(wanted.models.values()):
+        return _named(wanted, known, environ)
+    own = _models_without_address(known, environ)
+    if own:
+        return _named(replace(wanted, models=own, listed_only=frozenset()), known, environ)
     return _detected(known, wanted, environ) or Panel({}, None, _nothing(wanted))
 
 
@@ -124,8 +129,8 @@ def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, st
     steps: list[Callable[[], Panel | None]] = [
         lambda: _custom(known, environ),
         lambda: _by_key(known, wanted, environ),
-        lambda: _by_server(known, environ) if wanted.use_local else None,
-        lambda: _embedded(known, environ) if wanted.use_local else None,
+        lambda: _by_server(known, environ),
+        lambda: _embedded(known, environ),
         lambda: _by_command(known, environ),
     ]
     return next((panel for step in steps if (panel := step()) is not None), None)
@@ -190,13 +195,14 @@ def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel |
     return None
 
 
-def _named(named: Mapping[TierName, str], known: Sequence[Profile], environ: Mapping[str, str]) -> Panel:
+def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str]) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere."""
     endpoints: dict[TierName, Endpoint] = {}
+    named = {tier: name for tier, name in wanted.models.items() if name}
     for tier, name in named.items():
         profile, model = profile_of(name, known)
         profile = profile or next(iter(_addressed(known, environ)), None)
-        problem = detect(profile, environ, named=True) if profile else "no allowed provider serves it"
+        problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
         if profile is None or problem:
             return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
         endpoints[tier] = endpoint(profile, model, environ)
@@ -204,7 +210,21 @@ def _named(named: Mapping[TierName, str], known: Sequence[Profile], environ: Map
     if all(each.profile == first for each in endpoints.values()):
         own = {tier: endpoint(first, model, environ) for tier, model in first.models.by_tier.items()}
         endpoints = {**own, **endpoints}
-    return _of(endpoints, first.provider, "named by the user")
+    by = "project" if wanted.listed_only.issuperset(named) else "user"
+    return _of(endpoints, first.provider, f"named by the {by}")
+
+
+def _unusable(profile: Profile, tier: TierName, wanted: Wanted, environ: Mapping[str, str]) -> str | None:
+    """Return why the named model of a tier cannot be used here; a project does not lend credentials."""
+    if wanted.names(profile, tier):
+        return detect(profile, environ, named=True)
+    problem = detect(profile, environ)
+    if problem and detect(profile, environ, named=True) is None:
+        return (
+            f"only a project names it, which is not enough to use the credentials here for {profile.title}: "
+            f"add {profile.provider} to providers.allow in your own configuration"
+        )
+    return problem
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:

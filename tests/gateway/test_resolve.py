@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +93,43 @@ def test_general_credentials_count_when_the_provider_is_asked_for() -> None:
     assert one(panel).api_key is None
     named = resolve(Wanted({"quick": "bedrock/amazon.nova-micro-v1:0"}), environ)
     assert (one(named).model, one(named).family) == ("bedrock/amazon.nova-micro-v1:0", "amazon")
+
+
+def test_a_project_does_not_lend_general_credentials_to_the_model_it_names() -> None:
+    environ = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu-west-1"}
+    listed = Wanted({"quick": "bedrock/amazon.nova-micro-v1:0"}, listed_only=frozenset({"quick"}))
+    refused = resolve(listed, environ)
+    assert refused.endpoints == {}
+    assert "add bedrock to providers.allow in your own configuration" in refused.reason
+    assert "\n" not in refused.reason
+    allowed = resolve(replace(listed, allow=["bedrock"]), environ)
+    assert one(allowed).parameters["aws_region_name"] == "eu-west-1"
+    keyed = resolve(listed, {**environ, "AWS_BEARER_TOKEN_BEDROCK": KEY})
+    assert (one(keyed).api_key, keyed.reason) == (KEY, "named by the project")
+
+
+def test_a_project_that_names_one_tier_takes_nothing_from_the_users_own() -> None:
+    environ = {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_REGION": "z",
+        "OPENAI_API_KEY": KEY,
+    }
+    both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": "bedrock/amazon.nova-pro-v1:0"}
+    assert resolve(Wanted(both, listed_only=frozenset({"deep"})), environ).endpoints == {}
+    panel = resolve(Wanted(both, listed_only=frozenset({"quick"})), environ)
+    assert (models(panel)["deep"], panel.reason) == ("bedrock/amazon.nova-pro-v1:0", "named by the user")
+
+
+def test_a_project_does_not_hide_a_model_of_the_environment() -> None:
+    environ = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "z"}
+    environ["JUDGEKIT_MODEL"] = "bedrock/amazon.nova-pro-v1:0"
+    assert resolve(Wanted(listed_only=frozenset(TIERS)), environ).provider == "bedrock"
+
+
+def test_a_project_cannot_start_a_program() -> None:
+    listed = Wanted({"quick": "claude-code/x"}, listed_only=frozenset({"quick"}))
+    assert "no allowed provider" in resolve(listed, {"PATH": "/bin"}).reason
 
 
 def test_order_and_allow_are_the_users() -> None:
@@ -200,7 +238,6 @@ def test_a_local_server_comes_after_keys_and_only_if_it_answers(servers: dict[st
     assert one(panel).api_key == "no-key"
     servers["http://127.0.0.1:11434/v1"] = []
     assert resolve(Wanted(), {}).provider == "lm-studio"
-    assert resolve(Wanted(use_local=False), {}).endpoints == {}
     assert resolve(Wanted(allow=["ollama"]), {}).endpoints == {}
 
 

@@ -69,7 +69,7 @@ def test_choosing_a_panel_does_not_import_litellm() -> None:
     code = (
         "import sys; from judgekit.gateway.resolve import Wanted, resolve;"
         "from judgekit.gateway.open import open_gateway; open_gateway({});"
-        "resolve(Wanted(use_local=False), {'OPENAI_API_KEY': 'x'});"
+        "resolve(Wanted(), {'OPENAI_API_KEY': 'x'});"
         "print([m for m in ('litellm', 'openai', 'httpx', 'aiohttp', 'asyncio') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
