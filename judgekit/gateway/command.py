@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT = 1_000_000
 _MAX_STDERR = 8_000
+_DYING = 1.0  # seconds, of which a killed program needs milliseconds
 
 
 class CommandGateway:
@@ -147,14 +148,24 @@ async def _tail(process: asyncio.subprocess.Process) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program with everything that it started and did not wait for."""
+    """Kill the program with everything that it started and did not wait for, and let go of its pipes.
+
+    A child in a session of its own outlives the group and may hold the pipes open as long as it likes.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
+    transport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no public way to the pipes
+    for descriptor in range(3):
+        pipe = transport.get_pipe_transport(descriptor)
+        if not isinstance(pipe, asyncio.WriteTransport):
+            pipe.close()
+        elif pipe.get_write_buffer_size() or not pipe.is_closing():
+            pipe.abort()  # closing would wait until someone has read what is left
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), 5)
+        await asyncio.wait_for(process.wait(), _DYING)
 
 
 def _explained(output: bytes, profile: CommandProfile) -> str:

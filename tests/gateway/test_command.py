@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import SCHEMA, ask, failure, request
+from asking import SCHEMA, SLACK, ask, failure, request
 
 from judgekit.errors import FailureKind
 from judgekit.gateway import command
@@ -99,6 +100,26 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
     while _lives(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _lives(child)
+
+
+ESCAPES = (
+    "import subprocess, sys, time;"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session=True);"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [("time.sleep(60)", "timeout"), ("print('x' * 2_000_000)", "command_failed"), ("", "timeout")],
+)
+def test_a_child_that_left_the_group_delays_nothing(
+    end: str, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
+    error = failure(CommandGateway(), program(ESCAPES + end), request(timeout=2))
+    gc.collect()  # what was left open would complain now
+    assert (str(error.kind), time.monotonic() - start < 2 + SLACK) == (kind, True)
+    assert capfd.readouterr().err == ""
 
 
 def _lives(process: int) -> bool:
