@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
+_CONCESSIONS = 4  # as many as a manner has: the name of the limit, the temperature, the format twice
 _LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
@@ -112,18 +113,18 @@ class LitellmGateway:
             await load().close_litellm_async_clients()
 
     async def _in_a_manner_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
-        """Ask; where the address rejects the manner, ask once more in a weaker one and remember that."""
+        """Ask; where the address rejects the manner, ask in weaker ones and remember what it rejected."""
         place = (endpoint.api_base, endpoint.model)
         manner = self._learned.get(place, Manner(endpoint.output))
-        try:
-            return await _with_retries(endpoint, request, manner, end)
-        except GatewayError as failure:
-            weaker = manner.adapted(failure, request)
-            if weaker is None:
-                raise
-        reply = await _with_retries(endpoint, request, weaker, end)
-        self._learned[place] = weaker
-        return reply
+        for _ in range(_CONCESSIONS):
+            try:
+                return await _with_retries(endpoint, request, manner, end)
+            except GatewayError as failure:
+                weaker = manner.adapted(failure, request)
+                if weaker is None:
+                    raise
+            manner = self._learned[place] = weaker
+        return await _with_retries(endpoint, request, manner, end)
 
 
 async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly

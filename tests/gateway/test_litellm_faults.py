@@ -130,10 +130,39 @@ def test_a_rejected_format_is_asked_for_more_weakly_once_and_remembered() -> Non
     assert "additionalProperties" in server.requests[1].text
 
 
-def test_a_format_is_weakened_once_only() -> None:
+def test_a_format_is_weakened_until_none_is_left() -> None:
     with Loopback(fails(400, "response_format is not supported")) as server:
         error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA))
-    assert (error.kind, len(server.requests)) == (FailureKind.BAD_REQUEST, 2)
+    assert error.kind is FailureKind.BAD_REQUEST
+    forms = [each.body.get("response_format", {}).get("type") for each in server.requests]
+    assert forms == ["json_schema", "json_object", None]
+
+
+def test_an_address_may_reject_everything_that_can_be_left_out() -> None:
+    rejections = (
+        fails(400, "Unsupported parameter: use 'max_completion_tokens' instead"),
+        fails(400, "'temperature' does not support 0"),
+        fails(400, "response_format of type json_schema is not supported"),
+        fails(400, "response_format of type json_object is not supported"),
+    )
+    gateway = LitellmGateway()
+    with Loopback(*rejections, says("good")) as server:
+        assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == "good"
+        assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == "good"
+    assert len(server.requests) == 6
+    for each in server.requests[4:]:
+        assert not {"max_tokens", "temperature", "response_format"}.intersection(each.body)
+        assert each.body["max_completion_tokens"] == 64
+
+
+def test_what_an_address_rejected_is_remembered_although_it_then_failed() -> None:
+    rejected = fails(400, "response_format of type json_schema is not supported")
+    gateway = LitellmGateway()
+    with Loopback(rejected, fails(403), says("good")) as server:
+        assert failure(gateway, custom(server.base), request(schema=SCHEMA)).kind is FailureKind.PERMISSION
+        ask(gateway, custom(server.base), request(schema=SCHEMA))
+    forms = [each.body["response_format"]["type"] for each in server.requests]
+    assert forms == ["json_schema", "json_object", "json_object"]
 
 
 @pytest.mark.parametrize(
