@@ -20,6 +20,7 @@ class Exit(enum.IntEnum):
     INTERNAL = 70
     BAD_CONFIG = 78
     INTERRUPTED = 130
+    OUTPUT_LOST = 141  # whoever read the output went away: what shells give for it, and no verdict
 
 
 class JudgekitError(Exception):
@@ -92,9 +93,20 @@ _RETRYABLE = frozenset(
 class GatewayError(JudgekitError):
     """A call to a model failed; the judge turns it into the failure of one round.
 
-    `retry_after` is what the provider asked for, in seconds.
+    `retry_after` is what the provider asked for, in seconds. `input_tokens`, `output_tokens` and `cost_usd`
+    are what a reply cost that came but cannot be used; the cost is None where no price is known.
     """
 
-    def __init__(self, kind: FailureKind, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost_usd: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after = kind, message, retry_after
+        self.input_tokens, self.output_tokens, self.cost_usd = input_tokens, output_tokens, cost_usd

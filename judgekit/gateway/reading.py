@@ -9,41 +9,40 @@ from judgekit.gateway.base import Endpoint, Reply, Request, Usage
 
 
 def reply_of(response: Any, endpoint: Endpoint, request: Request, known_cost: float | None) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
-    """Return the reply; raises `GatewayError` for a refusal, a filter, a cut or an empty one.
+    """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
 
     The text is the content, else the arguments of a tool call, else the reasoning, where some servers put
     JSON by mistake.
     """
+    usage = _usage(response, endpoint, known_cost)
     choices = getattr(response, "choices", None) or []
     if not choices:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices")
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", **usage._asdict())
     choice = choices[0]
     message = choice.message
-    _check(choice, message, request)
+    problem = _problem(choice, message, request)
+    if problem is not None:
+        raise GatewayError(*problem, **usage._asdict())
     text = _text(message)
     logprobs = _logprobs(choice)
     if not text and not logprobs:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty")
-    return Reply(
-        text,
-        getattr(response, "model", None) or endpoint.model,
-        _usage(response, endpoint, known_cost),
-        logprobs,
-    )
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", **usage._asdict())
+    return Reply(text, getattr(response, "model", None) or endpoint.model, usage, logprobs)
 
 
-def _check(choice: Any, message: Any, request: Request) -> None:  # noqa: ANN401 - litellm's objects
+def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, str] | None:  # noqa: ANN401 - litellm's objects
+    """Return why a reply with a choice is no answer, or None when it may be one."""
     reason = getattr(choice, "finish_reason", None)
     if reason == "content_filter":
-        raise GatewayError(FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply")
+        return FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply"
     refusal = getattr(message, "refusal", None) or _extra(message, "refusal")
     if (refusal and not getattr(message, "content", None)) or reason == "refusal":
-        raise GatewayError(
-            FailureKind.REFUSAL, f"the model refused: {' '.join(str(refusal or '').split())[:200]}"
-        )
+        said = " ".join(str(refusal or "").split())[:200]
+        return FailureKind.REFUSAL, f"the model refused: {said}"
     # A call that asks for probabilities wants the first token only, and is cut on purpose.
     if reason == "length" and not request.top_logprobs:
-        raise GatewayError(FailureKind.TRUNCATED, f"the reply was cut at {request.max_tokens} tokens")
+        return FailureKind.TRUNCATED, f"the reply was cut at {request.max_tokens} tokens"
+    return None
 
 
 def _text(message: Any) -> str:  # noqa: ANN401 - litellm's object

@@ -14,6 +14,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 from judgekit.errors import FailureKind
 from judgekit.gateway.litellm_ import ATTEMPTS, LitellmGateway
 from judgekit.gateway.resolve import Wanted, resolve
+from judgekit.provider import Price
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,29 @@ def test_each_fault_has_its_kind_and_ends_by_the_deadline(
     with Loopback(answer) as server:
         error = failure(LitellmGateway(), custom(server.base), request(timeout=3))
     assert (error.kind, len(server.requests)) == (kind, tries), error.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(""),
+        says(None, refusal="I cannot help"),
+        says("", finish="content_filter"),
+        says('{"reasoning": "it is', finish="length"),
+    ],
+)
+def test_what_a_useless_reply_cost_is_not_lost(answer: Answer) -> None:
+    with Loopback(answer) as server:
+        priced = replace(custom(server.base), price=Price(input=2, output=10))
+        error = failure(LitellmGateway(), priced, request())
+    assert (error.input_tokens, error.output_tokens) == (11, 7)
+    assert error.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
+
+
+def test_a_call_without_a_reply_cost_nothing_that_is_known() -> None:
+    with Loopback(fails(403)) as server:
+        error = failure(LitellmGateway(), custom(server.base), request())
+    assert (error.input_tokens, error.output_tokens, error.cost_usd) == (0, 0, None)
 
 
 def test_a_connection_that_breaks_is_no_reply() -> None:
