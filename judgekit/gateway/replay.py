@@ -142,10 +142,14 @@ class ReplayGateway:
 
 
 class Recorder:
-    """A gateway that appends what another one answers, failures too, to a recording."""
+    """A gateway that appends what another one answers, failures too, to a recording.
+
+    Raises `ConfigError` when the recording cannot be written: before anything is asked, and paid for.
+    """
 
     def __init__(self, inner: Gateway, path: Path) -> None:
         self._inner, self._path = inner, path
+        os.close(_opened(path))
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the inner gateway's reply, recorded."""
@@ -180,13 +184,25 @@ class Recorder:
         )
         text = line.model_dump_json(exclude_none=True) + "\n"
         # One write to a file opened for appending: lines of several processes never mix.
-        if self._path.parent != self._path:
-            paths.private_folder(str(self._path.parent))
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = _opened(self._path)
         try:
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    try:
+        if path.parent != path:
+            paths.private_folder(str(path.parent))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"no recording can be written there ({reason}); name a file in a folder of yours",
+            path=path,
+            key=RECORD_VARIABLE,
+        ) from None
 
 
 def _line(path: Path, number: int, text: str) -> Line:

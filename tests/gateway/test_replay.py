@@ -51,6 +51,16 @@ def recording(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
+@pytest.mark.parametrize("below", ["file/recording.jsonl", "folder", "nul\0.jsonl"])
+def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="JUDGEKIT_RECORD: no recording can be written there"):
+        open_gateway({"JUDGEKIT_RECORD": str(tmp_path / below)})
+
+
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     file = tmp_path / "new" / "recording.jsonl"
     reply = Reply("yes", "m-2026", Usage(10, 2, 0.001), ({"yes": -0.1, "no": -2.0},))
