@@ -31,6 +31,7 @@ _FAMILIES = {
     "moonshot": r"kimi",
 }
 UNKNOWN_FAMILY = "unknown"
+_ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names, which users know it by
 
 
 def profiles() -> list[Profile]:
@@ -45,13 +46,18 @@ def profiles() -> list[Profile]:
 
 
 def find(name: str) -> Profile:
-    """Return the profile called `name`; raises `UsageError` naming those that exist."""
+    """Return the profile called `name`, or by its alias; raises `UsageError` naming those that exist."""
     known = profiles()
     for profile in known:
-        if profile.provider == name:
+        if profile.provider == unaliased(name):
             return profile
     names = ", ".join(profile.provider for profile in known)
     raise UsageError(f"no provider {name!r}; there are: {names}")
+
+
+def unaliased(name: str) -> str:
+    """Return the provider that `name` stands for: itself, unless it is an alias."""
+    return _ALIASES.get(name, name)
 
 
 def load(path: Path) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,15 +73,16 @@ def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
     """Return a provider's different endpoints, or why there is none."""
     from dataclasses import replace
 
-    from judgekit import providers
+    from judgekit import config, providers
     from judgekit.gateway.resolve import resolve
 
     wanted = _wanted()
     if name is not None:
-        providers.find(name)
-        if wanted.allow is not None and name not in wanted.allow:
-            raise UsageError(f"{name} is not in providers.allow of your configuration")
-        wanted = replace(wanted, models={}, allow=[name])
+        profile = providers.find(name)
+        if not wanted.allows(profile):
+            where = config.user_file()
+            raise UsageError(f"{name} is not allowed: add {profile.provider} to providers.allow in {where}")
+        wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
     seats = [seat for tier in panel.endpoints.values() for seat in tier]
     return list({seat.model: seat for seat in seats}.values()), panel.reason
@@ -98,4 +100,9 @@ def _fetch(name: str) -> None:
     if not name:
         known = ", ".join(models.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
-    fetch.fetch(name, complain)
+    found = None
+    with contextlib.suppress(UsageError):
+        found = models.resolve(name)
+    # Fetched before: that is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
+    if found is None or found.parent == models.folder():
+        fetch.fetch(name, complain)

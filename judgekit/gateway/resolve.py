@@ -283,7 +283,7 @@ def _ordered(known: Sequence[Profile], order: Sequence[str] | None) -> list[Prof
 
 
 def _unaliased(names: Sequence[str]) -> list[str]:
-    return [CUSTOM if name == "custom" else name for name in names]
+    return [providers.unaliased(name) for name in names]
 
 
 def _nothing(wanted: Wanted) -> str:
