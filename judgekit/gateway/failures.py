@@ -124,12 +124,22 @@ def rejects_format(failure: GatewayError) -> bool:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without any of the `secrets`, also where a provider shows a key's beginning or end."""
+    """Return `text` without any of the `secrets`, also where a provider shows a key's beginning or end.
+
+    An end of fewer than four characters stays.
+    """
     for secret in secrets:
         if len(secret) >= 6:  # noqa: PLR2004 - shorter ones are no keys, and would blank out words
             text = text.replace(secret, "[key]")
             text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|[\w-]*\*{{3,}}[\w*-]*", "[key]", text)
+            text = _without_end(text, secret)
     return text
+
+
+def _without_end(text: str, secret: str) -> str:
+    """Return `text` without the words that are the end of a secret: four characters or more of it."""
+    ends = "|".join(re.escape(secret[-length:]) for length in range(len(secret) - 1, 3, -1))
+    return re.sub(rf"(?<![^\W_])(?:{ends})(?![^\W_])", "[key]", text)
 
 
 def _kind(error: BaseException) -> FailureKind:

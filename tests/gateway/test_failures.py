@@ -84,6 +84,17 @@ def test_a_key_is_never_in_a_message(shown: str) -> None:
     assert failure.message == "Incorrect key: [key]."
 
 
+@pytest.mark.parametrize("end", ["wxyz9", "yz9-wxyz9", "xyz9"])
+def test_the_end_of_a_key_is_hidden_too(end: str) -> None:
+    secret = "sk-0123456789yz9-wxyz9"
+    for before, after in (("ending in ", "."), ("…", ""), ("...", ","), ('"', '"')):
+        assert failures.redact(f"{before}{end}{after}", [secret]) == f"{before}[key]{after}"
+
+
+def test_a_word_that_only_ends_like_a_key_stays() -> None:
+    assert failures.redact("a motorway, ways", ["sk-0123456789-away"]) == "a motorway, ways"
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [("2.5", 2.5), ("-1", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None)],
