@@ -70,11 +70,10 @@ class Price(Strict):
 
 
 class Limits(Strict):
-    """What the provider bears: calls at a time, and characters of a prompt."""
+    """What the provider bears: calls at a time, and characters of a prompt; absent where it sets no bound."""
 
-    concurrency: int = Field(default=8, gt=0)
+    concurrency: int | None = Field(default=None, gt=0)
     context_chars: int | None = Field(default=None, gt=0)
-    max_output_tokens: int = Field(default=2048, gt=0)
 
 
 class _Profile(Strict):

@@ -177,6 +177,17 @@ def test_a_project_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "mine" not in [each.provider for each in providers.profiles()]
 
 
+def test_only_a_modest_provider_bounds_the_calls_at_a_time() -> None:
+    write("mine.yaml", MINIMAL)
+    assert providers.find("mine").limits.concurrency is None
+    modest = {each.provider for each in providers.profiles() if each.limits.concurrency}
+    assert modest == {"llama-server", "lm-studio", "ollama", "local", "claude-code"}
+
+
+def test_an_alias_is_found() -> None:
+    assert providers.find("custom").provider == "openai-compatible"
+
+
 def test_an_unknown_provider_is_answered_with_those_that_exist() -> None:
     with pytest.raises(UsageError, match=r"no provider 'nobody'; there are: .*anthropic"):
         providers.find("nobody")
@@ -193,6 +204,7 @@ def test_an_unknown_provider_is_answered_with_those_that_exist() -> None:
         (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
         (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
         (MINIMAL + "limits: {concurrency: 0}\n", 7, "greater than 0"),
+        (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
         (MINIMAL + "argv: [x]\n", 7, "unknown key"),
     ],
 )
