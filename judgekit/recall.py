@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from judgekit import config as configuration
 from judgekit import library, panel, paths, transcript
+from judgekit.errors import InputError
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
@@ -33,6 +34,7 @@ BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
 RESULTS = 10
 INJECTED_LABEL = "high"
+NO_FULL_TEXT = "without full-text search no model is asked"
 
 
 class Result(BaseModel):
@@ -76,9 +78,10 @@ def search(
 ) -> SearchResult:
     """Return what is stored about `query`, best first; with `judge` only what the models keep.
 
-    `roots` are folders, by default those of the configuration in `project` (the current one). When no
-    model answers, a lenient search gives all BM25 results and a strict one the few that BM25 is sure of.
-    Raises `ConfigError`, `InputError` or `UsageError`.
+    `roots` are folders, relative ones from the current folder, or `claude:auto`; by default those of the
+    configuration in `project` (the current one). When no model answers, a lenient search gives all BM25
+    results and a strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root is no
+    folder) or `UsageError`.
     """
     started = time.perf_counter()
     home = project or paths.project_root(str(Path.cwd()))
@@ -86,19 +89,23 @@ def search(
     asked = mode or settings.retrieval.search_mode
     pool = max(limit, settings.retrieval.pool) if judge else limit
     profiles = Profiles(compile_profiles(Path(home)))
+    named = [_folder(root) for root in roots or ()]
     ranked = api.search(
         query,
-        roots or settings.retrieval.roots,
+        named or settings.retrieval.roots,
         project=home,
         limit=pool,
+        trusted=named or configuration.user_roots() or (),
         profiles=profiles,
         snippets=True,
         scorer=settings.retrieval.scorer,
     )
     kept, degraded = [(each, "bm25") for each in ranked.candidates], None
-    if judge and ranked.candidates:
-        texts = [api.body(each, BODY_CHARS, profiles) for each in ranked.candidates]
-        judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
+    if judge and (ranked.candidates or ranked.fallback):
+        judged: Selection | str = NO_FULL_TEXT
+        if ranked.fallback is None:
+            texts = [api.body(each, BODY_CHARS, profiles) for each in ranked.candidates]
+            judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
     return SearchResult(
         query=encodable(query),
@@ -108,6 +115,19 @@ def search(
         duration_ms=round((time.perf_counter() - started) * 1000),
         notes=list(ranked.notes),
     )
+
+
+def _folder(root: str) -> str:
+    """Return the absolute path of a root that a caller names; raises `InputError` when it is no folder."""
+    if root == api.AUTO_ROOT:
+        return root
+    try:
+        path = Path(root).expanduser()
+    except RuntimeError:  # the home folder of nobody
+        path = Path(root)
+    if not root or not path.is_dir():
+        raise InputError(f"{visible(root)}: no such folder to search; name a store or a folder of Markdown")
+    return str(path.resolve())
 
 
 def judged_hook(
@@ -158,7 +178,7 @@ def _judge(
     hook: bool = False,
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    seats, reason = panel.seats(settings)
+    seats, reason = panel.seats(settings, project)
     own = settings.retrieval
     tiers: dict[TierName, Any] = {tier: seat for tier, seat in seats.items() if not hook or tier in own.tiers}
     if not tiers:

@@ -90,6 +90,7 @@ def find(prompt: str, configured: Settings) -> Ranked:
         configured["roots"],
         project=configured.project,
         limit=max(configured["pool"], configured["max_inject"]),
+        trusted=configured.trusted,
         profiles=configured.profiles,
         snippets=configured["judge"] == "on",
         scorer=configured["scorer"],

@@ -15,21 +15,32 @@ from judgekit.retrieval.compiled import Profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 FOLDER = "settings"
-_VARIABLES = "JUDGEKIT_RETRIEVAL_"
+_FORMAT = 2  # of what is kept
+_VARIABLES = ("JUDGEKIT_JUDGE_", "JUDGEKIT_GATE_", "JUDGEKIT_RETRIEVAL_")  # all that are validated together
 _MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
 
 
 class Settings:
-    """What the hook goes by: the keys of the `retrieval` section of the configuration, and the profiles."""
+    """What the hook goes by: the keys of the `retrieval` section of the configuration, and the profiles.
 
-    __slots__ = ("profiles", "project", "values")
+    `trusted` are the roots that the user named, and no project.
+    """
 
-    def __init__(self, values: Mapping[str, Any], profiles: Mapping[str, Any], project: str) -> None:
+    __slots__ = ("profiles", "project", "trusted", "values")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        profiles: Mapping[str, Any],
+        project: str,
+        trusted: Sequence[str] = (),
+    ) -> None:
         self.values, self.profiles, self.project = values, Profiles(profiles), project
+        self.trusted = trusted
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list
         return self.values[key]
@@ -42,10 +53,10 @@ def load(project: str) -> tuple[Settings, list[str]]:
     if not environment and not any(sources.values()):
         defaults = compiled.bundled()
         return Settings(defaults["settings"], defaults, project), []
-    key = repr([judgekit.__version__, project, environment, sources])
+    key = repr([_FORMAT, judgekit.__version__, project, environment, sources])
     kept = _kept(project)
     if kept.get("key") == key:
-        return Settings(kept["values"], kept["profiles"], project), kept["notes"]
+        return Settings(kept["values"], kept["profiles"], project, kept["trusted"]), []
     return _compile(project, key)
 
 
@@ -114,7 +125,7 @@ def _kept(project: str) -> dict[str, Any]:
 
 
 def _compile(project: str, key: str) -> tuple[Settings, list[str]]:
-    """Validate the configuration, keep the result, and fall back to the defaults for what is wrong."""
+    """Validate the configuration and keep the result; what is wrong is left at the default, and not kept."""
     from pathlib import Path  # noqa: PLC0415 - once per change of the configuration
 
     from judgekit import config  # noqa: PLC0415 - the same
@@ -122,18 +133,21 @@ def _compile(project: str, key: str) -> tuple[Settings, list[str]]:
     from judgekit.retrieval import profile  # noqa: PLC0415 - the same
 
     defaults, notes = compiled.bundled(), []
+    trusted: list[str] = []
     values, profiles = defaults["settings"], defaults
     try:
         values = config.load(Path(project)).model_dump(mode="json")["retrieval"]
+        trusted = config.user_roots() or []
     except ConfigError as error:
         notes.append(f"{error}; going on with the defaults")
     try:
         profiles = profile.compile_profiles(Path(project))
     except ConfigError as error:
         notes.append(f"{error}; going on with the bundled profiles")
-    kept = {"key": key, "values": values, "profiles": profiles, "notes": notes}
-    _keep(project, sqljson.dumps(kept))
-    return Settings(values, profiles, project), notes
+    if not notes:  # what is wrong may be put right by something that is not in the key
+        kept = {"key": key, "values": values, "profiles": profiles, "trusted": trusted}
+        _keep(project, sqljson.dumps(kept))
+    return Settings(values, profiles, project, trusted), notes
 
 
 def _keep(project: str, text: str) -> None:

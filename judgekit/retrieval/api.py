@@ -11,7 +11,7 @@ from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.query import Term
@@ -23,6 +23,7 @@ AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
+_LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
 
 
 def search(
@@ -31,6 +32,7 @@ def search(
     *,
     project: str,
     limit: int,
+    trusted: Collection[str] = (),
     profiles: Profiles | None = None,
     snippets: bool = False,
     scorer: str = "fts5",
@@ -39,19 +41,37 @@ def search(
 
     A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`, Claude
     Code's own memory of the project. What kind of store it is shows in what it holds; a missing one is empty.
-    Several stores are merged by confidence. `scorer` is `fts5` or `keyword`.
+    Those of `roots` that are `trusted`, since the user named them, may be anywhere; of the others none is
+    searched that leads out of `project`. Several stores are merged by confidence, a file of more than one is
+    listed once. `scorer` is `fts5` or `keyword`.
     """
     known = profiles or Profiles(bundled())
     ranked = Ranked([], [])
-    for root in roots:
-        _search_root(query, resolve(root, project), known, ranked, _Options(limit, scorer, snippets=snippets))
+    base = os.path.realpath(project).rstrip(os.sep) + os.sep
+    for root in dict.fromkeys(roots):
+        folder = resolve(root, project)
+        if not os.path.isdir(folder):
+            continue
+        folder = os.path.realpath(folder)
+        if root in trusted or (folder + os.sep).startswith(base):
+            _search_root(query, folder, known, ranked, _Options(limit, scorer, snippets=snippets))
+        else:
+            ranked.notes.append(f"{root}: {_LEADS_OUT}")
     if len(roots) > 1:
-        ranked.candidates.sort(key=lambda candidate: -candidate.confidence)
+        _merge(ranked)
     del ranked.candidates[limit:]
-    base = os.path.realpath(project) + os.sep
     for candidate in ranked.candidates:
         candidate.path = candidate.file.removeprefix(base)
     return ranked
+
+
+def _merge(ranked: Ranked) -> None:
+    """Order candidates of several stores by confidence; of those for the same file the first one stays."""
+    best: dict[str, Candidate] = {}
+    for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
+        best.setdefault(candidate.file, candidate)
+    ranked.candidates[:] = best.values()
+    ranked.notes[:] = dict.fromkeys(ranked.notes)
 
 
 def resolve(root: str, project: str) -> str:
@@ -83,8 +103,6 @@ class _Options:
 
 
 def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
-    if not os.path.isdir(root):
-        return
     kind = scan.kind_of(root, profiles.by_kind[CLAUDE_MEMORY])
     profile = profiles.by_kind[kind]
     found = scan.scan(root, kind, profile)

@@ -9,6 +9,8 @@ import pytest
 import sample_store
 from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
 
+from judgekit.retrieval import schema
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -142,3 +144,84 @@ def test_no_store_finds_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert judgekit("search", QUERY).out == "nothing found\n"
+
+
+def test_a_root_starts_at_the_current_folder(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inner = project / "src"
+    (inner / "docs").mkdir(parents=True)
+    (inner / "docs" / "jwt.md").write_text("# Refreshing a JWT by hand\n")
+    monkeypatch.chdir(inner)
+    found = judgekit("search", QUERY, "--root", "docs", "--json").json
+    assert [each["path"] for each in found["results"]] == ["src/docs/jwt.md"]
+    found = judgekit("search", QUERY, "--root", "../.claude/memory", "--json").json
+    assert found["results"][0]["path"] == sample_store.JWT.path
+
+
+def test_a_root_that_is_named_may_be_anywhere(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    notes = tmp_path_factory.mktemp("notes")
+    (notes / "jwt.md").write_text("# Refreshing a JWT by hand\n")
+    (project / "linked").symlink_to(notes)
+    for root in (str(notes), "linked"):
+        done = judgekit("search", QUERY, "--root", root, "--json")
+        assert [each["path"] for each in done.json["results"]] == [str(notes.resolve() / "jwt.md")]
+        assert done.err == ""
+
+
+def test_a_store_that_leads_out_is_left_out_and_said(
+    judgekit: Callable[..., Outcome], project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "memory"
+    store = project / ".claude" / "memory"
+    store.rename(elsewhere)
+    store.symlink_to(elsewhere)
+    done = judgekit("search", QUERY)
+    assert (done.code, done.out) == (0, "nothing found\n")
+    assert done.err.startswith("judgekit: .claude/memory: leads out of the project")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("root", ["missing", "good.md", "", "~nobody-of-this-name/x", "\ud800"])
+def test_a_root_that_is_no_folder_is_bad_input(
+    judgekit: Callable[..., Outcome], project: Path, root: str
+) -> None:
+    done = judgekit("search", QUERY, "--root", root, "--root", ".claude/memory")
+    assert (done.code, done.out) == (65, "")
+    assert "no such folder" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_clients_own_memory_may_be_missing(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("search", QUERY, "--root", "claude:auto")
+    assert (done.code, done.out) == (0, "nothing found\n")
+
+
+def test_overlapping_roots_list_a_file_once(judgekit: Callable[..., Outcome], project: Path) -> None:
+    roots = ["--root", ".claude/memory", "--root", str(project / ".claude" / "memory")]
+    paths = [each["path"] for each in judgekit("search", QUERY, *roots, "--json").json["results"]]
+    assert sample_store.JWT.path in paths
+    assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("query", [QUERY, "zeppelin"])
+def test_without_full_text_search_no_model_is_asked(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+) -> None:
+    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    with Loopback() as server:
+        use(server)
+        done = judgekit("search", query, "--judge", "--json")
+        assert server.requests == []
+    assert done.json["degraded"] == "without full-text search no model is asked"
+    ids = [each["id"] for each in done.json["results"]]
+    assert ids[:1] == ([sample_store.JWT.id] if query == QUERY else [])
+    assert done.code == 0

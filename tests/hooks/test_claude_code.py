@@ -146,6 +146,52 @@ def test_without_memories_it_is_silent(tmp_path: Path, run: Run, kind: str) -> N
     assert run({"prompt": QUESTION, "cwd": str(tmp_path / "p")}) == ("", [])
 
 
+@pytest.fixture
+def clone(store: MemoryStore, tmp_path: Path) -> Path:
+    """A project whose memory is a link to another project's."""
+    project = tmp_path / "clone"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude" / "memory").symlink_to(store.root)
+    return project
+
+
+def test_another_projects_memory_is_not_injected(clone: Path, run: Run) -> None:
+    out, err = run({"prompt": QUESTION, "cwd": str(clone)})
+    assert out == ""
+    assert len(err) == 1
+    assert err[0].startswith("judgekit: .claude/memory: leads out of the project; not searched")
+
+
+def test_another_projects_memory_is_injected_when_the_user_names_it(
+    clone: Path, store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = isolated / "judgekit" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(f"retrieval: {{roots: ['{store.root}']}}\n")
+    for _ in range(2):  # the second time as it was kept
+        out, err = run({"prompt": QUESTION, "cwd": str(clone)})
+        assert "JWT token refresh flow" in out
+        assert err == []
+    config.unlink()
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_ROOTS", str(store.root))
+    assert "JWT token refresh flow" in run({"prompt": QUESTION, "cwd": str(clone)})[0]
+
+
+def test_a_projects_root_that_became_a_link_is_not_followed(
+    clone: Path, store: MemoryStore, run: Run
+) -> None:
+    (clone / "notes").mkdir()
+    (clone / ".judgekit").mkdir()
+    (clone / ".judgekit" / "config.yaml").write_text("retrieval: {roots: [notes]}\n")
+    assert run({"prompt": QUESTION, "cwd": str(clone)}) == ("", [])
+    (clone / "notes").rmdir()
+    (clone / "notes").symlink_to(store.root)
+    out, err = run({"prompt": QUESTION, "cwd": str(clone)})
+    assert out == ""
+    assert len(err) == 1
+    assert "notes: leads out of the project" in err[0]
+
+
 def test_it_can_be_switched_off(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.root / "memory-config.json"
     path.write_text('{"retrieval": {"enabled": false}}')

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from judgekit import config, paths
+from judgekit.errors import ConfigError
 from judgekit.hooks import settings
 from judgekit.retrieval import compiled
 
@@ -92,6 +93,33 @@ def test_a_variable_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert value(project, "max_inject") == 3
 
 
+@pytest.mark.parametrize("name", ["JUDGEKIT_JUDGE_DEADLINE", "JUDGEKIT_GATE_BUDGET"])
+def test_a_wrong_variable_of_another_section_does_not_outlive_itself(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    configure(project, "retrieval: {max_inject: 1}\n")
+    monkeypatch.setenv(name, "soon")
+    loaded, notes = settings.load(str(project))
+    assert loaded["max_inject"] == 3
+    assert len(notes) == 1
+    monkeypatch.delenv(name)
+    assert value(project, "max_inject") == 1
+    monkeypatch.setenv(name, "soon")
+    assert len(settings.load(str(project))[1]) == 1
+
+
+def test_what_came_with_an_error_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(project, "retrieval: {max_inject: 1}\n")
+
+    def refuse(*arguments: object) -> None:
+        raise ConfigError("for now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "load", refuse)
+        assert settings.load(str(project))[1] == ["for now; going on with the defaults"]
+    assert value(project, "max_inject") == 1
+
+
 def test_another_tools_settings_can_switch_it_off(project: Path) -> None:
     memory_config(project, {"retrieval": {"enabled": False}})
     assert value(project, "enabled") is False
@@ -103,7 +131,7 @@ def test_another_tools_settings_can_switch_it_off(project: Path) -> None:
 )
 def test_a_wrong_configuration_is_one_line_and_the_defaults(project: Path, text: str) -> None:
     configure(project, text)
-    for _ in range(2):  # the second time it is read as it was kept
+    for _ in range(2):  # it is said at every prompt
         loaded, notes = settings.load(str(project))
         assert loaded.values == compiled.bundled()["settings"]
         assert len(notes) == 1

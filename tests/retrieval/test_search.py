@@ -198,7 +198,7 @@ def test_the_clients_own_memory(tmp_path: Path, isolated: Path) -> None:
     write(folder / "MEMORY.md", "- [JWT refresh](jwt.md) - how\n")
     write(folder / "jwt.md", "---\ntype: project\n---\nRotating cookies.")
     for root in ("claude:auto", str(folder)):
-        (found,) = api.search(QUESTION, [root], project=str(project), limit=5).candidates
+        (found,) = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root]).candidates
         assert (found.id, found.title, found.category) == ("jwt", "JWT refresh", "project")
         assert found.path == str(folder.resolve() / "jwt.md")
 
@@ -215,6 +215,68 @@ def test_several_stores_are_merged_by_confidence(store: MemoryStore) -> None:
     ranked = search(store, roots=["docs", ROOT, "missing"])
     assert ids(ranked) == ["jwt", "a.md"]
     assert ranked.candidates[0].confidence > ranked.candidates[1].confidence
+
+
+LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
+
+
+@pytest.mark.parametrize("root", [ROOT, "../other/.claude/memory", "docs", "claude:auto"])
+def test_a_root_that_leads_out_is_searched_only_when_the_user_named_it(tmp_path: Path, root: str) -> None:
+    other = jwt_store(tmp_path / "other")
+    project = tmp_path / "clone"
+    (project / ".claude").mkdir(parents=True)
+    for link in (ROOT, "docs"):
+        (project / link).symlink_to(other.root)
+    own = Path(api.resolve("claude:auto", str(project)))
+    own.parent.mkdir(parents=True)
+    own.symlink_to(other.root)
+    ranked = api.search(QUESTION, [root], project=str(project), limit=5)
+    assert (ranked.candidates, ranked.notes) == ([], [f"{root}: {LEADS_OUT}"])
+    trusted = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root])
+    assert (ids(trusted), trusted.notes) == (["jwt"], [])
+
+
+def test_a_folder_above_the_store_that_leads_out_is_no_way_round(tmp_path: Path) -> None:
+    other = jwt_store(tmp_path / "other")
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone" / ".claude").symlink_to(other.project / ".claude")
+    assert ids(api.search(QUESTION, [ROOT], project=str(tmp_path / "clone"), limit=5)) == []
+
+
+def test_links_inside_the_project_and_to_it_are_followed(store: MemoryStore, tmp_path: Path) -> None:
+    (store.project / "linked").symlink_to(store.root)
+    (tmp_path / "alias").symlink_to(store.project)
+    assert ids(search(store, roots=["linked"])) == ["jwt"]
+    assert ids(api.search(QUESTION, [ROOT], project=str(tmp_path / "alias"), limit=5)) == ["jwt"]
+
+
+def test_a_folder_whose_name_only_begins_like_the_projects_is_outside(tmp_path: Path) -> None:
+    jwt_store(tmp_path / "project-two")
+    (tmp_path / "project").mkdir()
+    roots = ["../project-two/.claude/memory"]
+    assert ids(api.search(QUESTION, roots, project=str(tmp_path / "project"), limit=5)) == []
+
+
+def test_a_file_of_several_roots_is_listed_once_with_its_best_confidence(store: MemoryStore) -> None:
+    write(store.project / "docs" / "jwt.md", "# JWT refresh\n\nBy a cookie.")
+    write(store.project / "docs" / "inner" / "refresh.md", "# Refresh of the screen\n\nF5.")
+    alone = {
+        root: {each.id: each.confidence for each in search(store, roots=[root]).candidates}
+        for root in ("docs", "docs/inner")
+    }
+    for roots in (["docs", "docs/inner"], ["docs/inner", "docs"], ["docs", "./docs", "docs"]):
+        ranked = search(store, roots=roots)
+        files = [Path(each.file).name for each in ranked.candidates]
+        assert sorted(files) == ["jwt.md", "refresh.md"]
+        if "docs/inner" in roots:
+            found = next(each for each in ranked.candidates if each.file.endswith("refresh.md"))
+            assert found.confidence == max(
+                alone["docs"]["inner/refresh.md"], alone["docs/inner"]["refresh.md"]
+            )
+
+
+def test_a_root_that_is_no_path_is_empty(store: MemoryStore) -> None:
+    assert ids(search(store, roots=["\0", ROOT])) == ["jwt"]
 
 
 def test_the_limit_holds(tmp_path: Path) -> None:
