@@ -39,8 +39,16 @@ def project_root(start: str) -> str:
 
 
 def private_folder(path: str) -> str:
-    """Create `path` if need be, readable by its owner only, and return it."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    """Create `path` and what is missing above it, readable by their owner only, and return it."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        if above not in ("", path):
+            private_folder(above)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):  # not what another process made meanwhile
+                raise
     return path
 
 

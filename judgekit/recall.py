@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -130,21 +130,38 @@ def _folder(root: str) -> str:
     return str(path.resolve())
 
 
-def judged_hook(
-    prompt: str, candidates: Sequence[Candidate], payload: Mapping[str, Any], project: str
-) -> tuple[list[Candidate], str | None]:
-    """Return the candidates to inject for a prompt, and why models had no part in it, if so.
+class Judged(NamedTuple):
+    """What models made of a prompt's candidates; `degraded` says why some were left `undecided`, if so."""
 
-    Strict mode, the configured tiers and deadline. `payload` is what the client sent: its transcript's
-    last turns are shown to the models.
+    kept: list[Candidate]
+    undecided: list[Candidate]
+    degraded: str | None
+
+
+def judged_hook(
+    prompt: str,
+    candidates: Sequence[Candidate],
+    alone: Sequence[Candidate],
+    payload: Mapping[str, Any],
+    project: str,
+) -> Judged | str:
+    """Return what models keep of a prompt's candidates, or in one line why there is none to ask.
+
+    The configured mode, tiers and deadline. Of what is left undecided the first `fallback_top_k` of `alone`,
+    what BM25 alone would inject, are kept. `payload` is what the client sent: its transcript's last turns are
+    shown to the models.
     """
     settings = configuration.load(Path(project))
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
     shown = _shown(candidates, [each.snippet[:SNIPPET_CHARS] for each in candidates])
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
-    kept, degraded = apply(judged, candidates, own.mode, own.fallback_top_k)
-    return [each for each, _ in kept[: own.max_inject]], degraded
+    if isinstance(judged, str):
+        return judged
+    kept = [each for each, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
+    decided = zip(candidates, judged.decisions, strict=True)
+    undecided = [each for each, decision in decided if decision.decision == "undetermined"]
+    return Judged(kept, undecided, judged.degraded)
 
 
 def apply(
@@ -159,13 +176,20 @@ def apply(
     fallback = sure if mode == "strict" else list(candidates)
     if isinstance(judged, str):
         return [(each, "bm25") for each in fallback], judged
+    return _standing(judged, candidates, fallback), judged.degraded
+
+
+def _standing(
+    judged: Selection, candidates: Sequence[Candidate], fallback: Sequence[Candidate]
+) -> list[tuple[Candidate, str]]:
+    """Return the candidates that models kept, and of the undecided ones those of `fallback`."""
     kept: list[tuple[Candidate, str]] = []
     for each, decision in zip(candidates, judged.decisions, strict=True):
         if decision.decision == "kept":
             kept.append((each, decision.tier or ""))
         elif decision.decision == "undetermined" and each in fallback:
             kept.append((each, "bm25"))
-    return kept, judged.degraded
+    return kept
 
 
 def _judge(

@@ -152,10 +152,43 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
     assert err.count("\n") == 1
 
 
-def test_without_a_provider_the_hook_says_so_and_goes_on(hook: Callable[..., tuple[str, str]]) -> None:
-    out, err = hook("How do we refresh the JWT?", None)
-    assert sample_store.JWT.title in out
+@pytest.mark.parametrize("inject", ["tiered", "top_k"])
+@pytest.mark.parametrize("prompt", ["How do we refresh the JWT?", PROMPT, "the queue and the billing tables"])
+def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
+    hook: Callable[..., tuple[str, str]], inject: str, prompt: str
+) -> None:
+    alone, nothing = hook(prompt, None, f"judge: 'off', inject: {inject}")
+    assert (nothing, bool(alone)) == ("", True)
+    out, err = hook(prompt, None, f"judge: 'on', inject: {inject}, fallback_top_k: 0")
+    assert out == alone
     assert err.startswith("judgekit: no model found")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("inject", "mode", "most"),
+    [("top_k", "strict", 2), ("top_k", "lenient", 1), ("tiered", "strict", 0), ("tiered", "lenient", 0)],
+)
+def test_where_tiers_fail_the_hook_injects_the_first_of_what_bm25_would(
+    hook: Callable[..., tuple[str, str]], inject: str, mode: str, most: int
+) -> None:
+    alone, _ = hook(PROMPT, None, f"judge: 'off', inject: {inject}")
+    with Loopback(fails(401)) as server:
+        out, err = hook(
+            PROMPT, server, f"judge: 'on', inject: {inject}, mode: {mode}, fallback_top_k: {most}"
+        )
+    results = [line for line in alone.splitlines() if line.startswith("<result")]
+    assert [line for line in out.splitlines() if line.startswith("<result")] == results[:most]
+    assert ("<memory-nudge>" in out) == (inject == "tiered")
+    assert err.startswith("judgekit: quick: ")
+
+
+def test_where_tiers_fail_the_nudge_is_kept(hook: Callable[..., tuple[str, str]]) -> None:
+    alone, _ = hook(PROMPT, None, "judge: 'off'")
+    assert "<memory-nudge>" in alone
+    with Loopback(fails(401)) as server:
+        out, _ = hook(PROMPT, server, "judge: 'on', fallback_top_k: 20")
+    assert out == alone
 
 
 def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str]], project: Path) -> None:

@@ -30,8 +30,9 @@ def main() -> int:
     """Answer one prompt; return 0 whatever happens."""
     try:
         arguments = sys.argv[2:]
-        if arguments[:1] == [_EXPLAIN]:
-            _explain(" ".join(arguments[1:]))
+        option, given, first = "".join(arguments[:1]).partition("=")
+        if option == _EXPLAIN:
+            _explain(" ".join([first, *arguments[1:]] if given else arguments[1:]))
         else:
             _answer(_read_input())
     except BadInputError as error:
@@ -59,8 +60,12 @@ def answer(payload: dict[str, Any]) -> tuple[str, list[str]]:
     ranked = find(prompt, configured)
     notes += ranked.notes
     injected, mentioned = choose(ranked.candidates, configured)
-    if configured["judge"] == "on" and ranked.candidates and ranked.fallback is None:
-        injected, mentioned = _judged(prompt, ranked, payload, configured, notes) or (injected, mentioned)
+    asked = [each for each in ranked.candidates if not each.damaged]
+    if configured["judge"] == "on" and asked and ranked.fallback is None:
+        try:
+            injected, mentioned = _judged(prompt, asked, payload, configured, notes) or (injected, mentioned)
+        except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
+            notes.append(f"not judged ({type(error).__name__}: {error}); what is shown is the BM25 answer")
     return _render(injected, mentioned, configured), notes
 
 
@@ -101,25 +106,28 @@ def choose(candidates: list[Candidate], configured: Settings) -> tuple[list[Cand
     """Return which candidates are shown in full and which are hinted at, no judge being asked."""
     most = configured["max_inject"]
     if configured["inject"] == "top_k":
-        return candidates[:most], []
+        return [each for each in candidates if not each.damaged][:most], []
     injected = [each for each in candidates if each.confidence_label == "high"][:most]
     return injected, [each for each in candidates if each.worth_mentioning and each not in injected]
 
 
 def _judged(
-    prompt: str, ranked: Ranked, payload: dict[str, Any], configured: Settings, notes: list[str]
+    prompt: str, asked: list[Candidate], payload: dict[str, Any], configured: Settings, notes: list[str]
 ) -> tuple[list[Candidate], list[Candidate]] | None:
-    """Return what the judge kept, None when it could not be asked."""
-    try:
-        from judgekit import recall  # noqa: PLC0415 - imports pydantic; only where judging is on
+    """Return what is shown and what is hinted at after judging; None when there is nobody to ask."""
+    from judgekit import recall  # noqa: PLC0415 - imports pydantic; only where judging is on
 
-        kept, degraded = recall.judged_hook(prompt, ranked.candidates, payload, configured.project)
-    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        notes.append(f"not judged ({type(error).__name__}: {error}); what is shown is the BM25 answer")
+    alone, _ = choose(asked, configured)
+    judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)
+    if isinstance(judged, str):
+        notes.append(judged)
         return None
-    if degraded is not None:
-        notes.append(degraded)
-    return kept[: configured["max_inject"]], []
+    if judged.degraded is not None:
+        notes.append(judged.degraded)
+    injected = judged.kept[: configured["max_inject"]]
+    if configured["inject"] == "top_k":
+        return injected, []
+    return injected, [each for each in judged.undecided if each.worth_mentioning and each not in injected]
 
 
 def _render(injected: list[Candidate], mentioned: list[Candidate], configured: Settings) -> str:

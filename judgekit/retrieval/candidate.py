@@ -15,7 +15,8 @@ class Candidate:
     `path` is as shown: relative to the project where it is inside. `file` is the absolute path, `place` the
     path relative to the real folder `root`. `bm25` is the score, higher is better and comparable within one
     store only (points, where the keyword scorer ranked). `confidence` is the probability that it is relevant;
-    `worth_mentioning` is false for one so unlikely that a prompt should not be told of it. `updated` is in
+    `worth_mentioning` is false for one so unlikely that a prompt should not be told of it. `damaged` says
+    that its file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
     seconds since the epoch.
     """
 
@@ -24,6 +25,7 @@ class Candidate:
         "category",
         "confidence",
         "confidence_label",
+        "damaged",
         "features",
         "file",
         "id",
@@ -60,7 +62,7 @@ class Candidate:
         self.id, self.title, self.category, self.tags, self.updated = id, title, category, tags, updated
         self.root, self.place, self.kind = root, place, kind
         self.file = os.path.join(root, *place.split("/"))
-        self.snippet = ""
+        self.snippet, self.damaged = "", False
 
     def __repr__(self) -> str:
         return f"<Candidate {self.id!r} {self.confidence_label}>"

@@ -15,7 +15,8 @@ POOL = 50  # hits that are looked at; a page of results is far smaller
 SNIPPET_TOKENS = 40
 
 _BEST = """SELECT text.rowid, -bm25(text, ?, ?, ?, ?) AS score, id, file.title, category, file.tags, path,
-    updated FROM text JOIN file ON number = text.rowid WHERE text MATCH ? ORDER BY score DESC LIMIT ?"""
+    updated, problem IS NOT NULL FROM text JOIN file ON number = text.rowid
+    WHERE text MATCH ? ORDER BY score DESC LIMIT ?"""
 _SNIPPET = "SELECT snippet(text, 2, '', '', '…', ?) FROM text WHERE text MATCH ? AND rowid = ?"
 
 
@@ -50,8 +51,8 @@ def add_snippets(index: Index, terms: list[Term], candidates: list[Candidate], l
         candidate.snippet = " ".join(row[0].split())[:limit] if row else ""
 
 
-def _candidate(index: Index, row: tuple[int, float, str, str, str, str, str, float]) -> Candidate:
-    _, score, name, title, category, tags, path, updated = row
+def _candidate(index: Index, row: tuple[int, float, str, str, str, str, str, float, int]) -> Candidate:
+    _, score, name, title, category, tags, path, updated, damaged = row
     listed = tuple(tag for tag in tags.split(",") if tag)
     candidate = Candidate(
         name,
@@ -63,7 +64,7 @@ def _candidate(index: Index, row: tuple[int, float, str, str, str, str, str, flo
         place=path,
         kind=index.profile.kind,
     )
-    candidate.bm25 = score
+    candidate.bm25, candidate.damaged = score, bool(damaged)
     return candidate
 
 

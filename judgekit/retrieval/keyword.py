@@ -61,7 +61,7 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
             counts[number] += 1
         if matched:
             candidate = _candidate(found, path, entry, profile)
-            candidate.bm25 = float(sum(worth))
+            candidate.bm25, candidate.damaged = float(sum(worth)), entry.problem is not None
             hit = Hit(candidate, candidate.bm25)
             hit.matched = hit.titled = matched
             hits.append(hit)

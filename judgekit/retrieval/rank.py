@@ -80,5 +80,8 @@ def _place(hit: Hit, best: float, now: float, profile: Profile) -> tuple[float, 
 def _rate(candidate: Candidate, found: confidence.Features, profile: Profile) -> None:
     candidate.features = found
     candidate.confidence = confidence.probability(found, profile)
-    candidate.confidence_label = confidence.label(candidate.confidence, profile)
+    if candidate.damaged:
+        candidate.confidence = min(candidate.confidence, profile.labels["medium"])
+    label = confidence.label(candidate.confidence, profile)
+    candidate.confidence_label = "medium" if candidate.damaged and label == "high" else label
     candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]

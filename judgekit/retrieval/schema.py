@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sqlite3 import Connection, DatabaseError
 
-VERSION = 1
+VERSION = 2
 COLUMNS = ("title", "tags", "body", "parts")
 BUSY_SECONDS = 2.0  # how long a writer waits for another one; readers never wait
 

@@ -285,6 +285,45 @@ def user_wants_a_judge(isolated: Path) -> None:
     path.write_text("retrieval: {judge: on}\n")
 
 
+@pytest.mark.parametrize("inject", ["tiered", "top_k"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"title": "JWT token refresh flow", "record_sta',
+        b"\x00",
+        '{"title": "caf\xe9"}'.encode("latin-1"),
+    ],
+    ids=["cut", "binary", "latin-1"],
+)
+def test_a_damaged_memory_is_mentioned_at_most(
+    store: MemoryStore, run: Run, inject: str, content: bytes
+) -> None:
+    (store.root / "decisions" / "jwt.json").write_bytes(content)
+    configure(store, f"retrieval: {{inject: {inject}}}\n")
+    out, err = run(payload(store))
+    assert "<result" not in out
+    assert ("1 memory may be about: JWT token refresh flow." in out) == (inject == "tiered")
+    assert len(err) == 1
+
+
+def test_a_damaged_memory_is_not_judged(store: MemoryStore, run: Run, isolated: Path) -> None:
+    user_wants_a_judge(isolated)
+    (store.root / "decisions" / "jwt.json").write_bytes(b"{")
+    out, err = run(payload(store))
+    assert "1 memory may be about: JWT token refresh flow." in out
+    assert [line for line in err if "jwt.json" not in line] == []
+
+
+def test_a_long_memory_is_injected_unless_it_is_retired(store: MemoryStore, run: Run) -> None:
+    for status, shown in (("active", True), ("retired", False), ("archived", False)):
+        store.add("jwt", "JWT token refresh flow", "x" * 300_000, listed=False, record_status=status)
+        out, err = run(payload(store))
+        assert ("JWT token refresh flow -> decisions/jwt.json" in out) is shown
+        assert err == []
+        if not shown:
+            assert out == ""
+
+
 def test_the_judge_decides_when_it_is_on(
     store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,10 +331,10 @@ def test_the_judge_decides_when_it_is_on(
     asked = []
 
     def judged(
-        prompt: str, candidates: list[Any], payload: dict[str, Any], project: str
-    ) -> tuple[list[Any], str]:
+        prompt: str, candidates: list[Any], alone: list[Any], payload: dict[str, Any], project: str
+    ) -> recall.Judged:
         asked.append((prompt, len(candidates), payload["cwd"], project))
-        return candidates[-1:], "said once"
+        return recall.Judged(candidates[-1:], [], "said once")
 
     monkeypatch.setattr(recall, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
@@ -313,7 +352,7 @@ def test_without_full_text_search_no_judge_is_asked(
 ) -> None:
     user_wants_a_judge(isolated)
     monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
-    monkeypatch.setattr(recall, "judged_hook", lambda *arguments: ([], "asked"))
+    monkeypatch.setattr(recall, "judged_hook", lambda *arguments: recall.Judged([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out
     assert len(err) == 1
@@ -352,6 +391,8 @@ def test_explain_says_what_becomes_of_each_candidate(
     configure(store, "retrieval: {max_inject: 1}\n")
     monkeypatch.chdir(store.project)
     out, err = run(b"", "--explain", "How do we refresh the JWT token?")
+    assert run(b"", "--explain=How do we refresh the JWT token?") == (out, err)
+    assert run(b"", "--explain", "How do we refresh", "the JWT token?") == (out, err)
     assert err == []
     assert "terms: refresh, jwt, token" in out
     lines = [line for line in out.splitlines() if "->" in line]

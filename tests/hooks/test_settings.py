@@ -197,3 +197,29 @@ def test_descriptions_of_categories(project: Path) -> None:
 
 def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
     assert {str(path) for path in config.sources(project)} <= set(settings._sources(str(project)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        for _ in range(2):
+            assert paths.private_folder(f"{shared}/home/cache/index") == f"{shared}/home/cache/index"
+    finally:
+        os.umask(before)
+    made = [shared / "home", shared / "home" / "cache", shared / "home" / "cache" / "index"]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o700] * 3
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+
+
+def test_a_private_folder_may_be_relative_and_not_be_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Path(paths.private_folder("a/b/")).is_dir()
+    Path("file").write_text("in the way")
+    for path in ("file", "file/inner"):
+        with pytest.raises(OSError, match="file"):
+            paths.private_folder(path)

@@ -91,7 +91,7 @@ BROKEN = {
     "binary": b"\x00\x01\x02",
     "not UTF-8": '{"title": "caf\xe9"}'.encode("latin-1"),
     "deep": b"[" * 100_000,
-    "large": b'{"title": "' + b"x" * 300_000 + b'"}',
+    "long": b'{"title": "' + b"x" * 300_000,
 }
 
 
@@ -113,6 +113,50 @@ def test_a_broken_record_without_a_line_is_unreadable(store: MemoryStore, conten
     (store.root / JWT).write_bytes(content)
     with pytest.raises(Unreadable):
         read(store)
+
+
+STATUS = '"record_status": "retired"'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{{{STATUS}".encode(),
+        f"{{{STATUS}}}".encode("utf-16"),
+        f'{{"title": "caf\xe9", {STATUS}}}'.encode("latin-1"),
+        b'{"record_status" :\n "archived", ',
+        b"{'record_status': 'retired'}",
+        b'{"record_status": ',
+        b'{"record_status": "active", "content": {}, "record_status": "retired"',
+        b'{"title": "' + b"x" * 300_000 + b'", "record_status": "retired", ',
+    ],
+)
+def test_a_broken_record_that_says_it_is_retired_never_comes_out(store: MemoryStore, content: bytes) -> None:
+    (store.root / JWT).write_bytes(content)
+    with pytest.raises(Unreadable):
+        read(store, hint="JWT token refresh flow|auth,jwt")
+
+
+def test_a_broken_record_that_says_it_is_active_is_found_by_its_line(store: MemoryStore) -> None:
+    (store.root / JWT).write_bytes(b'{"record_status": "active", ')
+    assert entry(store, hint="JWT|").problem is not None
+
+
+def test_of_a_long_record_the_beginning_is_searched(store: MemoryStore) -> None:
+    store.add("long", "Long", "alpha " + "x" * PROFILE.max_bytes + " omega")
+    found = entry(store, "decisions/long.json", "Another title|")
+    assert (found.title, found.problem, len(found.body)) == ("Long", None, PROFILE.max_bytes)
+    assert found.body.startswith("alpha ")
+    assert "omega" not in found.body
+
+
+def test_a_record_too_large_to_look_into_never_comes_out(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_memory, "MAX_RECORD", 400_000)
+    store.add("huge", "Huge", "x" * 400_000)
+    with pytest.raises(Unreadable, match="larger than 400,000 bytes"):
+        read(store, "decisions/huge.json", "Huge|")
 
 
 @pytest.mark.parametrize("title", [None, "", "  ", 7, ["x"]])

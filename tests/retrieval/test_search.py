@@ -319,3 +319,25 @@ def test_the_store_may_be_read_only(store: MemoryStore) -> None:
         assert ids(search(store)) == ["jwt"]
     finally:
         store.root.chmod(0o700)
+
+
+@pytest.mark.parametrize("scorer", ["fts5", "keyword"])
+def test_a_damaged_record_is_never_high(store: MemoryStore, scorer: str) -> None:
+    (found,) = search(store, scorer=scorer).candidates
+    assert (found.damaged, found.confidence_label) == (False, "high")
+    Path(found.file).write_bytes(b"{")
+    (found,) = search(store, scorer=scorer).candidates
+    assert (found.damaged, found.confidence_label, found.worth_mentioning) == (True, "medium", True)
+
+
+@pytest.mark.parametrize("name", ["MEMORY.md", "other.md"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_document_that_is_no_text_is_at_most_medium_and_never_a_retired_one(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
+    write(tmp_path / "docs" / name, "# Colours\n\nBlue.")
+    path = tmp_path / "docs" / "jwt-refresh.md"
+    for status, found in (("active", ["medium"]), ("retired", []), ("archived", [])):
+        path.write_bytes(f"---\nstatus: {status}\n---\n# JWT caf\xe9\n".encode(encoding))
+        ranked = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5)
+        assert [each.confidence_label for each in ranked.candidates] == found

@@ -6,7 +6,7 @@ import os
 
 from judgekit.retrieval.sources import front_matter
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
-from judgekit.retrieval.sources.markdown import is_retired, tags_of
+from judgekit.retrieval.sources.markdown import is_retired, seems_retired, tags_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     try:
         text, _ = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
+        if seems_retired(root, relative, profile.max_bytes):
+            return None
         problem = f"{error}; found by name only"
         return Entry(stem(relative), hint or stem(relative), OWN_CATEGORY, problem=problem)
     if relative == INDEX:

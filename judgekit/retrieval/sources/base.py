@@ -19,7 +19,8 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 class Entry:
     """One thing that can be found. `updated` is in seconds since the epoch, 0 when unknown.
 
-    `problem` says what is wrong with a file whose entry could be saved in part.
+    `problem` says what is wrong with a file whose entry could be saved in part; whether it is retired is then
+    not known.
     """
 
     __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
@@ -45,6 +46,15 @@ def read_text(root: str, relative: str, limit: int) -> tuple[str, bool]:
 
     Raises `Unreadable` when it is outside `root` (a real path), no regular file, binary or not UTF-8.
     """
+    raw, more = read_bytes(root, relative, limit)
+    return as_text(raw, whole=not more), more
+
+
+def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
+    """Return the first `limit` bytes of a file, and whether there is more.
+
+    Raises `Unreadable` when it is outside `root` (a real path) or no regular file.
+    """
     path = contained(root, relative)
     if path is None:
         raise Unreadable("leads out of its store")
@@ -55,9 +65,7 @@ def read_text(root: str, relative: str, limit: int) -> tuple[str, bool]:
             raw = file.read(limit + 1)
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from None
-    if b"\0" in raw:
-        raise Unreadable("a binary file")
-    return _decode(raw[:limit], whole=len(raw) <= limit), len(raw) > limit
+    return raw[:limit], len(raw) > limit
 
 
 def stem(relative: str) -> str:
@@ -65,7 +73,10 @@ def stem(relative: str) -> str:
     return relative.rpartition("/")[2].rpartition(".")[0]
 
 
-def _decode(raw: bytes, *, whole: bool) -> str:
+def as_text(raw: bytes, *, whole: bool) -> str:
+    """Return what UTF-8 says, without a character cut in two at the end; raises `Unreadable`."""
+    if b"\0" in raw:
+        raise Unreadable("a binary file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

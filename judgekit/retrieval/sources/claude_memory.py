@@ -10,7 +10,7 @@ import json
 import os
 from datetime import UTC, datetime
 
-from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
+from judgekit.retrieval.sources.base import Entry, Unreadable, as_text, read_bytes, read_text, stem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 INDEX = "index.md"
 _INDEX_LIMIT = 5_000_000  # bytes: some 40,000 lines
+MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost too much to find out
+_STATUS, _ACTIVE = b"record_status", b"active"
 
 
 class Line:
@@ -60,18 +62,21 @@ def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], 
 def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry | None:
     """Return the memory in a record, None when it is retired or archived.
 
-    A record that cannot be read still gives its title when the index has a line for it (`hint`).
-    Raises `Unreadable` when it has none.
+    Of a long one the beginning is searched. A record that is damaged still gives its title when the index has
+    a line for it (`hint`) and nothing in it says that it is retired. Raises `Unreadable` otherwise.
     """
     category = _category_of(relative, profile)
+    raw, more = read_bytes(root, relative, MAX_RECORD)
+    if more:
+        raise Unreadable(f"larger than {MAX_RECORD:,} bytes")
     try:
-        record = _parse(*read_text(root, relative, profile.max_bytes))
+        record = _parse(as_text(raw, whole=True))
     except Unreadable as error:
-        if hint is None:
+        if hint is None or _seems_retired(raw):
             raise
         title, tags = _split_hint(hint)
         return Entry(stem(relative), title, category.name, tags=tags, problem=f"{error}; found by title only")
-    return _entry(record, relative, category, hint)
+    return _entry(record, relative, category, hint, profile.max_bytes)
 
 
 def parse_index(text: str) -> Iterator[Line]:
@@ -90,7 +95,15 @@ def body_text(record: Mapping[str, object], fields: list[str]) -> str:
     return "\n".join(part for field in fields for part in _strings(content.get(field)))
 
 
-def _entry(record: dict[str, object], relative: str, category: Category, hint: str | None) -> Entry | None:
+def _seems_retired(raw: bytes) -> bool:
+    """Whether a damaged record names a status other than active, in whatever encoding."""
+    _, *values = raw.replace(b"\0", b"").split(_STATUS)
+    return not all(each.lstrip(b" \t\r\n:'\"").startswith(_ACTIVE) for each in values)
+
+
+def _entry(
+    record: dict[str, object], relative: str, category: Category, hint: str | None, limit: int
+) -> Entry | None:
     if record.get("record_status", "active") != "active":
         return None
     hinted, tags = _split_hint(hint or "|")
@@ -103,14 +116,12 @@ def _entry(record: dict[str, object], relative: str, category: Category, hint: s
         title if isinstance(title, str) and title.strip() else hinted or stem(relative),
         category.name,
         tags=tags,
-        body=body_text(record, category.body),
+        body=body_text(record, category.body)[:limit],
         updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
     )
 
 
-def _parse(text: str, cut: bool) -> dict[str, object]:  # noqa: FBT001 - as read_text returns it
-    if cut:
-        raise Unreadable("larger than the profile's max_bytes")
+def _parse(text: str) -> dict[str, object]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judgekit.retrieval.sources import front_matter
-from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
+from judgekit.retrieval.sources.base import Entry, Unreadable, read_bytes, read_text, stem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     try:
         text, _ = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
+        if seems_retired(root, relative, profile.max_bytes):
+            return None
         return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
     fields, body = front_matter.split(text)
     if is_retired(fields):
@@ -41,6 +43,15 @@ def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the tags of a front matter, written as a list or separated by commas."""
     listed = [*fields.get("tags", []), *fields.get("keywords", [])]
     return [tag.strip() for each in listed for tag in each.split(",") if tag.strip()]
+
+
+def seems_retired(root: str, relative: str, limit: int) -> bool:
+    """Whether the front matter of a file that is no text takes it out of use, as far as it can be read."""
+    try:
+        raw, _ = read_bytes(root, relative, limit)
+    except Unreadable:
+        return False
+    return is_retired(front_matter.split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
