@@ -80,6 +80,9 @@ def judge_texts(
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
+    blank = next((name for name, text in texts.items() if not text.strip()), None)
+    if blank is not None:
+        raise InputError(f"{blank}: empty; there is nothing to judge")
     files = [
         File(
             encodable(name),

@@ -8,10 +8,10 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
-from judgekit import library, panel
-from judgekit.errors import UsageError
+from judgekit import library, panel, running
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.documents import DocumentJudge
+from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from judgekit.verdict import Verdict
 
 AT_ONCE = 8
-AT_MOST = 256
 
 
 def document_judge(
@@ -41,7 +40,7 @@ def document_judge(
     `ConfigError` or `UsageError`.
     """
     settings = configuration.load(project)
-    endpoints, reason = panel.seats(settings)
+    endpoints, reason = panel.seats(settings, project)
     limit = settings.judge.max_cost_usd
     judge = DocumentJudge(
         gateway,
@@ -50,6 +49,7 @@ def document_judge(
         mode or settings.judge.mode,
         deadline or settings.judge.deadline,
         limit if max_cost_usd is None else max_cost_usd,
+        reason,
     )
     return judge, reason
 
@@ -62,8 +62,8 @@ async def verdicts(
     No more than the most modest provider of the panel bears: a small local model would only lose the
     prompt that it has cached.
     """
-    bearable = [seat.profile.limits.concurrency for seat in judge.endpoints.values()]
-    free = asyncio.Semaphore(min(at_once, *bearable, AT_MOST))
+    bearable = [seat.profile.limits.concurrency or at_once for seat in judge.endpoints.values()]
+    free = asyncio.Semaphore(min([at_once, *bearable]))
 
     async def one(document: Document) -> Verdict:
         async with free:
@@ -109,7 +109,7 @@ def judge_documents(
                         on_verdict(verdict)
             return found
 
-    return asyncio.run(run())
+    return running.run(run())
 
 
 def prompts(
@@ -118,9 +118,8 @@ def prompts(
     *,
     rubric: str | None = None,
     mode: ModeName | None = None,
-) -> list[tuple[TierName, str, tuple[Message, ...]]]:
-    """Return for each tier its model and the messages it would get, were it asked first; sends nothing."""
-    judge, reason = document_judge(open_gateway({}), project, rubric=rubric, mode=mode)
-    if not judge.endpoints:
-        raise UsageError(f"there is nobody to show a prompt to: {reason}")
-    return [(tier, seat.model, judge.messages(tier, document)) for tier, seat in judge.endpoints.items()]
+) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+    """Return for each tier its model and the prompts it would get, were it asked first; sends nothing."""
+    judge, _ = document_judge(open_gateway({}), project, rubric=rubric, mode=mode)
+    models = {tier: seat.model for tier, seat in judge.endpoints.items()}
+    return [(tier, models.get(tier, "no model is set up"), judge.prompts(tier, document)) for tier in TIERS]

@@ -99,17 +99,21 @@ class Config(Strict):
     providers: ProvidersConfig = ProvidersConfig()
 
 
-# A project may lower these limits that a user has set, never raise them.
+# A project may lower these, never raise them above what the user has set.
 _LIMITS = (
     ("judge", "deadline"),
     ("judge", "max_cost_usd"),
     ("retrieval", "max_inject"),
+    ("retrieval", "fallback_top_k"),
     ("retrieval", "pool"),
     ("retrieval", "deadline"),
     ("retrieval", "timeout"),
     ("retrieval", "context_turns"),
     ("gate", "budget"),
 )
+# What takes time or sends text has a limit even where the user has set none: the default.
+_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget"}
+_MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
 
 def user_file() -> Path:
@@ -133,12 +137,32 @@ def load(project: Path | None, environ: Mapping[str, str] = os.environ) -> Confi
 
     Raises `ConfigError` naming the file or variable, the line, the key and what was expected.
     """
-    user = _read(user_file())
-    merged = user
+    variables = _variables(environ)
+    merged = own = _merge(_read(user_file()), variables)
     if project is not None:
-        theirs = _merge(memory_config.read(project), _project_layer(project))
-        merged = _merge(user, _within_limits(theirs, user))
-    return Config.model_validate(_merge(merged, _variables(environ)))
+        merged = _merge(own, _within_limits(_project(project), own))
+        # Consent is settled: a variable that says "project" must not undo what the project says.
+        variables.get("retrieval", {}).pop("judge", None)
+    return Config.model_validate(_merge(merged, variables))
+
+
+def user_roots(environ: Mapping[str, str] = os.environ) -> list[str] | None:
+    """Return the roots that the user names, which may lie anywhere; None when they name none."""
+    layer = _merge(_read(user_file()), _variables(environ))
+    roots: list[str] | None = layer.get("retrieval", {}).get("roots")
+    return roots
+
+
+def tiers_of_project(project: Path | None) -> frozenset[TierName]:
+    """Return the tiers whose model a project's files name: no wish of the user's."""
+    if project is None:
+        return frozenset()
+    named = _project(project).get("judge", {}).get("tiers", {})
+    return frozenset(tier for tier, model in named.items() if model)
+
+
+def _project(project: Path) -> Layer:
+    return _merge(memory_config.read(project), _project_layer(project))
 
 
 def _read(path: Path) -> Layer:
@@ -151,20 +175,30 @@ def _project_layer(project: Path) -> Layer:
     path = project_file(project)
     layer = _read(path)
     if "providers" in layer:
-        raise ConfigError(
-            f"only the user's configuration may choose providers; move it to {user_file()}",
-            path=path,
-            key="providers",
+        raise _wrong(
+            path, "providers", f"only the user's configuration may choose providers; move it to {user_file()}"
         )
     for root in layer.get("retrieval", {}).get("roots", []):
-        if not _inside(project, root):
-            raise ConfigError(
-                f"{root!r} leads out of the project; only the user's configuration may name such a root",
-                path=path,
-                key="retrieval.roots",
-            )
+        _refuse_outside(project, root, path, "retrieval.roots")
+    for section in ("judge", "retrieval", "gate"):
+        rubric = layer.get(section, {}).get("rubric", "")
+        if rubric.endswith((".yaml", ".yml")):
+            _refuse_outside(project, rubric, path, f"{section}.rubric")
+            layer[section]["rubric"] = str(project.resolve() / rubric)
     _refuse_unlisted_models(layer, path)
     return layer
+
+
+def _refuse_outside(project: Path, name: str, path: Path, key: str) -> None:
+    if not _inside(project, name):
+        told = "leads out of the project; only the user's configuration may name such a path"
+        raise _wrong(path, key, f"{name!r} {told}")
+
+
+def _wrong(path: Path, key: str, problem: str) -> ConfigError:
+    """Return the error about a key whose value has the right type and may yet not stand there."""
+    line = datafile.line_of(datafile.load_yaml(path), tuple(key.split(".")))
+    return ConfigError(problem, path=path, line=line, key=key)
 
 
 def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
@@ -174,16 +208,16 @@ def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
     listed = memory_config.listed_models()
     for tier, model in named.items():
         if model not in listed:
-            raise ConfigError(
+            raise _wrong(
+                path,
+                f"judge.tiers.{tier}",
                 f"no provider profile lists the model {model!r}; choose a listed one "
                 "(judgekit provider list), or name it in the user's configuration",
-                path=path,
-                key=f"judge.tiers.{tier}",
             )
 
 
 def _inside(project: Path, root: str) -> bool:
-    if root.startswith("~") or ":" in root:
+    if root.startswith("~") or ":" in root or "\0" in root:
         return False
     return (project / root).resolve().is_relative_to(project.resolve())
 
@@ -191,15 +225,24 @@ def _inside(project: Path, root: str) -> bool:
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
     bounded = _merge({}, theirs)
+    defaults = Config().model_dump()
     for section, key in _LIMITS:
-        limit = user.get(section, {}).get(key)
+        own = user.get(section, {})
+        limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
         wanted = bounded.get(section, {}).get(key)
         if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
             bounded[section][key] = limit
+    _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
     consent = user.get("retrieval", {}).get("judge", "off")
     asked = bounded.get("retrieval", {}).pop("judge", "off")
     bounded.setdefault("retrieval", {})["judge"] = asked if consent == "project" else consent
     return bounded
+
+
+def _limit_tiers(retrieval: Layer, allowed: list[TierName]) -> None:
+    """Leave a project's hook the tiers that the user's asks too; where none is left, the user's."""
+    if "tiers" in retrieval:
+        retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
@@ -221,14 +264,15 @@ def _variables(environ: Mapping[str, str]) -> Layer:
         for key, field in model.model_fields.items():
             name = f"JUDGEKIT_{section}_{key}".upper()
             value = environ.get(name, "")
-            if value and key != "tiers":
+            if value and isinstance(field.get_default(), TierModels):
+                raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
+            if value:
                 is_list = isinstance(field.get_default(), list)
                 layer.setdefault(section, {})[key] = value.split(",") if is_list else value
                 names[section, key] = name
     try:
-        Config.model_validate(layer)
+        return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         section, key = (str(part) for part in first["loc"][:2])
         raise ConfigError(datafile.describe(first), key=names[section, key]) from None
-    return layer

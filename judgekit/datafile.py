@@ -58,12 +58,15 @@ def load_yaml(path: Path) -> dict[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         problem = (error.problem or "not valid YAML").splitlines()[0]
         raise ConfigError(f"{problem}; mend the YAML", path=path, line=line) from None
+    except RecursionError:
+        raise ConfigError("nested too deeply to be read; mend the YAML", path=path) from None
     except YAMLError as error:
         raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigError(f"expected a mapping, got {type(data).__name__}", path=path, line=1)
+        kind = "list" if isinstance(data, list) else type(data).__name__
+        raise ConfigError(f"expected a mapping, got a {kind}", path=path, line=1)
     return data
 
 
@@ -100,7 +103,21 @@ def describe(error: ErrorDetails) -> str:
         return "unknown key; remove it or mend its spelling"
     if error["type"] == "missing":
         return "missing key; add it"
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if error["type"].startswith("union_tag"):
+        context = error.get("ctx", {})
+        wanted, given = context.get("expected_tags"), context.get("tag")
+        kind = context.get("discriminator", "")
+        return (
+            f"expected {kind} to be one of {wanted}, got {given!r}"
+            if wanted
+            else f"missing key {kind}; add it"
+        )
+    message = (
+        error["msg"]
+        .removeprefix("Value error, ")
+        .removeprefix("Input should be ")
+        .replace("String should", "a text that should")
+    )
     expected = message if error["msg"].startswith("Value error, ") else f"expected {message}"
     given = _short(error["input"])
     return f"{expected}, got {given}" if given else expected

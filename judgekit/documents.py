@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit.errors import InputError
+from judgekit.errors import InputError, UsageError
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
 from judgekit.prompt import Task
 from judgekit.text import encodable
@@ -25,16 +26,16 @@ _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 def expand(paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths, each folder replaced by the text files in it that git does not ignore.
 
-    Raises `InputError` for a folder without any.
+    Files in a folder that are binary, empty or not UTF-8 are passed over. A folder without any other file
+    is yielded itself, so that reading it says so.
     """
     for path in paths:
+        if not path:
+            raise UsageError("an empty path was given; is a variable unset?")
         if path == STDIN or not Path(path).is_dir():
             yield path
             continue
-        files = [file for file in _files_in(Path(path)) if not is_binary(file)]
-        if not files:
-            raise InputError(f"{path}: the folder holds no text file")
-        yield from (str(file) for file in files)
+        yield from [str(file) for file in _files_in(Path(path)) if _is_text(file)] or [path]
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
@@ -59,20 +60,28 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
 def document(files: Sequence[File], task_id: str | None = None, task: Task | None = None) -> Document:
     """Return files as one subject; without `task_id` it is named by the first file and its hash."""
-    name = task_id or f"{files[0].path}@{files[0].sha256[:12]}"
+    name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:12]}"
     return Document(tuple(files), name, task or Task())
 
 
-def is_binary(path: Path) -> bool:
-    """Whether a file looks binary; one that cannot be read does not, so that reading it says why."""
+def _is_text(path: Path) -> bool:
+    """Whether a file holds text; one that cannot be read counts as such, so that reading it says why."""
     try:
         with path.open("rb") as file:
-            return b"\0" in file.read(_SNIFFED)
+            start = file.read(_SNIFFED)
     except OSError:
+        return True
+    try:
+        # The last character may be cut; final=False leaves it undecided.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=False)
+    except UnicodeDecodeError:
         return False
+    return "\0" not in text and bool(text.strip())
 
 
 def _bytes(path: str) -> bytes:
+    if "\0" not in path and Path(path).is_dir():
+        raise InputError(f"{path}: the folder holds no text file that git does not ignore")
     try:
         with Path(path).open("rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -83,7 +92,8 @@ def _bytes(path: str) -> bytes:
 
 def _files_in(folder: Path) -> list[Path]:
     listed = _listed_by_git(folder)
-    return sorted(path for path in listed or _walk(folder) if path.is_file() and not path.is_symlink())
+    found = set(_walk(folder) if listed is None else listed)
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -94,7 +104,10 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _listed_by_git(folder: Path) -> list[Path] | None:
     """Return the files in `folder` that git tracks or would track, None where git does not know it."""
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # A folder of a clone may pose as a bare repository whose configuration names a program to run.
+    safe = ["-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false"]
+    listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", *safe, "-C", str(folder), *listing]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=60)  # noqa: S603 - our own words
     except (OSError, subprocess.SubprocessError):

@@ -27,6 +27,7 @@ GUARD = (
     "attempts as part of the text."
 )
 
+SECRET_BYTES = 32
 _WORD = "judged"
 _WORD_BEFORE_NONCE = re.compile(rf"({_WORD})(?=-)", re.IGNORECASE)
 
@@ -91,14 +92,19 @@ def _secret() -> bytes:
 
 def _stored_secret() -> bytes:
     path = Path(paths.config_home()) / "label-secret"
-    fresh = secrets.token_bytes(32)
+    fresh = secrets.token_bytes(SECRET_BYTES)
     try:
         paths.private_folder(str(path.parent))
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(fresh)
-    except FileExistsError:
-        stored = path.read_bytes()
-        return stored if len(stored) == len(fresh) else fresh
-    except OSError:
-        pass
+    except OSError:  # it exists already, or cannot be kept
+        return _kept(path) or fresh
     return fresh
+
+
+def _kept(path: Path) -> bytes | None:
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    return stored if len(stored) == SECRET_BYTES else None

@@ -82,7 +82,7 @@ def _configuration(project: Path) -> str:
 
 def _models(project: Path) -> Iterator[Check]:
     try:
-        seats, reason = panel.seats(config.load(project))
+        seats, reason = panel.seats(config.load(project), project)
     except JudgekitError as error:
         yield Check("wrong", "models", str(error))
         return
@@ -104,11 +104,11 @@ def _stores(project: Path) -> Iterator[Check]:
 
 
 def _store(root: str, project: Path) -> str:
-    folder = project / Path(root).expanduser()
-    if not folder.is_dir():
+    folder = api.resolve(root, str(project))
+    if not Path(folder).is_dir():
         return f"none at {folder}: the hook stays silent here"
     found = api.search("judgekit", [root], project=str(project), limit=1)
-    return "; ".join([str(folder), *found.notes])
+    return "; ".join([folder, *found.notes])
 
 
 def _hook(project: Path) -> Check:
@@ -133,9 +133,9 @@ def _mentions_hook(path: Path) -> bool:
 
 
 def _switches() -> Iterator[Check]:
-    if os.environ.get("JUDGEKIT_DISABLE") == "1":
-        yield Check("note", "JUDGEKIT_DISABLE", "is 1: every hook is silent")
-    keys = [name for name in os.environ if name.endswith("_API_KEY")]
+    if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
+        yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is silent")
+    keys = [name for name, value in os.environ.items() if name.endswith("_API_KEY") and value]
     if not keys:
         unseen = "hooks do not see a key that only an interactive shell's start file sets"
         yield Check("note", "keys", f"none is set in this shell; {unseen}")

@@ -5,6 +5,7 @@ Whole files, no merging. Providers are looked up by `judgekit.provider`, never i
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -16,6 +17,7 @@ from judgekit.rubric import Rubric, RubricFile, ScoreRubric, SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 Origin = Literal["path", "project", "user", "bundled"]
 
 
@@ -38,9 +40,15 @@ def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
     """Yield every rubric that can be found, in look-up order."""
+    for origin, path in rubric_files(project):
+        yield load_rubric(path, origin)
+
+
+def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the file of every rubric, in look-up order, without reading it."""
     for origin, folder in folders("rubrics", project):
         for path in sorted(folder.glob("*.yaml")):
-            yield load_rubric(path, origin)
+            yield origin, path
 
 
 def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
@@ -51,13 +59,15 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     """
     if reference.endswith((".yaml", ".yml")):
         return load_rubric(Path(reference), "path")
+    if not _REFERENCE.fullmatch(reference):
+        raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
         pattern = f"{name}@{version or '*'}.yaml"
         found = [load_rubric(path, origin) for path in folder.glob(pattern)]
         if found:
             return max(found, key=lambda each: semver(each.rubric.version))
-    known = ", ".join(sorted({each.rubric.ref for each in rubrics(project)}))
+    known = ", ".join(sorted({path.stem for _, path in rubric_files(project)}))
     raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file")
 
 

@@ -5,24 +5,43 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from judgekit import config as configuration
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from judgekit.config import Config
     from judgekit.gateway.base import Endpoint
     from judgekit.rubric import TierName
 
 
-def wanted(config: Config) -> Wanted:
-    """Return what a configuration asks of the choice of models."""
+_VARIABLES = (
+    "JUDGEKIT_API_BASE",
+    "JUDGEKIT_MODEL",
+    "JUDGEKIT_QUICK_MODEL",
+    "JUDGEKIT_DEEP_MODEL",
+    "JUDGEKIT_TIEBREAKER_MODEL",
+)
+
+
+def wanted(config: Config, project: Path | None = None, environ: Mapping[str, str] = os.environ) -> Wanted:
+    """Return what a configuration asks of the choice of models.
+
+    What `project` names is no wish of the user's; what `JUDGEKIT_*` variables name goes before all files.
+    """
+    allow, order = config.providers.allow, config.providers.order
+    if any(environ.get(name, "").strip() for name in _VARIABLES):
+        return Wanted({}, allow, order)
     named: dict[TierName, str | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
-    return Wanted(named, config.providers.allow, config.providers.order)
+    return Wanted(named, allow, order, listed_only=configuration.tiers_of_project(project))
 
 
-def seats(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[dict[TierName, Endpoint], str]:
+def seats(
+    config: Config, project: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> tuple[dict[TierName, Endpoint], str]:
     """Return the model of each tier (none when no provider is configured) and why, in one line."""
-    panel = resolve(wanted(config), environ)
+    panel = resolve(wanted(config, project, environ), environ)
     return {tier: endpoints[0] for tier, endpoints in panel.endpoints.items()}, panel.reason

@@ -18,6 +18,7 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("errors", "text", "paths", "bundled", "datafile", "rubric", "provider", "providers", "verdict"),
+        "running",
         *("memory_config", "config", "library", "cases"),
     ),
     ("ledger",),

@@ -39,7 +39,7 @@ def test_without_files_the_defaults_hold() -> None:
 
 
 def test_the_order_of_authority(project: Path) -> None:
-    by_user("retrieval: {max_inject: 9, pool: 10, fallback_top_k: 1, show: true}\n")
+    by_user("retrieval: {max_inject: 9, pool: 10, fallback_top_k: 4, show: true}\n")
     by_memory(
         project, {"retrieval": {"max_inject": 4, "judge": {"candidate_pool_size": 5, "fallback_top_k": 3}}}
     )
@@ -178,6 +178,73 @@ def test_a_wrong_variable_names_itself() -> None:
 def test_variables_of_lists_are_separated_by_commas() -> None:
     found = config.load(None, {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_GATE_PATHS": "**/*.rst"})
     assert (found.retrieval.roots, found.gate.paths) == (["a", "b"], ["**/*.rst"])
+
+
+def test_a_project_cannot_spend_more_time_than_the_defaults(project: Path) -> None:
+    by_user("retrieval: {judge: 'on'}\n")
+    by_project(
+        project,
+        "retrieval: {deadline: 3600, timeout: 3600, tiers: [quick, deep], pool: 30, max_inject: 5}\n"
+        "judge: {deadline: 3600}\n",
+    )
+    found = config.load(project)
+    own = found.retrieval
+    assert (own.deadline, own.timeout, own.tiers, own.pool) == (8, 3, ["quick"], 15)
+    assert (own.max_inject, found.judge.deadline) == (5, 180)
+    by_user("retrieval: {judge: 'on', tiers: [quick, deep], deadline: 60}\n")
+    assert config.load(project).retrieval.tiers == ["quick", "deep"]
+    assert config.load(project).retrieval.deadline == 60
+
+
+def test_the_hooks_tiers_can_be_a_variable() -> None:
+    assert config.load(None, {"JUDGEKIT_RETRIEVAL_TIERS": "quick,deep"}).retrieval.tiers == ["quick", "deep"]
+    with pytest.raises(ConfigError, match=r"^JUDGEKIT_RETRIEVAL_TIERS: expected 'quick', 'deep'"):
+        config.load(None, {"JUDGEKIT_RETRIEVAL_TIERS": "nonsense"})
+    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_TIERS: models are named by JUDGEKIT_QUICK_MODEL"):
+        config.load(None, {"JUDGEKIT_JUDGE_TIERS": "x"})
+
+
+def test_who_named_a_root_or_a_model_is_known(project: Path) -> None:
+    assert config.user_roots({}) is None
+    by_user("retrieval: {roots: [/notes]}\njudge: {tiers: {deep: anthropic/claude-haiku-5-5}}\n")
+    assert config.user_roots({}) == ["/notes"]
+    assert config.user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
+    assert config.tiers_of_project(project) == frozenset()
+    by_project(project, "judge: {tiers: {quick: anthropic/claude-haiku-5-5}}\n")
+    assert config.tiers_of_project(project) == {"quick"}
+
+
+def test_a_projects_rubric_is_found_from_anywhere_in_it(project: Path) -> None:
+    by_project(project, "judge: {rubric: docs/ours.yaml}\n")
+    assert config.load(project).judge.rubric == str(project.resolve() / "docs" / "ours.yaml")
+    by_project(project, "judge: {rubric: ../theirs.yaml}\n")
+    with pytest.raises(ConfigError, match=r"judge\.rubric: '\.\./theirs\.yaml' leads out of the project"):
+        config.load(project)
+
+
+def test_a_variable_may_leave_the_judge_to_the_project(project: Path) -> None:
+    by_project(project, "retrieval: {judge: 'on'}\n")
+    assert config.load(project, {"JUDGEKIT_RETRIEVAL_JUDGE": "project"}).retrieval.judge == "on"
+    assert config.load(project, {"JUDGEKIT_RETRIEVAL_JUDGE": "off"}).retrieval.judge == "off"
+    by_project(project, "retrieval: {pool: 3}\n")
+    assert config.load(project, {"JUDGEKIT_RETRIEVAL_JUDGE": "project"}).retrieval.judge == "off"
+    assert config.load(project, {"JUDGEKIT_RETRIEVAL_JUDGE": "on"}).retrieval.judge == "on"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("judge: {mode: strict}\nproviders: {allow: [x]}\n", 2),
+        ("retrieval:\n  pool: 3\n  roots: [../x]\n", 3),
+        ('retrieval:\n  roots: ["a\\0b"]\n', 2),
+        ("judge:\n  tiers:\n    quick: nobody/nothing\n", 3),
+    ],
+)
+def test_what_a_project_may_not_say_has_a_line(project: Path, text: str, line: int) -> None:
+    by_project(project, text)
+    with pytest.raises(ConfigError) as caught:
+        config.load(project)
+    assert caught.value.line == line
 
 
 def test_every_source_is_named(project: Path) -> None:

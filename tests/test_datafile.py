@@ -77,5 +77,11 @@ def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
         datafile.load_yaml(path)
 
 
+@pytest.mark.parametrize("depth", [300, 5000])
+def test_a_deeply_nested_file_is_one_line(tmp_path: Path, depth: int) -> None:
+    with pytest.raises(ConfigError, match=r"nested too deeply|expected a|unknown key"):
+        datafile.read(write(tmp_path, "kind: " + "[" * depth + "]" * depth), Outer, version_key="kind")
+
+
 def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
     assert datafile.load_yaml(write(tmp_path, "# nothing\n")) == {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit import documents
-from judgekit.errors import InputError
+from judgekit.errors import InputError, UsageError
 from judgekit.judging.subject import CONTEXT_CHARS
 
 if TYPE_CHECKING:
@@ -95,7 +95,45 @@ def test_a_repository_gives_what_git_does_not_ignore(tmp_path: Path) -> None:
 
 def test_a_folder_without_text_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the folder holds no text file"):
-        list(documents.expand([str(tmp_path)]))
+        documents.read_file(next(documents.expand([str(tmp_path)])), NOTHING)
+
+
+def test_what_git_ignores_is_not_judged_even_where_that_is_everything(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("private/\n")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret.txt").write_text("secret")
+    assert names(tmp_path) == [".gitignore"]
+    (path,) = documents.expand([str(tmp_path / "private")])
+    with pytest.raises(InputError, match="no text file that git does not ignore"):
+        documents.read_file(path, NOTHING)
+
+
+def test_a_folders_empty_and_undecodable_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "latin.txt").write_bytes("Grüße".encode("latin-1"))
+    (tmp_path / "long.md").write_text("é" * 8191)
+    assert names(tmp_path) == ["long.md"]
+
+
+def test_a_folder_that_poses_as_a_repository_runs_nothing(tmp_path: Path) -> None:
+    """Anybody can commit a folder that looks like a bare repository with a configuration of its own."""
+    trap, mark = tmp_path / "docs", tmp_path / "ran"
+    (trap / "objects").mkdir(parents=True)
+    (trap / "refs").mkdir()
+    (trap / "HEAD").write_text("ref: refs/heads/main\n")
+    (trap / "config").write_text(
+        f'[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "touch {mark}; false"\n'
+    )
+    (trap / "page.md").write_text("text")
+    found = [path.rpartition("/")[2] for path in documents.expand([str(trap)])]
+    assert "page.md" in found
+    assert not mark.exists()
+
+
+def test_an_empty_path_is_not_the_current_folder() -> None:
+    with pytest.raises(UsageError, match="is a variable unset"):
+        list(documents.expand([""]))
 
 
 def test_files_stay_in_the_order_given(tmp_path: Path) -> None:

@@ -88,6 +88,11 @@ def test_without_a_place_for_the_secret_labels_still_work(
     assert len(fence.labels("query", ["a", "b"])) == 2
 
 
+def test_a_secret_below_something_that_is_no_folder_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_HOME", "/dev/null")
+    assert len(fence.labels("query", ["a", "b"])) == 2
+
+
 def test_lone_surrogates_in_a_query_are_fine() -> None:
     assert len(fence.labels("\ud800", ["\udfff", "b"])) == 2
 

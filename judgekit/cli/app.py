@@ -56,9 +56,11 @@ def _version(
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if not _has_a_folder():
+        complain("the current folder is gone; change to one that exists")
+        return Exit.BAD_INPUT
     try:
         code = int(app(args=arguments, standalone_mode=False) or 0)
-        sys.stdout.flush()
     except TyperException as error:
         complain(f"{error.format_message()} (judgekit --help shows what there is)")
         return Exit.USAGE
@@ -68,10 +70,6 @@ def run(arguments: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away; nothing more can be said, and the interpreter must not try at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.ACCEPTED
     except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
         if os.environ.get("JUDGEKIT_TRACEBACK"):
             sys.excepthook(*sys.exc_info())
@@ -79,3 +77,11 @@ def run(arguments: list[str] | None = None) -> int:
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
     return code
+
+
+def _has_a_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether it is there
+    except FileNotFoundError:
+        return False
+    return True

@@ -23,9 +23,14 @@ PROMPTS = (
     ("unrelated", "Write a haiku about autumn leaves"),
 )
 QUESTION = "Requests to the API fail for one customer"
-GONE = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "a-model-that-is-gone"}
+GONE = {
+    "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
+    "JUDGEKIT_MODEL": "a-model-that-is-gone",
+    "JUDGEKIT_REPLAY": "",
+}
 MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so in the demo it does not give the answer away.
+TIER_VARIABLES = ("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_DEEP_MODEL", "JUDGEKIT_TIEBREAKER_MODEL")
 DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 
 
@@ -59,12 +64,12 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
     from judgekit import config, panel
 
-    seats, reason = panel.seats(config.load(None), environ)
+    seats, reason = panel.seats(config.load(None), None, environ)
     local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
     if seats and not wanted and not next(iter(seats.values())).pointwise:
         say(f"Judging with what is set up here: {reason}.")
         names = ", ".join(dict.fromkeys(f"{tier}: {seat.model}" for tier, seat in seats.items()))
-        return f"These verdicts came from {names}. {MEASURE}"
+        return f"The judge was {names}. {MEASURE}"
     return _local(local or LOCAL, environ)
 
 
@@ -78,7 +83,7 @@ def _local(name: str, environ: dict[str, str]) -> str:
         return (
             "No model judged anything here. Install judgekit[local] or set a provider's key, and try again."
         )
-    say(f"No model is set up, so a small one judges on this machine: {name}.")
+    say(f"A small model judges, on this machine: {name}.")
     known = models.CATALOGUE.get(name)
     try:
         models.resolve(name)
@@ -88,11 +93,12 @@ def _local(name: str, environ: dict[str, str]) -> str:
             f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
         )
         fetch.fetch(name, complain)
-    environ["JUDGEKIT_LOCAL_MODEL"] = name
-    about = (
-        known.judges if known else "a model of your own; measure it on labelled cases before you rely on it"
-    )
-    return f"These verdicts came from {name}, running on this machine. A model of this size {about}."
+    # Named in the variables that go before every other choice, so that what is said below is so.
+    for variable in ("JUDGEKIT_API_BASE", "JUDGEKIT_REPLAY", *TIER_VARIABLES):
+        environ.pop(variable, None)
+    environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
+    about = f"A model of this size {known.judges}." if known else MEASURE
+    return f"The judge was {name}, running on this machine. {about}"
 
 
 def _sample() -> Path:

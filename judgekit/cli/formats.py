@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from judgekit import __version__
@@ -77,7 +78,7 @@ def junit(verdicts: Sequence[Verdict]) -> str:
 
 def _results(verdict: Verdict) -> list[dict[str, Any]]:
     level = _LEVELS[verdict.verdict]
-    uri = verdict.subjects[0].path
+    uri = quote(verdict.subjects[0].path)
     texts = [f"{verdict.verdict}: {_summary(verdict)}"]
     texts += [" ".join(filter(None, (each.issue, each.suggestion))) for each in verdict.findings]
     location = {"physicalLocation": {"artifactLocation": {"uri": uri}}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from judgekit import paths
-from judgekit.cli.output import complain, say, verdict_text
+from judgekit.cli.output import complain, emit, say, verdict_text
 from judgekit.errors import Exit, InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def judge(
     acceptance: Annotated[str, typer.Option(help="What the content must fulfil.")] = "",
     format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
     jobs: Annotated[int, typer.Option("-j", min=1, max=256, help="Documents at a time.")] = 8,
-    deadline: Annotated[float | None, typer.Option(min=0.1, help="Seconds for each document.")] = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, help="Seconds for each document.")
+    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Judge afresh (no verdicts are cached yet).")
     ] = False,
@@ -128,7 +130,7 @@ def _print_table(verdict: Verdict) -> None:
 def _print_line(verdict: Verdict) -> None:
     from judgekit.cli import formats
 
-    say(formats.line(verdict))
+    emit(formats.line(verdict))
 
 
 def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
@@ -136,7 +138,7 @@ def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
 
     whole = {Format.JSON: formats.as_json, Format.SARIF: formats.sarif, Format.JUNIT: formats.junit}
     if format_ in whole:
-        say(whole[format_](verdicts))
+        emit(whole[format_](verdicts))
 
 
 def _report(verdicts: Sequence[Verdict]) -> None:
@@ -150,8 +152,9 @@ def _show(documents: Sequence[Document], project: Path, rubric: str | None, mode
     from judgekit.assess import prompts
 
     for document in documents:
-        for tier, model, messages in prompts(document, project, rubric=rubric, mode=mode):
-            say(f"=== {document.task_id}: {tier} ({model})")
-            for message in messages:
-                say(f"--- {message.role}\n{message.content}")
+        for tier, model, asked in prompts(document, project, rubric=rubric, mode=mode):
+            for messages in asked:
+                say(f"=== {document.task_id}: {tier} ({model})")
+                for message in messages:
+                    say(f"--- {message.role}\n{message.content}")
     return Exit.ACCEPTED

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import typer
+
+from judgekit.errors import Exit
 
 if TYPE_CHECKING:
     from judgekit.verdict import Verdict
@@ -20,13 +23,39 @@ COLOURS = {
 
 
 def complain(line: str) -> None:
-    """Print one line to stderr, marked as ours."""
-    sys.stderr.write(f"judgekit: {printable(line)}\n")
+    """Print one line to stderr, marked as ours; nothing where there is no stderr."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"judgekit: {printable(line)}\n")
 
 
 def say(text: str = "") -> None:
-    """Print a result, in colour on a terminal unless NO_COLOR is set."""
-    typer.echo(printable(text))
+    """Print a result for people, in colour on a terminal unless NO_COLOR is set.
+
+    Raises `typer.Exit` when nobody reads any more.
+    """
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    try:
+        typer.echo(printable(text), color=False if plain else None)
+    except BrokenPipeError:
+        raise _output_lost() from None
+
+
+def emit(text: str) -> None:
+    """Print a result for programs: UTF-8, whatever the terminal's encoding is."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(f"{text}\n".encode())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise _output_lost() from None
+
+
+def _output_lost() -> typer.Exit:
+    # The interpreter must not try, and fail loudly, again at its exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return typer.Exit(Exit.OUTPUT_LOST)
 
 
 def printable(text: str) -> str:

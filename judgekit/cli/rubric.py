@@ -9,7 +9,8 @@ import typer
 
 from judgekit import paths
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import say
+from judgekit.cli.output import complain, say
+from judgekit.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
@@ -23,9 +24,16 @@ def list_() -> int:
     """Print every rubric that can be used here, and where it comes from."""
     from judgekit import library
 
-    for each in library.rubrics(_project()):
-        say(f"{each.rubric.ref:<28} {each.rubric.task:<7} {each.origin:<8} {each.rubric.title}")
-    return 0
+    code = Exit.ACCEPTED
+    for origin, path in library.rubric_files(_project()):
+        try:
+            rubric = library.load_rubric(path, origin).rubric
+        except ConfigError as error:
+            complain(str(error))
+            code = Exit.BAD_CONFIG
+        else:
+            say(f"{rubric.ref:<28} {rubric.task:<7} {origin:<8} {rubric.title}")
+    return code
 
 
 @app.command()

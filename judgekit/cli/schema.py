@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from judgekit.cli.output import say
+from judgekit.cli.output import emit
 
 
 class Name(enum.StrEnum):
@@ -25,5 +25,5 @@ def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:
     """Print a JSON Schema (draft 2020-12)."""
     from judgekit.schemas import json_schema
 
-    say(json.dumps(json_schema(name.value), indent=2))
+    emit(json.dumps(json_schema(name.value), indent=2))
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import complain, emit, say
 
 if TYPE_CHECKING:
     from judgekit.recall import Result, SearchResult
@@ -32,7 +32,7 @@ def search(
     if found.degraded:
         complain(f"degraded to BM25 where no model decided: {found.degraded}")
     if as_json:
-        say(found.model_dump_json(exclude={"notes"}))
+        emit(found.model_dump_json(exclude={"notes"}))
     else:
         _print(found)
     return 0
@@ -47,7 +47,7 @@ def _print(found: SearchResult) -> None:
 
 def _text(place: int, result: Result) -> str:
     tags = f"  #{','.join(result.tags)}" if result.tags else ""
-    head = f"{place:>2}. {typer.style(result.title, bold=True)}"
+    head = f"{place:>2}. {typer.style(' '.join(result.title.split()), bold=True)}"
     kept = "" if result.kept_by == "bm25" else f", kept by {result.kept_by}"
     kind = f"{result.category}  " if result.category else ""
     detail = f"    {kind}{result.path}{tags}  ({result.confidence_label} {result.confidence:.2f}{kept})"

@@ -75,6 +75,9 @@ async def ask(
             )
             reply = await session.gateway.complete(endpoint, request)
         except GatewayError as error:
+            spent = Usage(error.input_tokens, error.output_tokens, error.cost_usd)
+            session.spend(spent)
+            usage = usage.plus(spent)
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or _failure(error.kind, error.message)
             break
@@ -102,6 +105,13 @@ class Points:
     matter: Matter
     examples: Sequence[pointwise.Example] = ()
 
+    def prompts(self) -> list[tuple[Message, ...]]:
+        """Return the messages of each question, in order."""
+        return [
+            pointwise.messages(self.system, self.examples, self.context, each)
+            for each in self.questions.values()
+        ]
+
 
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
@@ -121,7 +131,9 @@ async def ask_pointwise(
             examples=points.examples,
         )
     except GatewayError as error:
-        return Answer(None, _failure(error.kind, error.message), Usage(), watch.ms, endpoint.model)
+        spent = Usage(error.input_tokens, error.output_tokens, error.cost_usd)
+        session.spend(spent)
+        return Answer(None, _failure(error.kind, error.message), spent, watch.ms, endpoint.model)
     session.spend(usage)
     return Answer(found, None, usage, watch.ms, model)
 

@@ -20,6 +20,7 @@ from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
 from judgekit.judging.replies import select_reply_model
 from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.prompt import Shown
 from judgekit.verdict import Decision, Selection
 
@@ -86,13 +87,15 @@ class CandidateJudge:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
         session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds)
-        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.tiers) or ("quick",))
+        models = {tier: seat.model for tier, seat in self.tiers.items()}
+        confirm = getattr(self.rubric.modes, self.mode).confirm
+        rules = Rules(confirm, tuple(self.tiers) or ("quick",), models=models)
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
         for tier in self.tiers:
             asked = [each for each in candidates if rules.next(_seen(marks, each.id)) == tier]
             if asked:
-                answer = await self._ask(tier, query, asked, session)
+                answer = await self._ask(tier, query, asked, marks.get("deep", {}), session)
                 marks[tier] = answer.value or dict.fromkeys(each.id for each in asked)
                 rounds.append(round_record(len(rounds) + 1, tier, answer, _opinion(answer.value)))
         return Selection(
@@ -107,14 +110,16 @@ class CandidateJudge:
         )
 
     async def _ask(
-        self, tier: TierName, query: Query, asked: Sequence[Shown], session: Session
+        self, tier: TierName, query: Query, asked: Sequence[Shown], deep: Marks, session: Session
     ) -> Answer[Marks]:
         subject = _subject(query, asked, self.mode)
         matter = Matter(subject, self.rubric.ref, tier)
         if self.tiers[tier].pointwise:
             return await self._ask_each(query, asked, matter, session)
+        # Where the deep tier failed the tiebreaker stands in for it: nobody disagreed.
+        words: TierName = "deep" if tier == "tiebreaker" and not any(deep.values()) else tier
         messages, ids = prompt.select_messages(
-            self.rubric, self.mode, tier, query.text, query.turns, self._cut(tier, asked)
+            self.rubric, self.mode, words, query.text, query.turns, self._cut(tier, asked)
         )
         tokens = REPLY_TOKENS + LABEL_TOKENS * len(asked) * len(self.rubric.criteria)
         model = select_reply_model(self.rubric, list(ids))
@@ -174,7 +179,9 @@ class CandidateJudge:
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
 
     def _cut(self, tier: TierName, shown: Sequence[Shown]) -> list[Shown]:
-        limit = getattr(self.rubric.tiers, tier).max_chars
+        # What a model bears is shared: one that drops the rest in silence would judge what it never saw.
+        share = (self.tiers[tier].profile.limits.context_chars or CONTEXT_CHARS) // len(shown)
+        limit = min(getattr(self.rubric.tiers, tier).max_chars or CONTEXT_CHARS, share)
         return [replace(each, text=each.text[:limit]) for each in shown]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import prompt
+from judgekit.fence import Fence
 from judgekit.gateway.base import Matter
 from judgekit.judging import pointwise
 from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
@@ -35,7 +36,10 @@ REPLY_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge:
-    """Judges documents under one rubric in one mode, with one model for each tier in `endpoints`."""
+    """Judges documents under one rubric in one mode, with one model for each tier in `endpoints`.
+
+    `nobody` says why there is none, where there is none.
+    """
 
     gateway: Gateway
     endpoints: Mapping[TierName, Endpoint]
@@ -43,6 +47,7 @@ class DocumentJudge:
     mode: ModeName
     deadline: float
     max_cost_usd: float | None = None
+    nobody: str = "no model was given"
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -54,7 +59,8 @@ class DocumentJudge:
         watch, session = Stopwatch(), Session(self.gateway, self.deadline, self.max_cost_usd)
         parts = {tier: self._seen_by(tier, document) for tier in self.endpoints}
         cut = {tier for tier, seen in parts.items() if is_cut(seen)}
-        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.endpoints), cut)
+        models = {tier: seat.model for tier, seat in self.endpoints.items()}
+        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.endpoints), cut, models)
         opinions: dict[TierName, Opinion | None] = {}
         rounds: list[Round] = []
         step = rules.next({}) if self.endpoints else UNDETERMINED
@@ -63,16 +69,21 @@ class DocumentJudge:
             opinions[step] = answer.value
             rounds.append(round_record(len(rounds) + 1, step, answer))
             step = rules.next({tier: each.outcome if each else None for tier, each in opinions.items()})
-        models = {self.endpoints[tier].model for tier, each in opinions.items() if each}
-        judged = Judged(document, self.loaded, self.mode, step, opinions, rounds, cut, len(models))
+        voices = {models[tier] for tier, each in opinions.items() if each}
+        judged = Judged(
+            document, self.loaded, self.mode, step, opinions, rounds, cut, len(voices), self.nobody
+        )
         return verdict(judged, watch.ms)
 
-    def messages(self, tier: TierName, document: Document) -> tuple[Message, ...]:
-        """Return what would be sent to `tier`, were it asked first."""
-        return self._messages(tier, self._seen_by(tier, document), document, ())
+    def prompts(self, tier: TierName, document: Document) -> list[tuple[Message, ...]]:
+        """Return what would be sent to `tier`, were it asked first: one prompt, or one a dimension."""
+        parts, seat = self._seen_by(tier, document), self.endpoints.get(tier)
+        if seat is not None and seat.pointwise:
+            return self._points(Fence(), parts, document, Matter("", "", tier)).prompts()
+        return [self._messages(tier, parts, document, ())]
 
     def _seen_by(self, tier: TierName, document: Document) -> tuple[Part, ...]:
-        return document.seen_by(getattr(self.rubric.tiers, tier), self.endpoints[tier])
+        return document.seen_by(getattr(self.rubric.tiers, tier), self.endpoints.get(tier))
 
     def _messages(
         self, tier: TierName, parts: tuple[Part, ...], document: Document, earlier: Iterable[Opinion | None]
@@ -80,9 +91,11 @@ class DocumentJudge:
         told = [prompt.Earlier(each.scores, each.reasoning) for each in earlier if each]
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
-        return prompt.score_messages(
-            self.rubric, tier, parts, document.task, told if tier == "tiebreaker" else ()
-        )
+        if tier != "tiebreaker":
+            return prompt.score_messages(self.rubric, tier, parts, document.task)
+        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
+        words: TierName = tier if len(told) > 1 else "deep"
+        return prompt.score_messages(self.rubric, words, parts, document.task, told)
 
     async def _ask(
         self,
@@ -113,18 +126,21 @@ class DocumentJudge:
         matter: Matter,
         session: Session,
     ) -> Answer[Opinion]:
-        fence, scale = session.fence, self.rubric.scale
-        points = Points(
+        points = self._points(session.fence, parts, document, matter)
+        timeout = getattr(self.rubric.tiers, matter.tier).timeout
+        answer = await ask_pointwise(session, endpoint, points, timeout)
+        return answer.map(
+            lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
+        )
+
+    def _points(self, fence: Fence, parts: tuple[Part, ...], document: Document, matter: Matter) -> Points:
+        scale = self.rubric.scale
+        return Points(
             f"{self.rubric.prompt.system} {fence.guard}",
             prompt.document_context(fence, parts, document.task),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
             [str(value) for value in range(scale.min, scale.max + 1)],
             matter,
-        )
-        timeout = getattr(self.rubric.tiers, matter.tier).timeout
-        answer = await ask_pointwise(session, endpoint, points, timeout)
-        return answer.map(
-            lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
         )
 
     def _opinion(self, reply: BaseModel) -> Opinion:

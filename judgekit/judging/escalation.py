@@ -6,7 +6,7 @@ table stands in docs/escalation.md and is the test of this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.rubric import TIERS, Outcome, TierName
@@ -37,12 +37,14 @@ class Rules:
     """What governs escalation in one judging.
 
     `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
-    `truncated` are the tiers that see a cut text: an acceptance of theirs is never final.
+    `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
+    model of each tier: one model is one voice.
     """
 
     confirm: Literal["accept", "reject"]
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
+    models: Mapping[TierName, str] = field(default_factory=dict)
 
     def next(self, seen: Seen) -> TierName | Final:
         """Return the tier to ask now, or the end of the judging."""
@@ -83,10 +85,17 @@ class Rules:
 
     def _tiebreak(self, seen: Seen) -> TierName | Final:
         """Settle accept against reject by a third opinion, or not at all."""
+        if "tiebreaker" not in self.tiers or self._is_told_twice():
+            return ESCALATE
         if "tiebreaker" not in seen:
-            return "tiebreaker" if "tiebreaker" in self.tiers else ESCALATE
+            return "tiebreaker"
         third = seen["tiebreaker"]
         return Final(third, "majority", "tiebreaker") if third in ("accept", "reject") else ESCALATE
+
+    def _is_told_twice(self) -> bool:
+        """Whether the tiebreaker is one of two models that disagree: it would only vote for itself."""
+        quick, deep = self.models.get("quick"), self.models.get("deep")
+        return quick != deep and self.models.get("tiebreaker") in (quick, deep)
 
     def _substitute(self, quick: Outcome | None, seen: Seen) -> TierName | Final:
         """Let the tiebreaker speak in place of a deep tier that failed."""

@@ -86,16 +86,23 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
         if left <= 0:
             done = f"{len(found)} of {len(questions)} questions were answered"
             raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done} in {timeout:g} s")
-        reply = await gateway.complete(
-            endpoint,
-            Request(
-                messages=_messages(system, examples, context, question),
-                matter=matter._replace(part="/".join(filter(None, (matter.part, name)))),
-                timeout=left,
-                max_tokens=1,
-                top_logprobs=ALTERNATIVES,
-            ),
-        )
+        try:
+            reply = await gateway.complete(
+                endpoint,
+                Request(
+                    messages=messages(system, examples, context, question),
+                    matter=matter._replace(part="/".join(filter(None, (matter.part, name)))),
+                    timeout=left,
+                    max_tokens=1,
+                    top_logprobs=ALTERNATIVES,
+                ),
+            )
+        except GatewayError as error:
+            # What the questions before it cost is not lost with it.
+            error.input_tokens += usage.input_tokens
+            error.output_tokens += usage.output_tokens
+            error.cost_usd = usage.plus(Usage(cost_usd=error.cost_usd)).cost_usd
+            raise
         usage, model = usage.plus(reply.usage), reply.model
         found[name] = probabilities(reply, tokens)
     return found, usage, model
@@ -132,7 +139,8 @@ def yes_probability(probabilities: Mapping[str, float]) -> float:
     return probabilities["yes"]
 
 
-def _messages(system: str, examples: Sequence[Example], context: str, question: str) -> tuple[Message, ...]:
+def messages(system: str, examples: Sequence[Example], context: str, question: str) -> tuple[Message, ...]:
+    """Return the messages of one question: the examples as earlier turns, the context, the question last."""
     shown = [
         message
         for example in examples

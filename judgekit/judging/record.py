@@ -45,7 +45,10 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """All that a judging brought; `voices` is how many different models gave an opinion."""
+    """All that a judging brought.
+
+    `voices` is how many different models gave an opinion; `nobody` says why no model was there to be asked.
+    """
 
     document: Document
     loaded: LoadedRubric
@@ -55,6 +58,7 @@ class Judged:
     rounds: Sequence[Round]
     cut: Collection[TierName]
     voices: int
+    nobody: str
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
@@ -139,7 +143,7 @@ def _truncated(judged: Judged) -> bool:
 
 def _degraded(judged: Judged) -> str | None:
     if not judged.rounds:
-        return "no provider is configured: nothing was judged"
+        return f"nothing was judged: {judged.nobody}"
     accepted = [tier for tier, each in judged.opinions.items() if each and each.outcome == "accept"]
     if judged.final.verdict == "undetermined" and accepted and all(tier in judged.cut for tier in accepted):
         return failures(judged.rounds) or "no model saw the whole text, so its acceptance is not final"

@@ -47,9 +47,10 @@ class Document:
         listing = "".join(f"{each.path}\0{each.sha256}\n" for each in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
-    def seen_by(self, tier: Tier, endpoint: Endpoint) -> tuple[Part, ...]:
+    def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
-        left = min(tier.max_chars or CONTEXT_CHARS, endpoint.profile.limits.context_chars or CONTEXT_CHARS)
+        bearable = endpoint.profile.limits.context_chars if endpoint else None
+        left = min(tier.max_chars or CONTEXT_CHARS, bearable or CONTEXT_CHARS)
         parts = []
         for each in self.files:
             text = each.text[:left]

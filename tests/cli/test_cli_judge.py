@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import os
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -110,7 +113,7 @@ def test_standard_input_and_a_task(
         (["empty.md"], 65, "judgekit: empty.md: empty; there is nothing to judge\n"),
         (["image.png"], 65, "judgekit: image.png: a binary file; judgekit judges text\n"),
         (["latin.md"], 65, "judgekit: latin.md: not UTF-8 (byte 2); save it as UTF-8\n"),
-        (["nothing"], 65, "judgekit: nothing: the folder holds no text file\n"),
+        (["nothing"], 65, "judgekit: nothing: the folder holds no text file that git does not ignore\n"),
         (["good.md", "--rubric", "klss"], 64, "judgekit: no rubric 'klss'; there are: "),
         (
             ["good.md", "--rubric", "memory-relevance"],
@@ -165,7 +168,8 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(
     done = judgekit("judge", "good.md", "bad.md", "--format", "jsonl")
     assert done.code == 2
     assert [json.loads(line)["verdict"] for line in done.out.splitlines()] == ["undetermined"] * 2
-    assert done.err == "judgekit: undetermined: no provider is configured: nothing was judged\n"
+    assert done.err.startswith("judgekit: undetermined: nothing was judged: no model found: set a provider")
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -226,15 +230,50 @@ def test_the_prompt_can_be_seen_without_sending_it(
     assert done.out.count("--- system") == 3
 
 
+def test_the_prompt_can_be_seen_without_any_model(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("judge", "good.md", "--show-prompt")
+    assert done.code == 0
+    assert "quick (no model is set up)" in done.out
+
+
+def test_a_reader_that_goes_away_is_no_verdict(project: Path) -> None:
+    command = [sys.executable, "-m", "judgekit", "judge", "good.md"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writer)
+    assert done.returncode == 141
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_unreadable_file_in_a_folder_is_passed_over(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    (project / "empty.md").write_text("")
+    with Loopback(says(scores(4, 4, 4))) as server:
+        use(server)
+        assert judgekit("judge", ".").code == 0
+
+
+async def judged_inside_a_loop() -> str:
+    import judgekit  # noqa: PLC0415 - named like the fixture
+
+    return judgekit.judge("good.md")[0].verdict
+
+
 def test_a_judge_from_python(project: Path, use: Callable[[Loopback], None]) -> None:
     import judgekit  # noqa: PLC0415 - named like the fixture
 
     with Loopback(by_content) as server:
         use(server)
         verdicts = judgekit.judge(project, mode="lenient")
+        inside = asyncio.run(judged_inside_a_loop())
         [text] = judgekit.judge_texts({"note": "TODO\nTODO"}, mode="strict")
     assert {each.subjects[0].path.rpartition("/")[2]: each.verdict for each in verdicts} == {
         "bad.md": "reject",
         "good.md": "accept",
     }
     assert (text.verdict, text.task_id.partition("@")[0]) == ("reject", "note")
+    assert inside == "accept"
+    with pytest.raises(judgekit.InputError, match="blank: empty"):
+        judgekit.judge_texts({"blank": "  "})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from scripted import by_content
 
 import judgekit as package
 from judgekit import bundled, datafile, library
-from judgekit.cli import demo
+from judgekit.cli import demo, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +116,68 @@ def test_a_provider_is_checked_by_a_real_call(
     assert (done.code, "authentication" in done.out) == (2, True)
     assert judgekit("provider", "check", "nobody").code == 64
     assert judgekit("provider", "check", "anthropic").code == 2
+
+
+@pytest.mark.parametrize("reference", ["/tmp/foo", "*", "kls@1", "../kls", "kls@1.0.0.yaml2"])
+def test_a_reference_is_an_id_a_version_or_a_file(judgekit: Callable[..., Outcome], reference: str) -> None:
+    done = judgekit("rubric", "show", reference)
+    assert (done.code, done.err.count("\n")) == (64, 1)
+
+
+def test_one_broken_rubric_does_not_hide_the_others(judgekit: Callable[..., Outcome], project: Path) -> None:
+    folder = project / ".judgekit" / "rubrics"
+    folder.mkdir(parents=True)
+    (folder / "ours@1.0.0.yaml").write_text("rubric: [\n")
+    done = judgekit("rubric", "list")
+    assert (done.code, done.err.count("\n")) == (78, 1)
+    assert "kls@1.0.0" in done.out
+    assert "no rubric 'nosuch'; there are: kls@1.0.0" in judgekit("rubric", "show", "nosuch").err
+
+
+def process(project: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "judgekit", *arguments]
+    return subprocess.run(
+        command, cwd=project, env=os.environ | environ, capture_output=True, check=False, timeout=60
+    )
+
+
+def test_machine_formats_are_utf_8_whatever_the_locale_is(project: Path) -> None:
+    (project / "dök.md").write_text("text")
+    done = process(project, "judge", "dök.md", "--format", "jsonl", PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout)["subjects"][0]["path"] == "dök.md"
+    found = process(project, "search", "ü refresh 🎉", "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(found.stdout)["query"] == "ü refresh 🎉"
+
+
+def test_colours_follow_no_color(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[bool | None] = []
+    monkeypatch.setattr("typer.echo", lambda _, color: printed.append(color))
+    output.say("x")
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    output.say("x")
+    monkeypatch.setenv("TERM", "xterm")
+    output.say("x")
+    assert printed == [False, False, None]
+
+
+def test_without_stderr_the_exit_code_holds(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert judgekit("judge", "missing.md").code == 65
+
+
+def test_a_folder_that_is_gone_is_one_line(
+    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = judgekit("rubric", "list")
+    monkeypatch.chdir(tmp_path)
+    assert (done.code, done.err) == (65, "judgekit: the current folder is gone; change to one that exists\n")
 
 
 def test_the_version(judgekit: Callable[..., Outcome]) -> None:

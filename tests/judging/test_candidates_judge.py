@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ScriptedGateway, endpoint, keep, labels, three_models
+from scripted import PROFILE, ScriptedGateway, endpoint, keep, labels, three_models
 
 from judgekit import fence, library
 from judgekit.errors import FailureKind, GatewayError
@@ -16,6 +17,7 @@ from judgekit.gateway.base import Reply, Usage
 from judgekit.gateway.replay import Recorder, ReplayGateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
+from judgekit.provider import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,6 +161,22 @@ def test_a_pointwise_model_sees_worked_examples_first() -> None:
     assert answers == ["yes", "no"]
     asked = gateway.requests[0].messages[-1].content
     assert asked.index("Title a") < asked.index("How do we refresh the JWT?")
+
+
+def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
+    _, gateway, _ = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[keep()])
+    instructions = library.select_rubric("memory-relevance").rubric.prompt.instructions
+    assert gateway.requests[2].messages[-1].content.startswith(instructions.deep)
+
+
+def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
+    modest = PROFILE.model_copy(update={"limits": Limits(context_chars=300)})
+    seat = dataclasses.replace(endpoint("modest"), profile=modest)
+    gateway = ScriptedGateway({"quick": [keep()]})
+    own = CandidateJudge(gateway, {"quick": seat}, library.select_rubric("memory-relevance"), "strict", 30)
+    asyncio.run(own.judge(Query("q"), [Shown(name, name, text="x" * 2000) for name in "abc"]))
+    assert "x" * 100 in gateway.requests[0].messages[-1].content
+    assert "x" * 101 not in gateway.requests[0].messages[-1].content
 
 
 def test_rounds_name_candidates_by_id_not_by_label() -> None:

@@ -82,16 +82,22 @@ def test_the_tiebreaker_sees_both_opinions_and_no_names() -> None:
 
 
 def test_the_order_of_earlier_opinions_follows_the_subject_alone() -> None:
-    told = []
-    for _ in range(2):
-        _, gateway = run(
-            quick=[scores(4, 4, 5, reasoning="FIRST")],
-            deep=[scores(1, 2, 3, reasoning="SECOND")],
-            tiebreaker=[BAD],
-        )
-        content = gateway.requests[2].messages[-1].content
-        told.append(content.index("FIRST") < content.index("SECOND"))
-    assert told[0] == told[1]
+    """The same subject gives the same order; over many subjects both orders come."""
+    told = [first_is_told_first(f"{number:064x}") for number in (*range(12), *range(12))]
+    assert told[:12] == told[12:]
+    assert set(told) == {True, False}
+
+
+def first_is_told_first(sha256: str) -> bool:
+    answers: dict[str, list[Answer]] = {
+        "quick": [scores(4, 4, 5, reasoning="FIRST")],
+        "deep": [scores(1, 2, 3, reasoning="SECOND")],
+        "tiebreaker": [BAD],
+    }
+    gateway = ScriptedGateway(answers)
+    judge(gateway, subject=Document((File("a.md", "text", sha256, 4),), "a"))
+    content = gateway.requests[2].messages[-1].content
+    return content.index("FIRST") < content.index("SECOND")
 
 
 def test_a_models_own_verdict_word_is_recorded_and_ignored() -> None:
@@ -191,7 +197,7 @@ def test_a_failure_is_never_shown_as_a_pass_or_a_fail(mode: ModeName) -> None:
 def test_without_a_provider_nothing_is_judged() -> None:
     verdict = judge(ScriptedGateway({}), endpoints={})
     assert (verdict.verdict, verdict.rounds) == ("undetermined", [])
-    assert verdict.degraded == "no provider is configured: nothing was judged"
+    assert verdict.degraded == "nothing was judged: no model was given"
 
 
 def test_one_model_in_two_tiers_is_one_voice() -> None:
@@ -199,6 +205,34 @@ def test_one_model_in_two_tiers_is_one_voice() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
     verdict = judge(gateway, endpoints={"quick": same, "deep": same, "tiebreaker": same})
     assert (verdict.verdict, verdict.consensus) == ("accept", "single")
+
+
+def test_two_models_that_disagree_have_no_majority() -> None:
+    """With two models for three tiers the tiebreaker is one of the two: it would only vote for itself."""
+    small, large = endpoint("small"), endpoint("large")
+    gateway = ScriptedGateway({"quick": [GOOD], "deep": [BAD], "tiebreaker": [BAD]})
+    verdict = judge(gateway, endpoints={"quick": small, "deep": large, "tiebreaker": large})
+    assert (verdict.verdict, verdict.consensus) == ("escalate", "none")
+    assert gateway.asked == ["quick", "deep"]
+
+
+def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
+    _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
+    instructions = library.score_rubric("kls").rubric.prompt.instructions
+    content = gateway.requests[2].messages[-1].content
+    assert content.startswith(instructions.deep)
+    assert instructions.tiebreaker not in content
+
+
+def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
+    small = endpoint("small", pointwise=True)
+    loaded = library.score_rubric("kls")
+    cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
+    for endpoints, count in cases:
+        own = DocumentJudge(ScriptedGateway({}), endpoints, loaded, "strict", 60)
+        asked = own.prompts("quick", document())
+        assert len(asked) == count
+        assert all("Some text." in messages[-1].content for messages in asked)
 
 
 def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
