@@ -107,7 +107,7 @@ def _store(root: str, project: Path) -> str:
     folder = api.resolve(root, str(project))
     if not Path(folder).is_dir():
         return f"none at {folder}: the hook stays silent here"
-    found = api.search("judgekit", [root], project=str(project), limit=1)
+    found = api.search("judgekit", [root], project=str(project), limit=1, trusted=config.user_roots() or ())
     return "; ".join([folder, *found.notes])
 
 

@@ -61,7 +61,8 @@ def file(project: Path) -> Path:
 def read(project: Path) -> dict[str, Any]:
     """Return the settings as a configuration layer: only what the file says, under our names."""
     path = file(project)
-    if not path.is_file():
+    # A clone's store may be a link; what lies elsewhere is not the project's to say.
+    if not path.is_file() or not path.resolve().is_relative_to(project.resolve()):
         return {}
     theirs = datafile.read(path, _MemoryConfig)
     judge = theirs.judge or theirs.retrieval.judge

@@ -124,7 +124,7 @@ def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> 
     say(f"{kind}: {prompt!r}")
     payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
     done = subprocess.run(
-        [sys.executable, "-m", "judgekit", "hook"],
+        [sys.executable, "-P", "-m", "judgekit", "hook"],
         input=payload,
         capture_output=True,
         text=True,
@@ -145,7 +145,7 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None
     say(f"$ judgekit {shlex.join(arguments)}")
     sys.stdout.flush()
     done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-m", "judgekit", *arguments],
+        [sys.executable, "-P", "-m", "judgekit", *arguments],
         cwd=folder,
         env=dict(environ),
         check=False,

@@ -141,6 +141,9 @@ def _custom(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | Non
     for profile in _addressed(known, environ):
         models = _models_in(profile, environ)
         base = served(profile, environ)
+        if not base.startswith(("http://", "https://")):
+            expected = "expected an address such as http://127.0.0.1:8080/v1"
+            return Panel({}, None, f"the address of {profile.provider} is {base!r}: {expected}")
         if not models and profile.provider == CUSTOM:
             listed = probe.models(base) or []
             models = dict.fromkeys(TIERS, listed[0]) if listed else {}

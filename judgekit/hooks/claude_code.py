@@ -28,6 +28,8 @@ class BadInputError(Exception):
 
 def main() -> int:
     """Answer one prompt; return 0 whatever happens."""
+    if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
+        return 0
     try:
         arguments = sys.argv[2:]
         option, given, first = "".join(arguments[:1]).partition("=")
@@ -37,6 +39,8 @@ def main() -> int:
             _answer(_read_input())
     except BadInputError as error:
         _complain(str(error))
+    except KeyboardInterrupt:
+        _complain("interrupted, nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
         _complain(f"internal error, nothing added to the prompt: {type(error).__name__}: {error}")
     return 0
@@ -161,8 +165,6 @@ def _shown(text: str, injected: list[Candidate]) -> str:
 
 
 def _answer(payload: dict[str, Any]) -> None:
-    if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
-        return
     text, notes = answer(payload)
     for note in notes:
         _complain(note)

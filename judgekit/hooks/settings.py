@@ -139,7 +139,13 @@ def _compile(project: str, key: str) -> tuple[Settings, list[str]]:
         values = config.load(Path(project)).model_dump(mode="json")["retrieval"]
         trusted = config.user_roots() or []
     except ConfigError as error:
-        notes.append(f"{error}; going on with the defaults")
+        # What the user said holds although a project's file is wrong: `enabled: false` above all.
+        try:
+            values = config.load(None).model_dump(mode="json")["retrieval"]
+            trusted = config.user_roots() or []
+            notes.append(f"{error}; going on without the project's settings")
+        except ConfigError:
+            notes.append(f"{error}; going on with the defaults")
     try:
         profiles = profile.compile_profiles(Path(project))
     except ConfigError as error:

@@ -328,3 +328,11 @@ def test_a_real_server_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(models=("text-embedding-3", "judge-7b")) as server:
         environ = {"JUDGEKIT_API_BASE": server.base}
         assert models(resolve(Wanted(), environ))["quick"] == "custom/judge-7b"
+
+
+def test_an_address_that_is_none_is_said_at_once() -> None:
+    panel = resolve(Wanted(), {"JUDGEKIT_API_BASE": "notaurl", "JUDGEKIT_MODEL": "m"})
+    assert panel.endpoints == {}
+    assert panel.reason == (
+        "the address of openai-compatible is 'notaurl': expected an address such as http://127.0.0.1:8080/v1"
+    )

@@ -434,3 +434,24 @@ def test_nothing_to_read_is_no_wait(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("judgekit: stdin: nothing to read")
+
+
+def test_switched_off_it_reads_nothing_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert claude_code.main() == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_interruption_costs_no_prompt(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(claude_code, "_read_input", interrupted)
+    monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
+    assert claude_code.main() == 0
+    assert capfd.readouterr().err == "judgekit: interrupted, nothing added to the prompt\n"

@@ -223,3 +223,14 @@ def test_a_private_folder_may_be_relative_and_not_be_a_file(
     for path in ("file", "file/inner"):
         with pytest.raises(OSError, match="file"):
             paths.private_folder(path)
+
+
+def test_a_projects_broken_file_does_not_undo_what_the_user_said(project: Path, isolated: Path) -> None:
+    home = isolated / "judgekit"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("retrieval: {enabled: false, max_inject: 1}\n")
+    configure(project, "bogus: 1\n")
+    loaded, notes = settings.load(str(project))
+    assert (loaded["enabled"], loaded["max_inject"]) == (False, 1)
+    assert len(notes) == 1
+    assert "going on without the project's settings" in notes[0]
