@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from contextlib import aclosing
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from judgekit import config as configuration
-from judgekit import library, panel, paths, transcript
+from judgekit import library, panel, paths, running, transcript
 from judgekit.errors import InputError
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
@@ -222,7 +221,7 @@ def _judge(
             )
             return await judge.judge(query, shown)
 
-    return asyncio.run(run())
+    return running.run(run())
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:

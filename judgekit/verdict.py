@@ -126,7 +126,7 @@ class Decision(_Record):
 
 
 class Selection(_Record):
-    """Which candidates were kept for one query."""
+    """Which candidates were kept for one query; `degraded` says why some are left undetermined, if so."""
 
     rubric: RubricRef
     mode: ModeName

@@ -98,13 +98,15 @@ class CandidateJudge:
                 answer = await self._ask(tier, query, asked, marks.get("deep", {}), session)
                 marks[tier] = answer.value or dict.fromkeys(each.id for each in asked)
                 rounds.append(round_record(len(rounds) + 1, tier, answer, _opinion(answer.value)))
+        decisions = [_decision(each.id, rules, marks) for each in candidates]
+        left = any(each.decision == "undetermined" for each in decisions)
         return Selection(
             rubric=rubric_ref(self.loaded),
             mode=self.mode,
             prompt_sha256=self.rubric.prompt.sha256,
-            decisions=[_decision(each.id, rules, marks) for each in candidates],
+            decisions=decisions,
             rounds=rounds,
-            degraded=failures(rounds),
+            degraded=failures(rounds) if left else None,
             duration_ms=watch.ms,
             cost_usd=total_cost(rounds),
         )

@@ -81,7 +81,8 @@ def test_a_failed_quick_tier_sends_all_candidates_up() -> None:
     decided, gateway, selection = run(quick=[TIMEOUT], deep=[keep("Title c")])
     assert decided == {"a": "dropped", "b": "dropped", "c": "kept"}
     assert gateway.asked == ["quick", "deep"]
-    assert selection.degraded == "quick: timeout (no answer in 3 s)"
+    assert selection.degraded is None
+    assert [each.failure and each.failure.kind for each in selection.rounds] == ["timeout", None]
 
 
 def test_a_missing_confirmation_leaves_a_candidate_undetermined() -> None:
