@@ -60,7 +60,8 @@ def test_a_model_server_is_reached_and_its_answer_is_read_or_refused(sample: Pat
         else:
             assert set(each["opinion"]["scores"]) == {"semantic", "pragmatic", "syntactic"}
             assert each["usage"]["input_tokens"] > 500
-    assert {each["model"] for each in verdict["rounds"]} == {"smollm2-135m"}
+    # A reply names the model as the server does, a failure as it was asked for.
+    assert all(each["model"].endswith("smollm2-135m") for each in verdict["rounds"])
     assert code == {"accept": 0, "reject": 1}.get(verdict["verdict"], 2)
 
 
