@@ -22,6 +22,7 @@ check: $(READY) ## lint, format, types, docs
 	$(BIN)/python -m tests.docs
 
 bench: $(READY) ## speed as ratios, quality as tables
+	$(BIN)/python -m compileall -q judgekit
 	$(BIN)/python bench/hook.py --write docs/figures/hook.md
 
 format: $(READY) ## apply the formatter and the safe fixes
