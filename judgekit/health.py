@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import platform
-import sqlite3
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from judgekit import __version__, config, library, panel, paths, providers
 from judgekit.errors import JudgekitError
-from judgekit.retrieval import api
+from judgekit.retrieval import api, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,13 +50,10 @@ def _guarded(subject: str, check: Callable[[], str]) -> Check:
 
 
 def _fts5() -> Check:
-    with sqlite3.connect(":memory:") as connection:
-        try:
-            connection.execute("CREATE VIRTUAL TABLE probe USING fts5(text, tokenize='porter unicode61')")
-        except sqlite3.OperationalError:
-            lost = "this Python's SQLite has no FTS5: memories are found by keywords in titles and tags only"
-            return Check("note", "search index", lost)
-    return Check("ok", "search index", f"SQLite {sqlite3.sqlite_version} with FTS5")
+    if not schema.available():
+        lost = "this Python's SQLite has no FTS5: memories are found by keywords in titles and tags only"
+        return Check("note", "search index", lost)
+    return Check("ok", "search index", "SQLite with FTS5")
 
 
 def _cache() -> Check:

@@ -1,7 +1,6 @@
 """Renders a rubric and a subject into messages; trusted and untrusted text never mix.
 
-Everything that a person, a file or a model wrote stands inside a fence. `RENDERER` changes whenever the
-wording here does, so that cached verdicts and calibrations know.
+Everything that a person, a file or a model wrote stands inside a fence.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.rubric import ModeName, Rubric, ScoreRubric, TierName
-
-RENDERER = 1
 
 PROMPT_CHARS = 500
 TURN_CHARS = 200
