@@ -82,12 +82,20 @@ def test_the_good_document_scores_higher(sample: Path) -> None:
     assert {each["consensus"] for each in verdicts} == {"single"}
 
 
-def test_the_judge_finds_what_words_alone_rank_third(sample: Path) -> None:
+def search(sample: Path, query: str, *options: str) -> list[str]:
     model = str(model_file("qwen2.5-coder-1.5b"))
+    _, found, _ = run(sample, "search", query, *options, "--json", **{LOCAL: model})
+    assert found["degraded"] is None
+    return [each["id"] for each in found["results"]]
+
+
+def test_the_judge_keeps_what_words_alone_rank_third(sample: Path) -> None:
     query = "Requests to the API fail for one customer"
-    _, alone, _ = run(sample, "search", query, "--json")
-    _, judged, _ = run(sample, "search", query, "--judge", "--json", **{LOCAL: model})
-    kept = [each["id"] for each in judged["results"]]
-    assert judged["degraded"] is None
-    assert "api-rate-limits" in kept
-    assert len(kept) < len(alone["results"])
+    assert search(sample, query).index("api-rate-limits") == 2
+    assert "api-rate-limits" in search(sample, query, "--judge")
+
+
+def test_the_judge_drops_what_only_shares_words(sample: Path) -> None:
+    """What is borderline for a model this small moves with the fence's nonce; this is not."""
+    query = "Which flour does a customer want for the API of the bread machine?"
+    assert len(search(sample, query, "--judge")) < len(search(sample, query))
