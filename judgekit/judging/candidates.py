@@ -1,4 +1,4 @@
-"""The task `select`: all candidates are judged in one call; only contested ones go up a tier."""
+"""The task `select`: candidates are judged together, in one call or few; only contested ones go up a tier."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from judgekit.judging.asking import (
     ask,
     ask_pointwise,
 )
+from judgekit.judging.batches import ask_all, split
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
 from judgekit.judging.replies import select_reply_model
@@ -96,7 +97,7 @@ class CandidateJudge:
             asked = [each for each in candidates if rules.next(_seen(marks, each.id)) == tier]
             if asked:
                 answer = await self._ask(tier, query, asked, marks.get("deep", {}), session)
-                marks[tier] = answer.value or dict.fromkeys(each.id for each in asked)
+                marks[tier] = dict.fromkeys(each.id for each in asked) | (answer.value or {})
                 rounds.append(round_record(len(rounds) + 1, tier, answer, _opinion(answer.value)))
         decisions = [_decision(each.id, rules, marks) for each in candidates]
         left = any(each.decision == "undetermined" for each in decisions)
@@ -114,21 +115,32 @@ class CandidateJudge:
     async def _ask(
         self, tier: TierName, query: Query, asked: Sequence[Shown], deep: Marks, session: Session
     ) -> Answer[Marks]:
-        subject = _subject(query, asked, self.mode)
-        matter = Matter(subject, self.rubric.ref, tier)
         if self.tiers[tier].pointwise:
-            return await self._ask_each(query, asked, matter, session)
+            return await self._ask_each(query, asked, self._matter(tier, query, asked), session)
         # Where the deep tier failed the tiebreaker stands in for it: nobody disagreed.
         words: TierName = "deep" if tier == "tiebreaker" and not any(deep.values()) else tier
+
+        async def ask_batch(batch: Sequence[Shown]) -> Answer[Marks]:
+            return await self._ask_batch(tier, words, query, batch, session)
+
+        # What calls cost is known when they end: a limit on it holds only for one after another.
+        return await ask_all(split(asked), ask_batch, together=self.max_cost_usd is None)
+
+    async def _ask_batch(
+        self, tier: TierName, words: TierName, query: Query, batch: Sequence[Shown], session: Session
+    ) -> Answer[Marks]:
         messages, ids = prompt.select_messages(
-            self.rubric, self.mode, words, query.text, query.turns, self._cut(tier, asked)
+            self.rubric, self.mode, words, query.text, query.turns, self._cut(tier, batch)
         )
-        tokens = REPLY_TOKENS + LABEL_TOKENS * len(asked) * len(self.rubric.criteria)
+        tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(self.rubric.criteria)
         model = select_reply_model(self.rubric, list(ids))
-        question = Question(messages, model, matter, tokens, ids)
+        question = Question(messages, model, self._matter(tier, query, batch), tokens, ids)
         timeout = getattr(self.rubric.tiers, tier).timeout
         answer = await ask(session, self.tiers[tier], question, timeout)
         return answer.map(lambda reply: self._marks(reply, ids))
+
+    def _matter(self, tier: TierName, query: Query, asked: Sequence[Shown]) -> Matter:
+        return Matter(_subject(query, asked, self.mode), self.rubric.ref, tier)
 
     def _marks(self, reply: BaseModel, ids: Mapping[str, str]) -> Marks:
         said: dict[str, list[str]] = reply.model_dump()

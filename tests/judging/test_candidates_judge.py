@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Gateway, Request
+    from judgekit.gateway.base import Endpoint, Gateway, Request
     from judgekit.rubric import ModeName
     from judgekit.verdict import Selection
 
@@ -42,6 +42,19 @@ def judge(
     options.setdefault("deadline", 30)
     own = CandidateJudge(gateway, tiers, library.select_rubric(rubric), mode, **options)
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+
+
+def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # noqa: ANN401
+    own = CandidateJudge(
+        gateway,
+        {"quick": endpoint("quick-model")},
+        library.select_rubric("memory-relevance"),
+        "strict",
+        30,
+        **options,
+    )
+    many = [Shown(f"m{number}", f"Title {number}.", "DECISION", (), "") for number in range(count)]
+    return asyncio.run(own.judge(Query("How do we refresh the JWT?"), many))
 
 
 def run(
@@ -211,3 +224,45 @@ def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: 
     assert [each.opinion and sorted(each.opinion["keep"]) for each in there.rounds] == [
         each.opinion and sorted(each.opinion["keep"]) for each in here.rounds
     ]
+
+
+class Meeting(ScriptedGateway):
+    """Answers only when as many calls as expected are waiting at the same time."""
+
+    def __init__(self, calls: int, answer: Answer) -> None:
+        super().__init__({"quick": [answer] * calls})
+        self.all_here = asyncio.Barrier(calls)
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        await asyncio.wait_for(self.all_here.wait(), 5)
+        return await super().complete(endpoint, request)
+
+
+def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
+    gateway = Meeting(3, keep("Title 3.", "Title 30."))
+    selection = judge_many(gateway, 31)
+    assert {each.id for each in selection.decisions if each.decision == "kept"} == {"m3", "m30"}
+    assert sorted(request.messages[-1].content.count("Title ") for request in gateway.requests) == [
+        10,
+        10,
+        11,
+    ]
+    assert [(each.tier, each.usage.input_tokens) for each in selection.rounds] == [("quick", 300)]
+
+
+def test_a_batch_that_failed_leaves_only_its_own_undetermined() -> None:
+    gateway = ScriptedGateway({"quick": [keep("Title 3."), TIMEOUT]})
+    selection = judge_many(gateway, 16)
+    decided = [each.decision for each in selection.decisions]
+    assert decided[3] == "kept"
+    assert decided.count("dropped") == 7
+    assert decided[8:] == ["undetermined"] * 8
+    assert selection.degraded == "quick: timeout (no answer in 3 s)"
+
+
+def test_with_a_limit_on_cost_batches_wait_for_each_other() -> None:
+    """Each call costs 0.001: the third would pass the limit."""
+    gateway = ScriptedGateway({"quick": [keep()] * 3})
+    selection = judge_many(gateway, 45, max_cost_usd=0.002)
+    assert len(gateway.requests) == 2
+    assert [each.decision for each in selection.decisions].count("undetermined") == 15
