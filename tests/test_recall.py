@@ -12,6 +12,7 @@ import sample_store
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 
 from judgekit import config, recall
+from judgekit.gateway import litellm_
 from judgekit.hooks import claude_code
 from judgekit.retrieval.candidate import Candidate
 from judgekit.verdict import Decision, RubricRef, Selection
@@ -92,7 +93,11 @@ def project(tmp_path: Path) -> Path:
 def hook(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[[str, Loopback | None, str], tuple[str, str]]:
-    """Run the prompt hook with a judge switched on in the user's configuration."""
+    """Run the prompt hook with a judge switched on in the user's configuration.
+
+    litellm is imported before, so that a busy machine does not spend the hook's few seconds on it.
+    """
+    litellm_._load()
 
     def call(prompt: str, server: Loopback | None, settings: str = "judge: 'on'") -> tuple[str, str]:
         config.user_file().parent.mkdir(parents=True, exist_ok=True)
