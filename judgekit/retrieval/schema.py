@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from judgekit.retrieval import columns
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection, DatabaseError
 
 VERSION = 2
-COLUMNS = ("title", "tags", "body", "parts")
+COLUMNS = columns.NAMES
 BUSY_SECONDS = 2.0  # how long a writer waits for another one; readers never wait
 
 _CREATE = (
@@ -20,8 +21,7 @@ _CREATE = (
         hint TEXT, live INTEGER, problem TEXT,
         id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
     "CREATE TABLE note (text TEXT)",  # what is wrong with the store's own index
-    """CREATE VIRTUAL TABLE text USING fts5(
-        title, tags, body, parts, tokenize = 'porter unicode61 remove_diacritics 2')""",
+    f"CREATE VIRTUAL TABLE text USING fts5({', '.join(columns.NAMES)}, tokenize = '{columns.TOKENIZER}')",
 )
 
 

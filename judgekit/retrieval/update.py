@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from judgekit.retrieval import columns
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
-from judgekit.retrieval.query import hidden_words
 from judgekit.retrieval.scan import INDEX
 from judgekit.retrieval.sources import auto_memory, claude_memory, markdown
 from judgekit.retrieval.sources.base import Entry, Unreadable
@@ -21,6 +21,10 @@ READERS = {CLAUDE_MEMORY: claude_memory, AUTO_MEMORY: auto_memory, MARKDOWN: mar
 _INSERT = """INSERT INTO file
     (path, size, mtime, inode, hint, live, problem, id, title, category, tags, updated)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_INSERT_TEXT = (
+    f"INSERT INTO text (rowid, {', '.join(columns.NAMES)}) "  # noqa: S608 - names of ours
+    f"VALUES (?{', ?' * len(columns.NAMES)})"
+)
 
 
 def apply(connection: Connection, found: Scan, profile: Profile) -> None:
@@ -90,12 +94,8 @@ def _add(connection: Connection, found: Scan, path: str, profile: Profile, hint:
     cursor = connection.execute(_INSERT, (*cleaned, _clean(",".join(shown.tags)), updated))
     if entry is None:
         return
-    columns = [_clean(text) for text in (entry.title, " ".join(entry.tags), entry.body)]
-    parts = _clean(hidden_words("\n".join(columns), profile.language))
-    connection.execute(
-        "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)",
-        (cursor.lastrowid, *columns, parts),
-    )
+    texts = [_clean(text) for text in columns.row(entry, profile.language)]
+    connection.execute(_INSERT_TEXT, (cursor.lastrowid, *texts))
 
 
 def _clean(text: str) -> str:
