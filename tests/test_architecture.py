@@ -17,7 +17,18 @@ LONGEST_MODULE = 550  # lines
 # From the ground up. A module or package imports from its own floor and from those below, never from above.
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "text", "paths", "bundled", "datafile", "rubric", "provider", "providers", "verdict"),
+        *(
+            "errors",
+            "text",
+            "paths",
+            "git",
+            "bundled",
+            "datafile",
+            "rubric",
+            "provider",
+            "providers",
+            "verdict",
+        ),
         "running",
         *("memory_config", "config", "library", "cases"),
     ),
@@ -27,9 +38,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("fence", "prompt", "parse"),
     ("engine.client",),
     ("judging", "calibrate", "panel"),
-    ("recall", "documents", "assess", "gate", "schemas", "health"),
+    ("recall", "evaluation", "documents", "assess", "gate", "schemas"),
     ("engine",),
-    ("hooks",),
+    ("hooks", "install", "health"),
     ("api",),
     ("cli", "__main__"),
 )
@@ -52,6 +63,7 @@ READS_ENVIRONMENT = {
     "transcript": "where the client's files lie",
     "retrieval.sources.auto_memory": "where the client's files lie",
     "local.models": "where models lie",
+    "git": "what a child process is given",
     "local.server": "what a child process is given",
     "gateway.command": "what a child process is given",
     "gateway.litellm_": "switches off what litellm would do on import",

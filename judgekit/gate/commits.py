@@ -1,0 +1,179 @@
+"""The commits that a push brings, and which files each of them changed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from judgekit.gate.updates import RefUpdate
+    from judgekit.git import Repository
+
+MAX_COMMITS = (
+    2_000  # of one push that are looked at, the newest; a whole history is not judged commit by commit
+)
+_FORMAT = "%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)%x00"
+_FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Who made a commit (`Name <address>`), and the trailers of its message (`Key: value`)."""
+
+    oid: str
+    author: str
+    committer: str
+    trailers: tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """A file that a commit added or changed: its path, as git has it, and the blob it became."""
+
+    commit: Commit
+    path: str
+    blob: str
+
+
+class Pushed(NamedTuple):
+    """The newest change of each file that stands in what is pushed, and what was not looked at."""
+
+    changes: list[Change]
+    notes: list[str]
+
+
+def of_push(
+    repository: Repository, updates: Sequence[RefUpdate], remote: str, wanted: Callable[[Change], bool]
+) -> Pushed:
+    """Return the `wanted` changes that a push brings to `remote`, a name or a URL, as they are pushed.
+
+    Commits that a ref of the remote reaches are not new, whatever branch they stand on. A file is left out
+    when a later commit of the push removed it, or when it is pushed as the remote's ref has it.
+    """
+    pushed = Pushed([], [])
+    seen: set[tuple[str, str]] = set()
+    known = _known(repository, updates, remote)
+    for update in updates:
+        tip = None if update.deletes else repository.commit(update.local_oid)
+        if tip is None:
+            continue
+        before = None if update.is_new else repository.commit(update.remote_oid)
+        for change in _of_tip(repository, tip, before, known, wanted, pushed.notes):
+            if (change.path, change.blob) not in seen:
+                seen.add((change.path, change.blob))
+                pushed.changes.append(change)
+    return pushed
+
+
+def since(repository: Repository, base: str, tip: str, wanted: Callable[[Change], bool]) -> Pushed:
+    """Return the `wanted` changes of the commits between `base` and `tip`, each file as it stands at `tip`.
+
+    Raises `InputError` where there is no such commit.
+    """
+    found: list[str] = []
+    for name in (base, tip):
+        commit = repository.commit(name)
+        if commit is None:
+            raise InputError(f"{name}: no commit of this repository; fetch it, or name another one")
+        found.append(commit)
+    notes: list[str] = []
+    return Pushed(_of_tip(repository, found[1], found[0], found[:1], wanted, notes), notes)
+
+
+def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str) -> list[str]:
+    """Return what the remote is known to have: the refs it is updated from, and what was fetched from it.
+
+    Of a remote that was never fetched, or that is a URL, only what any other remote has is known.
+    """
+    told = [each.remote_oid for each in updates if not each.is_new]
+    fetched = _refs(repository, f"refs/remotes/{remote}/") or _refs(repository, "refs/remotes/")
+    return list(dict.fromkeys([*told, *fetched]))
+
+
+def _refs(repository: Repository, below: str) -> list[str]:
+    return repository.ask("for-each-ref", "--format=%(objectname)", below).decode().split()
+
+
+def _of_tip(
+    repository: Repository,
+    tip: str,
+    before: str | None,
+    known: Sequence[str],
+    wanted: Callable[[Change], bool],
+    notes: list[str],
+) -> list[Change]:
+    commits = _new_commits(repository, tip, known, notes)
+    newest: dict[str, Change] = {}
+    for change in _changes(repository, commits) if commits else ():
+        newest.setdefault(change.path, change)
+    asked = [change for change in newest.values() if wanted(change)]
+    if not asked:
+        return []
+    tree = _files(repository, tip)
+    unchanged = _files(repository, before) if before else {}
+    return [
+        change._replace(blob=tree[change.path])
+        for change in asked
+        if change.path in tree and unchanged.get(change.path) != tree[change.path]
+    ]
+
+
+def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: list[str]) -> list[Commit]:
+    """Return the commits that `tip` reaches and nothing known does, children before their parents."""
+    revisions = "".join(f"{line}\n" for line in (tip, *(f"^{oid}" for oid in known))).encode()
+    most = f"--max-count={MAX_COMMITS + 1}"
+    words = ("log", "--ignore-missing", "--stdin", "--topo-order", most, f"--format=tformat:{_FORMAT}")
+    fields = os.fsdecode(repository.ask(*words, stdin=revisions)).split("\0")
+    commits = [
+        Commit(oid.strip(), author, committer, tuple(filter(None, trailers.splitlines())))
+        for oid, author, committer, trailers in zip(*(fields[at:-1:4] for at in range(4)), strict=True)
+    ]
+    if len(commits) > MAX_COMMITS:
+        notes.append(f"more than {MAX_COMMITS:,} commits are new; only what the newest changed is judged")
+    return commits[:MAX_COMMITS]
+
+
+def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[Change]:
+    """Yield what each commit added or changed; of a merge only what stands in none of its parents."""
+    by_oid = {each.oid: each for each in commits}
+    # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
+    cut = set(_shallow(repository))
+    asked = "".join(f"{each.oid}\n" for each in commits if each.oid not in cut).encode()
+    words = ("diff-tree", "--stdin", "-r", "-z", "-c", "--root", "-M100%", "--no-ext-diff", "--no-textconv")
+    fields = iter(os.fsdecode(repository.ask(*words, stdin=asked)).split("\0"))
+    commit: Commit | None = None
+    for field in fields:
+        if not field.startswith(":"):
+            commit = by_oid.get(field.strip()) or commit
+            continue
+        parents = len(field) - len(field.lstrip(":"))
+        parts = field.lstrip(":").split(" ")
+        mode, blob, status = parts[parents], parts[2 * parents + 1], parts[-1]
+        path = next(fields)
+        if parents == 1 and status[:1] in "RC":
+            next(fields)  # moved as it is: nothing new to judge
+        elif commit is not None and mode.startswith(_FILE) and blob not in parts[parents + 1 : -2]:
+            yield Change(commit, path, blob)
+
+
+def _shallow(repository: Repository) -> list[str]:
+    if repository.ask("rev-parse", "--is-shallow-repository").strip() != b"true":
+        return []
+    path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
+    return (repository.folder / path).read_text(encoding="ascii").split()
+
+
+def _files(repository: Repository, commit: str) -> dict[str, str]:
+    """Return the blob of each regular file in a commit, by path."""
+    listed = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "--full-tree", commit)).split("\0")
+    found = {}
+    for entry in filter(None, listed):
+        told, _, path = entry.partition("\t")
+        mode, _, blob = told.split(" ")
+        if mode.startswith(_FILE):
+            found[path] = blob
+    return found
