@@ -1,0 +1,152 @@
+"""A test collection: documents, queries, and which document people found relevant to which query.
+
+The layout of BEIR (Thakur and others, 2021) in one folder: `corpus.jsonl` (`id`, `title`, `text`),
+`queries.jsonl` (`id`, `text`) and `qrels.tsv` (`query-id`, `corpus-id`, `score`, tabs, with that header).
+Other keys of a line are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from judgekit.datafile import describe
+from judgekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
+HEADER = ("query-id", "corpus-id", "score")
+_SEPARATOR = "/"
+
+Id = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
+
+
+class Query(BaseModel):
+    """What somebody looked for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: Id
+    text: str
+
+
+class Document(Query):
+    """What can be found."""
+
+    title: str = ""
+
+
+Item = TypeVar("Item", bound=Query)
+
+
+class Collection(NamedTuple):
+    """`grades` holds, by query, the judged documents; a grade of 1 or more is relevant.
+
+    Of the judgements, `strays` name a query or a document that is not there.
+    """
+
+    name: str
+    documents: list[Document]
+    queries: list[Query]
+    grades: dict[str, dict[str, int]]
+    strays: int
+
+
+def read(folder: Path) -> Collection:
+    """Return the collection in a folder; raises `InputError` naming file, line and key."""
+    documents = _items(folder / CORPUS, Document)
+    queries = _items(folder / QUERIES, Query)
+    grades = _grades(folder / QRELS)
+    known, asked = {each.id for each in documents}, {each.id for each in queries}
+    strays = sum(query not in asked or each not in known for query, of in grades.items() for each in of)
+    return Collection(folder.resolve().name, documents, queries, grades, strays)
+
+
+def scope(name: str) -> str:
+    """Return the part of an id before its first `/`."""
+    return name.partition(_SEPARATOR)[0]
+
+
+def check_scopes(folder: Path, collection: Collection) -> None:
+    """Raise `InputError` for the first id that names no scope."""
+    parts: tuple[tuple[str, list[Query]], ...] = (
+        (CORPUS, [*collection.documents]),
+        (QUERIES, collection.queries),
+    )
+    for name, items in parts:
+        wrong = next((each.id for each in items if not each.id.partition(_SEPARATOR)[2]), None)
+        if wrong is not None:
+            raise InputError(
+                f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}; leave out --scope-prefix to search"
+                " all documents for every query"
+            )
+
+
+def _items(path: Path, kind: type[Item]) -> list[Item]:
+    found: dict[str, Item] = {}
+    for number, line in _lines(path):
+        try:
+            item = kind.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise _wrong(path, number, f"{key}: {describe(first)}" if key else describe(first)) from None
+        if item.id in found:
+            raise _wrong(path, number, f"id: {item.id!r} stands there twice; expected each id once")
+        found[item.id] = item
+    if not found:
+        raise InputError(f"{path}: empty; expected one JSON object a line")
+    return list(found.values())
+
+
+def _grades(path: Path) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    lines = _lines(path)
+    begins, first = next(lines, (1, ""))
+    if tuple(first.split("\t")) != HEADER:
+        raise _wrong(path, begins, f"expected the header {' '.join(HEADER)}, separated by tabs")
+    for number, line in lines:
+        query, document, grade = _judgement(path, number, line)
+        if document in found.setdefault(query, {}):
+            raise _wrong(path, number, f"{query} {document}: judged twice; expected each pair once")
+        found[query][document] = grade
+    if not found:
+        raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
+    return found
+
+
+def _judgement(path: Path, number: int, line: str) -> tuple[str, str, int]:
+    fields = line.split("\t")
+    if len(fields) != len(HEADER):
+        raise _wrong(
+            path, number, f"expected {' '.join(HEADER)}, separated by tabs, got {len(fields)} fields"
+        )
+    query, document, score = fields
+    try:
+        return query, document, int(score)
+    except ValueError:
+        raise _wrong(path, number, f"score: expected a whole number, got {score!r}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, numbered from 1; raises `InputError`."""
+    number = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                text = line.rstrip("\r\n")
+                if text.strip():
+                    yield number, text
+    except UnicodeDecodeError:
+        raise _wrong(path, number + 1, "not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        wanted = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {wanted}") from None
+
+
+def _wrong(path: Path, number: int, problem: str) -> InputError:
+    return InputError(f"{path}:{number}: {problem}")
