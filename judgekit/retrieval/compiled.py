@@ -1,17 +1,15 @@
-"""The retrieval profiles as the hook reads them: checked and written as JSON beforehand, see profile.py."""
+"""The retrieval profiles as the hook reads them: checked and compiled beforehand, see profile.py."""
 
 from __future__ import annotations
 
-import os
-
-from judgekit.retrieval import sqljson
+from judgekit.retrieval import bundled_profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles.json")
+BUNDLED = bundled_profiles.__file__
 
 CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = "claude-memory", "claude-auto-memory", "markdown"
 
@@ -91,7 +89,5 @@ class Profiles:
 
 
 def bundled() -> dict[str, Any]:
-    """Return what is compiled into the package: keys `languages`, `profiles` and `settings`."""
-    with open(BUNDLED, encoding="utf-8") as file:
-        found: dict[str, Any] = sqljson.loads(file.read())
-    return found
+    """Return what is compiled into the package, to be read only: keys `languages`, `profiles`, `settings`."""
+    return bundled_profiles.DATA

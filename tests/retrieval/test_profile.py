@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,6 @@ def test_a_projects_words_win(tmp_path: Path) -> None:
     copy("english", tmp_path, ("  py: [python]", "  py: [python]\n  jwt: [json web token]"))
     compiled_words = profile.compile_profiles(tmp_path)["languages"]["english"]
     assert compiled_words["abbreviations"]["jwt"] == "json web token"
-    json.dumps(compiled_words)
 
 
 @pytest.mark.parametrize(

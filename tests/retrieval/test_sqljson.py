@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +59,48 @@ def test_without_sqlite_the_standard_library_reads_it(monkeypatch: pytest.Monkey
     assert sqljson.loads(json.dumps(value)) == value
     with pytest.raises(ValueError, match="Expecting"):
         sqljson.loads("{")
+
+
+EVENT = '{"prompt": "Why?", "yes": true, "no": null, "tool": {"path": "a", "deep": {"b": [1, true]}}, "n": 1}'
+
+
+@pytest.mark.parametrize("reader", ["sqlite", "json", "sqlite without JSON"])
+def test_single_values_are_extracted(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reader == "json":
+        monkeypatch.setattr(sqljson, "sqlite", None)
+    if reader == "sqlite without JSON":
+        monkeypatch.setattr(sqljson, "_TREE", "SELECT 1, 2 FROM json_tree_that_is_missing(?)")
+        monkeypatch.setattr(sqljson, "_ONE", "json_extract_that_is_missing(?1, ?), json_type(?1, ?)")
+    places = ["prompt", "yes", "no", "missing", "tool.path", "tool.deep", "prompt.deep", "n"]
+    found = sqljson.extract(EVENT, places)
+    assert found == ["Why?", True, None, None, "a", {"b": [1, True]}, None, 1]
+    assert sqljson.extract("[1]", places) is None
+    assert sqljson.extract("3", places) is None
+    assert sqljson.extract('{"prompt": "a\\u0000b\\ud83d"}', ["prompt"])[0][:3] == "a b"  # type: ignore[index]
+    with pytest.raises(ValueError, match=r"not valid JSON|Expecting"):
+        sqljson.extract('{"prompt": ', places)
+
+
+LEAN = """
+import sys
+from judgekit.retrieval import sqljson
+assert "functools" not in sys.modules and "collections" not in sys.modules, sorted(sys.modules)
+assert sqljson.loads('[1, {"a": null}]') == [1, {"a": None}]
+connection = sqljson.sqlite.connect(":memory:", cached_statements=2)
+for number in [1, 2, 3, 1, 2, 3]:
+    assert connection.execute(f"SELECT {number}").fetchone() == (number,)
+connection.close()
+import functools, sqlite3
+assert functools.lru_cache(maxsize=1)(len)("ab") == 2 and functools.partial(len, "abc")() == 3
+assert sqlite3.connect(":memory:").execute("SELECT 4").fetchone() == (4,)
+print("fine")
+"""
+
+
+def test_sqlite_is_imported_without_functools_which_stays_whole_for_others() -> None:
+    """A stand-in serves `_sqlite3`; nobody who imports functools later may meet it."""
+    start = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start + LEAN], capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout.decode().split(), done.stderr) == (["fine"], b"")
