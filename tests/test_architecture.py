@@ -48,6 +48,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 # A foreign library, and the only module that knows it.
 HOMES = {
     "litellm": "gateway.litellm_",
+    "pathspec": "globs",
     "ruamel": "datafile",
     "tenacity": "gateway.litellm_",
     "xllamacpp": "local.serve",

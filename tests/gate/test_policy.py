@@ -1,0 +1,109 @@
+"""Whose rules hold for a push."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+from git_repo import GitRepo
+
+from judgekit import config, library
+from judgekit.errors import ConfigError
+from judgekit.gate import policy
+from judgekit.gate.updates import RefUpdate
+from judgekit.git import Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ZEROS = "0" * 40
+RULES = ".judgekit/config.yaml"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> GitRepo:
+    """Return a clone whose remote wants blocking, with a newer commit that wants everything allowed."""
+    GitRepo(tmp_path / "origin.git", "--bare")
+    work = GitRepo(tmp_path / "work")
+    work("remote", "add", "origin", str(tmp_path / "origin.git"))
+    work.write(RULES, "gate: {mode: blocking}\n")
+    work.commit("rules")
+    work("push", "--quiet", "origin", "main")
+    work.write(RULES, "gate: {mode: advisory, paths: []}\n")
+    work.commit("laxer rules")
+    return work
+
+
+def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefUpdate:
+    return RefUpdate(ref, work("rev-parse", "HEAD"), ref, remote_oid)
+
+
+def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
+    repository = Repository(work.folder)
+    with policy.rules(repository, policy.commit_of(repository, updates, remote)) as folder:
+        return config.load(folder).gate.mode
+
+
+def test_a_push_does_not_choose_its_own_rules(work: GitRepo) -> None:
+    assert mode_for(work, update(work, work("rev-parse", "origin/main"))) == "blocking"
+
+
+def test_a_new_branch_goes_by_the_remotes_rules(work: GitRepo) -> None:
+    assert mode_for(work, update(work, ZEROS, "refs/heads/new")) == "blocking"
+
+
+def test_a_forced_push_over_something_unknown_goes_by_the_remotes_rules(work: GitRepo) -> None:
+    assert mode_for(work, update(work, "d" * 40)) == "blocking"
+
+
+def test_a_first_push_brings_its_rules(work: GitRepo) -> None:
+    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory"
+
+
+def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
+    assert mode_for(work, remote="elsewhere") == "advisory" == config.Config().gate.mode
+    with policy.rules(Repository(work.folder), None) as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_rubrics_come_with_the_rules(work: GitRepo) -> None:
+    own = (library.find_rubric("kls").path).read_text(encoding="utf-8").replace("rubric: kls", "rubric: own")
+    work.write("rules/own.yaml", own)
+    work.write(".judgekit/rubrics/own@1.0.0.yaml", own)
+    work.write(RULES, "gate: {rubric: rules/own.yaml}\n")
+    commit = work.commit("own rubric")
+    with policy.rules(Repository(work.folder), commit) as folder:
+        named = config.load(folder).gate.rubric
+        assert library.score_rubric(named, folder).rubric.rubric == "own"
+        assert library.score_rubric("own", folder).origin == "project"
+
+
+def test_a_mistake_is_named_as_git_names_the_file(work: GitRepo) -> None:
+    work.write(RULES, "gate:\n  mode: maybe\n")
+    commit = work.commit("wrong")
+    with (
+        pytest.raises(ConfigError, match=rf"^{commit[:12]}:\.judgekit/config\.yaml:2: gate\.mode: "),
+        policy.rules(Repository(work.folder), commit) as folder,
+    ):
+        config.load(folder)
+
+
+def test_links_and_names_that_lead_out_are_not_written(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (work.folder / ".judgekit/rubrics").symlink_to(tmp_path)
+    (work.folder / ".judgekit/link.yaml").symlink_to("/etc/passwd")
+    links = work.commit("links")
+    tree = work("hash-object", "-w", "--stdin", stdin=b"out")
+    for name in ("out.yaml", "..", "..", ".judgekit"):
+        mode = b"100644" if name.endswith(".yaml") else b"40000"
+        entry = mode + b" " + name.encode() + b"\0" + bytes.fromhex(tree)
+        tree = work("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=entry)
+    outside = work("commit-tree", tree, "-m", "a tree made by hand")
+    for commit in (links, outside):
+        with policy.rules(Repository(work.folder), commit) as folder:
+            assert {each.name for each in folder.rglob("*")} <= {".judgekit", "config.yaml"}
+            assert list(tmp_path.rglob("out.yaml")) == []

@@ -1,0 +1,47 @@
+"""Which changes are judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from judgekit.gate.commits import Change, Commit
+from judgekit.gate.selection import Wanted, people
+
+COMMIT = Commit(
+    "a" * 40,
+    "Ada <ada@example.org>",
+    "Bo <bo@example.org>",
+    ("Co-authored-by: Claude <noreply@anthropic.com>", "Generated-By: some-tool 1.2"),
+)
+
+
+def test_who_had_a_hand_in_a_commit() -> None:
+    assert people(COMMIT) == [
+        "Ada <ada@example.org>",
+        "Bo <bo@example.org>",
+        "Claude <noreply@anthropic.com>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("authors", "meant"),
+    [
+        ((), True),
+        (("ada *",), True),
+        (("*bo@example.org>",), True),
+        (("CLAUDE *",), True),
+        (("*@anthropic.com>",), True),
+        (("generated-by: *",), True),
+        (("Generated-By: other*",), False),
+        (("ada",), False),
+        (("Eve *", "*claude*"), True),
+    ],
+)
+def test_changes_are_chosen_by_who_made_them(authors: tuple[str, ...], meant: object) -> None:
+    assert Wanted(["*.md"], authors)(Change(COMMIT, "a.md", "b" * 40)) is meant
+
+
+def test_changes_are_chosen_by_path() -> None:
+    wanted = Wanted(["docs/", "!docs/old/"])
+    found = [wanted(Change(COMMIT, path, "b" * 40)) for path in ("docs/a.md", "docs/old/a.md", "a.md")]
+    assert found == [True, False, False]
