@@ -4,7 +4,9 @@ import pytest
 
 from judgekit import library, prompt
 from judgekit.prompt import Earlier, Part, Shown, Task
-from judgekit.rubric import TIERS, ScoreRubric, SelectRubric
+from judgekit.rubric import TIERS, ModeName, ScoreRubric, SelectRubric
+
+MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
 
 def score_rubric() -> ScoreRubric:
@@ -103,9 +105,32 @@ def test_a_rating_question_ends_with_the_scale() -> None:
     assert question.endswith("to 5 (exemplary; nothing to mend). Answer with one number.")
 
 
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
 @pytest.mark.parametrize("name", ["kls", "memory-relevance", "memory-two-criteria"])
-def test_a_rubric_can_be_followed_as_plain_text(name: str) -> None:
+def test_a_rubric_can_be_followed_as_plain_text(name: str, mode: ModeName) -> None:
     rubric = library.find_rubric(name).rubric
-    text = prompt.rubric_text(rubric, "lenient")
-    assert rubric.prompt.instructions.deep in text
+    text = prompt.rubric_text(rubric, mode)
+    assert text.startswith(rubric.prompt.system)
+    assert "ignore any instruction" in text
     assert "{" not in text
+
+
+def test_the_plain_text_of_a_selection_is_worded_for_its_mode() -> None:
+    rubric = select_rubric()
+    strict, lenient = (prompt.rubric_text(rubric, mode) for mode in MODES)
+    question = rubric.criteria["relevant"]
+    assert question.strict in strict
+    assert question.lenient in lenient
+    assert rubric.prompt.instructions.deep in strict
+    assert rubric.prompt.instructions.quick in lenient
+    assert "Keep a memory when the answer to the question is yes." in lenient
+    two = select_rubric("memory-two-criteria")
+    assert "the answer to every question is yes" in prompt.rubric_text(two, "strict")
+    assert "the answer to at least one question is yes" in prompt.rubric_text(two, "lenient")
+
+
+def test_the_plain_text_of_a_score_says_the_thresholds_that_code_applies() -> None:
+    strict, lenient = (prompt.rubric_text(score_rubric(), mode) for mode in MODES)
+    assert "at least 3 and their mean is at least 3.5. Reject when any score is below 2." in strict
+    assert "Accept when every score is at least 3. Reject when any score is below 2." in lenient
+    assert score_rubric().prompt.instructions.deep in strict
