@@ -1,0 +1,154 @@
+"""What the command line can do without any package installed: the hook, and searching without a judge.
+
+The Claude Code plugin runs from its own folder on any Python 3.11; this is its `judgekit` until a real
+installation comes before it on PATH. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from judgekit import paths
+from judgekit.errors import Exit
+from judgekit.hooks import launch
+from judgekit.text import encodable, one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.hooks.settings import Settings
+    from judgekit.retrieval.candidate import Candidate, Ranked
+
+_INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code, as `judgekit.cli.app.run` would."""
+    try:
+        if arguments[:1] == ["hook"]:
+            from judgekit.hooks.claude_code import main as hook
+
+            return hook(list(arguments[1:]))
+        if arguments[:1] == ["search"]:
+            return _search(_Parser.parsed(arguments[1:]))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
+        return Exit.OUTPUT_LOST
+    _complain(f"only `search` and `hook` work from the plugin alone; for all of judgekit: {_INSTALL}")
+    return Exit.BAD_CONFIG
+
+
+class _Parser(argparse.ArgumentParser):
+    """The options of the real command; a wrong one is exit code 64 in one line."""
+
+    @classmethod
+    def parsed(cls, arguments: Sequence[str]) -> argparse.Namespace:
+        parser = cls(prog="judgekit search", description="Search stored memories and documents, best first.")
+        parser.add_argument("query", help="What to look for, in words.")
+        parser.add_argument("--root", action="append", help="A store or folder; repeat for several.")
+        parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
+        parser.add_argument("--judge", action=argparse.BooleanOptionalAction, help="Not without a model.")
+        parser.add_argument("-n", dest="number", type=int, default=10, help="How many results at most.")
+        parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+        return parser.parse_args(arguments)
+
+    def error(self, message: str) -> NoReturn:
+        _complain(f"{message} (judgekit search --help shows what there is)")
+        raise SystemExit(int(Exit.USAGE))
+
+
+def _search(asked: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    roots = [_folder(root) for root in asked.root or ()]
+    for root in (given for given, found in zip(asked.root or (), roots, strict=True) if not found):
+        _complain(f"{root}: no such folder to search; name a store or a folder of Markdown")
+        return Exit.BAD_INPUT
+    ranked = _ranked(asked.query, roots, max(1, min(asked.number, 100)))
+    degraded = "no judge in the plugin alone" if asked.judge and ranked.candidates else None
+    for note in [*ranked.notes, *filter(None, [degraded])]:
+        _complain(note)
+    if asked.json:
+        found = {
+            "query": encodable(asked.query),
+            "mode": asked.mode,
+            "degraded": degraded,
+            "results": [_result(each) for each in ranked.candidates],
+            "duration_ms": round((time.perf_counter() - started) * 1000),
+        }
+        _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
+    else:
+        _print("\n".join(map(_line, ranked.candidates)) or "nothing found")
+    return Exit.ACCEPTED
+
+
+def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
+    from judgekit.retrieval import api
+
+    project = paths.project_root(str(Path.cwd()))
+    configured, notes = _settings(project)
+    ranked = api.search(
+        query,
+        roots or configured["roots"],
+        project=project,
+        limit=limit,
+        trusted=roots or configured.trusted,
+        profiles=configured.profiles,
+        snippets=True,
+        scorer=configured["scorer"],
+    )
+    ranked.notes[:0] = notes
+    return ranked
+
+
+def _settings(project: str) -> tuple[Settings, list[str]]:
+    from judgekit.hooks import settings
+    from judgekit.retrieval import compiled
+
+    try:
+        return settings.load(project)
+    except ModuleNotFoundError as error:
+        known = compiled.bundled()
+        note = f"the configuration cannot be read without {error.name}, so the defaults hold"
+        return settings.Settings(known["settings"], known, project), [note]
+
+
+def _folder(root: str) -> str:
+    if root == "claude:auto":
+        return root
+    path = Path(root).expanduser()
+    return str(path.resolve()) if root and path.is_dir() else ""
+
+
+def _result(found: Candidate) -> dict[str, object]:
+    return {
+        "id": encodable(found.id),
+        "path": encodable(found.path),
+        "title": visible(found.title),
+        "category": visible(found.category),
+        "tags": [visible(tag) for tag in found.tags],
+        "snippet": visible(found.snippet),
+        "bm25": found.bm25,
+        "confidence": found.confidence,
+        "confidence_label": found.confidence_label,
+        "kept_by": "bm25",
+    }
+
+
+def _line(found: Candidate) -> str:
+    number = f"{found.confidence_label} {found.confidence:.2f}"
+    return f"{one_line(found.title, 200)}\n    {one_line(found.path, 400)}  ({number})"
+
+
+def _print(text: str) -> None:
+    sys.stdout.buffer.write(f"{text}\n".encode("utf-8", "replace"))
+    sys.stdout.flush()
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"judgekit: {visible(line)}\n".encode("ascii", "backslashreplace").decode())
