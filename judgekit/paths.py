@@ -19,6 +19,12 @@ def cache_home() -> str:
     return os.path.join(own, "cache") if own else _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def state_home() -> str:
+    """Return the folder of what cannot be made again: the ledger."""
+    own = os.environ.get("JUDGEKIT_HOME")
+    return os.path.join(own, "state") if own else _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
 def project_root(start: str) -> str:
     """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from judgekit.config import Config
+from judgekit.ledger.records import Line
 from judgekit.provider import ProfileFile
 from judgekit.retrieval.profile import ProfileFile as RetrievalFile
 from judgekit.rubric import RubricFile
@@ -21,10 +22,13 @@ _MODELS: dict[str, type[BaseModel]] = {
     "provider": ProfileFile,
     "retrieval": RetrievalFile,
     "config": Config,
+    "ledger": Line,
 }
 
 
-def json_schema(name: Literal["verdict", "rubric", "provider", "retrieval", "config"]) -> dict[str, Any]:
+def json_schema(
+    name: Literal["verdict", "rubric", "provider", "retrieval", "config", "ledger"],
+) -> dict[str, Any]:
     """Return the JSON Schema called `name`."""
     # What is written has every key; what is read may leave out the ones with a default.
     mode: Literal["serialization", "validation"] = "serialization" if name == "verdict" else "validation"

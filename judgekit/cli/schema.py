@@ -19,6 +19,7 @@ class Name(enum.StrEnum):
     PROVIDER = "provider"
     RETRIEVAL = "retrieval"
     CONFIG = "config"
+    LEDGER = "ledger"
 
 
 def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:

@@ -1,0 +1,57 @@
+"""A person's decision about one blob, which holds until the blob changes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from judgekit.ledger.records import OverrideLine
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from judgekit.ledger.records import Record
+
+_TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
+
+
+def is_blob(task_id: str) -> bool:
+    """Whether a task's id names one version of a file: `path@`, then 8 to 64 hexadecimal digits."""
+    return _TASK.match(task_id) is not None
+
+
+def same_blob(one: str, other: str) -> bool:
+    """Whether two tasks are the same; the hash of one may be cut shorter than that of the other."""
+    mine, theirs = _TASK.match(one), _TASK.match(other)
+    if mine is None or theirs is None:
+        return one == other
+    length = min(len(mine["hash"]), len(theirs["hash"]))
+    return mine["path"] == theirs["path"] and mine["hash"][:length] == theirs["hash"][:length]
+
+
+def newest(
+    records: Iterable[Record],
+    task_id: str,
+    subjects: Collection[str] = (),
+    *,
+    without_terminal: bool = False,
+) -> OverrideLine | None:
+    """Return the newest override of a task, of those given on a terminal unless `without_terminal`.
+
+    `subjects` are the SHA-256 of the task's files now: an override of other content does not count.
+    """
+    found = [
+        each
+        for each in records
+        if isinstance(each, OverrideLine)
+        and (each.terminal or without_terminal)
+        and same_blob(each.task_id, task_id)
+        and _same_content(each, task_id, subjects)
+    ]
+    return max(found, key=lambda each: each.timestamp, default=None)
+
+
+def _same_content(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:
+    if override.subjects and subjects:
+        return set(override.subjects) == set(subjects)
+    return is_blob(task_id)  # any other id stays the same when the content changes

@@ -1,0 +1,56 @@
+"""Which ledger a folder belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from judgekit import paths
+
+_HASH = 12
+_READABLE = 40
+
+
+def home() -> Path:
+    """Return the folder with the ledgers of all projects of this user."""
+    return Path(paths.state_home()) / "ledger"
+
+
+def name(start: Path) -> str:
+    """Return the name of the ledger of the project around `start`: readable, then a hash of its place.
+
+    All worktrees of a repository have one ledger; so have all folders below one `.git`.
+    """
+    place = os.path.realpath(_root(start))
+    digest = hashlib.sha256(os.path.normcase(place).encode("utf-8", "surrogateescape")).hexdigest()[:_HASH]
+    readable = "".join(
+        char if char.isascii() and (char.isalnum() or char in "._") else "-" for char in Path(place).name
+    )
+    return f"{readable.strip('-.')[:_READABLE] or 'project'}-{digest}"
+
+
+def same(project: str, wanted: str) -> bool:
+    """Whether a ledger's name is the `wanted` one, which may leave out the hash."""
+    return wanted in (project, project[: -_HASH - 1])
+
+
+def _root(start: Path) -> Path:
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists():
+            return _main_worktree(folder)
+    return Path(paths.project_root(str(start)))
+
+
+def _main_worktree(folder: Path) -> Path:
+    """Return the folder of the repository that a linked worktree belongs to, else `folder` itself."""
+    try:
+        kind, _, place = (folder / ".git").read_text(encoding="utf-8").strip().partition(": ")
+        common = (
+            (folder / place / "commondir").read_text(encoding="utf-8").strip() if kind == "gitdir" else ""
+        )
+    except (OSError, ValueError):  # a folder, as usual; a submodule, which has no commondir
+        return folder
+    git = Path(os.path.realpath(folder / place / common))
+    return git.parent if git.name == ".git" else git

@@ -1,0 +1,196 @@
+"""The lines of a ledger: one JSON object each, told apart by `schema`."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+
+from judgekit.errors import FailureKind
+from judgekit.text import encodable
+from judgekit.verdict import Verdict
+
+GateWord: TypeAlias = Literal["GO", "NO-GO", "UNDETERMINED"]
+LabelWord: TypeAlias = Literal["go", "no-go", "unsure", "withdrawn"]
+GateMode: TypeAlias = Literal["advisory", "blocking"]
+Decided: TypeAlias = Literal["accept", "reject"]
+
+_WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")  # of an address: it may be a password
+# Failures in whose message a provider may quote what it was sent, or what its model said.
+_QUOTING = {
+    FailureKind.INVALID_REPLY,
+    FailureKind.BAD_REQUEST,
+    FailureKind.CONTENT_FILTER,
+    FailureKind.CONTEXT_WINDOW,
+    FailureKind.REFUSAL,
+}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _id() -> str:
+    return uuid.uuid4().hex
+
+
+def _address(value: object) -> object:
+    return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(lambda text: encodable(text) if text else "")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Gate(_Part):
+    """The push in which a gate came to a verdict; `cached` when no model was asked for it again."""
+
+    mode: GateMode = "advisory"
+    remote: Annotated[str, BeforeValidator(_address)] = ""
+    ref: Name = ""
+    cached: bool = False
+
+
+class VerdictLine(Verdict):
+    """A verdict as the ledger keeps it: `judgekit/verdict@1` and where it came from.
+
+    `project` is the name of its ledger. `imported` holds what an older record said and a verdict has no place
+    for; it is None for a verdict of our own.
+    """
+
+    project: str = ""
+    gate: Gate | None = None
+    imported: dict[str, Any] | None = None
+
+    @property
+    def word(self) -> GateWord:
+        """What a gate prints for it."""
+        return _WORDS.get(self.verdict, "UNDETERMINED")
+
+    @property
+    def answered(self) -> bool:
+        """Whether some model gave an opinion; of an imported verdict, whether it has scores."""
+        return any(each.opinion for each in self.rounds) or (self.imported is not None and bool(self.scores))
+
+
+class _Line(_Part):
+    schema_: str = Field(alias="schema")
+    id: str = Field(default_factory=_id)
+    timestamp: AwareDatetime = Field(default_factory=_now)
+    project: str = ""
+
+
+class Label(_Line):
+    """What a person says about the content of a verdict `of`: that it should go, or not.
+
+    `blind` when the verdict was not shown. `withdrawn` takes this person's earlier label back.
+    """
+
+    schema_: Literal["judgekit/label@1"] = Field(default="judgekit/label@1", alias="schema")
+    of: str
+    label: LabelWord
+    who: Name
+    blind: bool = False
+
+
+class OverrideLine(_Line):
+    """A person's decision about one blob; `terminal` tells whether a person can have typed it.
+
+    `subjects` are the SHA-256 of the files of the verdict it was given on, where there was one.
+    """
+
+    schema_: Literal["judgekit/override@1"] = Field(default="judgekit/override@1", alias="schema")
+    task_id: Name
+    decision: Decided
+    why: Name
+    who: Name
+    terminal: bool
+    subjects: list[str] = []
+
+
+class Skip(_Line):
+    """A push that went past the gate because of a `variable`."""
+
+    schema_: Literal["judgekit/skip@1"] = Field(default="judgekit/skip@1", alias="schema")
+    variable: str
+    who: Name
+    terminal: bool
+    remote: Annotated[str, BeforeValidator(_address)] = ""
+    refs: list[Name] = []
+
+
+class ModeChange(_Line):
+    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI."""
+
+    schema_: Literal["judgekit/mode@1"] = Field(default="judgekit/mode@1", alias="schema")
+    mode: GateMode
+    who: Name = ""
+    forced: bool = False
+    why: list[str] = []
+
+
+class Fault(_Line):
+    """A push in which nothing could be judged, because of a fault of ours or a wrong configuration."""
+
+    schema_: Literal["judgekit/fault@1"] = Field(default="judgekit/fault@1", alias="schema")
+    problem: Name
+    paths: list[Name] = []
+
+
+Record: TypeAlias = VerdictLine | Label | OverrideLine | Skip | ModeChange | Fault
+
+
+class Line(RootModel[Annotated[Record, Field(discriminator="schema_")]]):
+    """Any line of a ledger."""
+
+
+KINDS: tuple[type[Record], ...] = get_args(Record)
+
+
+def kind(record_type: type[Record]) -> str:
+    """Return what `schema` says in the lines of one kind, such as `judgekit/label@1`."""
+    return str(record_type.model_fields["schema_"].default)
+
+
+def verdict_line(verdict: Verdict, *, text: bool = False, gate: Gate | None = None) -> VerdictLine:
+    """Return a verdict as the ledger keeps it.
+
+    Without `text` it has no reasoning, no quotes, and no failure message that may quote what was sent.
+    """
+    kept = verdict.model_dump(by_alias=True)
+    if not text:
+        _strip(kept)
+    return VerdictLine.model_validate({**kept, "gate": gate})
+
+
+def line(record: Record) -> bytes:
+    """Return a record as its line, with the newline."""
+    # What `verdict_line` emptied is left out altogether.
+    dropped = {"reasoning"} if isinstance(record, VerdictLine) and not record.reasoning else set()
+    return record.model_dump_json(by_alias=True, exclude=dropped).encode() + b"\n"
+
+
+def _strip(verdict: dict[str, Any]) -> None:
+    verdict["reasoning"] = ""
+    _strip_findings(verdict["findings"])
+    for each in verdict["rounds"]:
+        opinion, failure = each["opinion"], each["failure"]
+        if opinion:
+            opinion.pop("reasoning", None)
+            _strip_findings(opinion.get("findings") or [])
+        if failure and failure["kind"] in _QUOTING and failure["message"]:
+            if verdict["degraded"]:
+                verdict["degraded"] = verdict["degraded"].replace(f" ({failure['message']})", "")
+            failure["message"] = ""
+
+
+def _strip_findings(findings: list[dict[str, Any]]) -> None:
+    for each in findings:
+        each["quote"] = ""

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from ledger_lines import round_of, verdict
+from pydantic import ValidationError
+
+from judgekit.ledger import read, records
+from judgekit.ledger.records import Fault, Gate, Label, Line, ModeChange, OverrideLine, Skip, verdict_line
+from judgekit.schemas import json_schema
+from judgekit.verdict import Verdict
+
+SECRET = "the text of the document"
+FINDING = {"dimension": "semantic", "issue": "wrong port", "suggestion": "say 8080", "quote": SECRET}
+
+
+def judged() -> Verdict:
+    opinion: dict[str, Any] = {
+        "outcome": "reject",
+        "scores": {},
+        "reasoning": SECRET,
+        "findings": [dict(FINDING)],
+        "said": None,
+    }
+    failed: dict[str, Any] = {
+        "opinion": None,
+        "failure": {"kind": "invalid_reply", "message": f"no object in {SECRET}"},
+    }
+    line = verdict(
+        "reject",
+        reasoning=SECRET,
+        findings=[FINDING],
+        rounds=[round_of("reject", opinion=opinion), round_of(None, "deep", **failed)],
+        degraded=f"deep: invalid_reply (no object in {SECRET})",
+    )
+    ours = line.model_dump(by_alias=True, exclude={"project", "gate", "imported"})
+    return Verdict.model_validate(ours)
+
+
+def test_a_verdict_is_kept_without_what_the_document_says() -> None:
+    found = verdict_line(judged())
+    raw = records.line(found)
+    assert SECRET not in raw.decode()
+    assert found.findings[0].issue == "wrong port"
+    assert found.findings[0].suggestion == "say 8080"
+    assert found.degraded == "deep: invalid_reply"
+    assert "reasoning" not in json.loads(raw)
+    assert judged().findings[0].quote == SECRET
+
+
+def test_a_verdict_is_kept_whole_where_the_user_says_so() -> None:
+    raw = records.line(verdict_line(judged(), text=True))
+    ours = {
+        key: each for key, each in json.loads(raw).items() if key in Verdict.model_fields or key == "schema"
+    }
+    assert Verdict.model_validate(ours) == judged()
+
+
+def test_a_verdicts_line_begins_with_its_published_schema() -> None:
+    raw = records.line(verdict_line(judged(), gate=Gate(mode="blocking", remote="origin")))
+    assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
+    assert raw.count(b"\n") == 1
+    assert json.loads(raw)["verdict"] == "reject"
+    assert json.loads(raw)["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
+
+
+OTHERS: list[records.Record] = [
+    Label(of="1", label="no-go", who="ann"),
+    OverrideLine(task_id="a.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=True),
+    Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=False, refs=["refs/heads/main"]),
+    ModeChange(mode="advisory", why=["wrong NO-GO 20 %"]),
+    Fault(problem="config.yaml:3: unknown key", paths=["a.md"]),
+]
+
+
+@pytest.mark.parametrize("record", [verdict_line(judged()), *OTHERS], ids=lambda each: each.schema_)
+def test_every_kind_is_read_back(record: records.Record) -> None:
+    raw = records.line(record)
+    assert read.parse(raw) == record
+    jsonschema.validate(json.loads(raw), Line.model_json_schema())
+
+
+def test_what_every_line_says() -> None:
+    found = [json.loads(records.line(each)) for each in OTHERS]
+    assert all(list(each)[:4] == ["schema", "id", "timestamp", "project"] for each in found)
+    assert len({each["id"] for each in found}) == len(OTHERS)
+    assert all(each["timestamp"].endswith("Z") for each in found)
+
+
+def test_a_newline_in_a_name_stays_in_its_line() -> None:
+    raw = records.line(Fault(problem="x", paths=["a\nb.md", "\u2028\x85.md"]))
+    assert raw.count(b"\n") == 1
+    assert b"\r" not in raw
+
+
+def test_a_name_that_is_no_text_can_be_written() -> None:
+    assert records.line(Fault(problem="x", paths=["caf\udce9.md"]))
+
+
+def test_an_address_loses_its_password() -> None:
+    assert Gate(remote="https://ann:hunter2@host/x.git").remote == "https://host/x.git"
+    assert Gate(remote="git@host:x.git").remote == "git@host:x.git"
+    assert Skip(variable="x", who="", terminal=True, remote="https://t0ken@host/x").remote == "https://host/x"
+
+
+def test_a_time_must_say_its_zone() -> None:
+    with pytest.raises(ValidationError):
+        Label.model_validate({"of": "1", "label": "go", "who": "ann", "timestamp": "2026-01-01T00:00:00"})
+
+
+@pytest.mark.parametrize(
+    ("word", "printed"),
+    [
+        ("accept", "GO"),
+        ("improve", "NO-GO"),
+        ("reject", "NO-GO"),
+        ("escalate", "UNDETERMINED"),
+        ("undetermined", "UNDETERMINED"),
+    ],
+)
+def test_what_a_gate_prints(word: str, printed: str) -> None:
+    assert verdict(word).word == printed  # type: ignore[arg-type]  # the words of the table
+
+
+def test_a_verdict_was_answered_when_some_round_has_an_opinion() -> None:
+    assert verdict("accept").answered
+    assert not verdict("undetermined").answered
+    assert verdict("escalate", rounds=[round_of("accept"), round_of("reject", "deep")]).answered
+    assert verdict("accept", rounds=[], imported={}).answered
+    assert not verdict("undetermined", rounds=[], imported={}).answered
+
+
+def test_the_published_schema_is_that_of_every_line() -> None:
+    schema = json_schema("ledger")
+    for each in [verdict_line(judged()), *OTHERS]:
+        jsonschema.validate(json.loads(records.line(each)), schema)

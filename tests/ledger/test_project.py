@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import paths
+from judgekit.ledger import Ledger, project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "protocol.file.allow=always"]
+    subprocess.run(
+        ["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, timeout=60
+    )
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "my project"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "one")
+    return folder
+
+
+def test_a_name_is_readable_and_stands_for_one_place(repository: Path, tmp_path: Path) -> None:
+    name = project.name(repository)
+    assert re.fullmatch(r"my-project-[0-9a-f]{12}", name)
+    (repository / "docs" / ".claude" / "memory").mkdir(parents=True)
+    assert project.name(repository / "docs") == name
+    (tmp_path / "link").symlink_to(repository)
+    assert project.name(tmp_path / "link") == name
+    other = tmp_path / "other" / "my project"
+    other.mkdir(parents=True)
+    assert project.name(other) != name
+    assert project.same(name, "my-project")
+    assert not project.same(name, "my")
+
+
+def test_worktrees_share_a_ledger_and_submodules_do_not(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert project.name(tmp_path / "tree") == project.name(repository)
+    git(repository, "submodule", "add", "-q", str(repository), "inner")
+    assert project.name(repository / "inner").startswith("inner-")
+
+
+@pytest.mark.parametrize("text", ["", "gitdir: ", "gitdir: ../gone", "nonsense", "gitdir: \x00"])
+def test_a_strange_git_file_is_the_folders_own_mark(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").write_text(text)
+    (tmp_path / "docs").mkdir()
+    assert project.name(tmp_path / "docs") == project.name(tmp_path)
+
+
+def test_where_the_ledger_lies(isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Ledger.of(tmp_path).folder.parent == isolated / "judgekit" / "state" / "ledger"
+    monkeypatch.delenv("JUDGEKIT_HOME")
+    assert paths.state_home() == str(isolated / ".local" / "state" / "judgekit")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert paths.state_home() == str(tmp_path / "judgekit")

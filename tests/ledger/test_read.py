@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from ledger_lines import NOW, label, verdict
+
+from judgekit.ledger import Ledger, ModeChange, OverrideLine, VerdictLine, Wanted, read, records
+from judgekit.ledger.records import Label
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "one", "one-0123456789ab")
+
+
+def names(ledger: Ledger, wanted: Wanted = read.EVERYTHING) -> list[str]:
+    return [each.id for each in ledger.records(wanted)]
+
+
+def test_what_was_added_is_read_day_by_day(ledger: Ledger) -> None:
+    ledger.add(verdict(days=0, name="new"), verdict(days=2, name="old"))
+    ledger.add(verdict(days=1, name="between"))
+    assert names(ledger) == ["old", "between", "new"]
+    found = list(ledger.records())
+    assert {each.project for each in found} == {"one-0123456789ab"}
+    assert found[0] == verdict(days=2, name="old", project="one-0123456789ab")
+
+
+def test_nothing_is_read_where_nothing_was_written(ledger: Ledger) -> None:
+    assert list(ledger.records()) == []
+    ledger.add()
+    assert not ledger.folder.exists()
+
+
+def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None:
+    ledger.add(verdict(name="first"))
+    (path,) = read.files([ledger.folder])
+    newer = json.loads(path.read_text()) | {"id": "third", "new_field": 1}
+    newer["rubric"]["new_field"] = newer["rounds"][0]["new_field"] = {"deep": []}
+    lines = [
+        path.read_bytes().strip(),
+        b"",
+        b"\x00\x00\x00",
+        b"\xff\xfe{}",
+        b"[1]",
+        b"{}",
+        b'{"schema": "judgekit/verdict@9", "id": "x"}',
+        b'{"schema": "judgekit/label@1", "id": "x"}',
+        json.dumps(newer).encode(),
+        path.read_bytes().strip()[:-20],
+    ]
+    path.write_bytes(b"\n".join(lines))
+    said: list[read.Damage] = []
+    assert [each.id for each in ledger.records(damaged=said.append)] == ["first", "third"]
+    assert [each.line for each in said] == [3, 4, 5, 6, 7, 8, 10]
+    assert str(said[0]).startswith(f"{path}:3: not JSON")
+    assert "(judgekit/verdict@9)" in said[4].why
+    assert said[5].why == "of: Field required"
+
+
+def test_a_last_line_without_its_newline_counts_when_it_is_whole(ledger: Ledger) -> None:
+    ledger.add(verdict(name="first"))
+    (path,) = read.files([ledger.folder])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert names(ledger) == ["first"]
+
+
+def test_a_line_without_end_does_not_fill_the_memory(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "MAX_LINE", 4000)
+    ledger.add(verdict(name="first"))
+    (path,) = read.files([ledger.folder])
+    path.write_bytes(b"x" * 10_001 + b"\n" + path.read_bytes())
+    said: list[read.Damage] = []
+    assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
+    assert [(each.line, each.why) for each in said] == [(1, "longer than 4000 bytes")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Wanted(since=NOW - timedelta(days=1)), "bcl"),
+        (Wanted(until=NOW - timedelta(days=1)), "al"),
+        (Wanted(rubric="kls"), "abcl"),
+        (Wanted(rubric="kls@1.0.0"), "abl"),
+        (Wanted(rubric="kls@2.0.0"), "cl"),
+        (Wanted(model="big"), "bl"),
+        (Wanted(project="one"), "abcl"),
+        (Wanted(project="one-0123456789ab"), "abcl"),
+        (Wanted(project="on"), ""),
+        (Wanted(kinds=[Label]), "l"),
+        (Wanted(kinds=[VerdictLine], rubric="kls@1.0.0"), "ab"),
+        (Wanted(kinds=[]), ""),
+    ],
+)
+def test_what_is_wanted(ledger: Ledger, wanted: Wanted, found: str) -> None:
+    newer = {"id": "kls", "version": "2.0.0", "sha256": ""}
+    early = verdict(name="a", days=3)
+    ledger.add(early, verdict(name="b", days=1, model="big"), verdict(name="c", rubric=newer))
+    ledger.add(label(early, "go", after=71).model_copy(update={"id": "l"}))
+    assert "".join(sorted(names(ledger, wanted))) == found
+
+
+def test_several_ledgers_are_one_and_each_line_counts_once(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "two", "two-0123456789ab")
+    ledger.add(verdict(name="a", days=2), verdict(name="b"))
+    other.add(verdict(name="b"), verdict(name="c", days=1))
+    exported = tmp_path / "exported.jsonl"
+    exported.write_bytes(records.line(verdict(name="a", days=2)) + records.line(verdict(name="d")))
+    places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
+    assert [each.id for each in read.records(places)] == ["a", "d", "c", "b"]
+
+
+def test_files_of_earlier_days_are_not_opened(ledger: Ledger) -> None:
+    ledger.add(verdict(name="old", days=9), verdict(name="new"))
+    read.files([ledger.folder])[0].write_bytes(b"damaged\n")
+    said: list[read.Damage] = []
+    wanted = Wanted(since=NOW - timedelta(days=2))
+    assert [each.id for each in ledger.records(wanted, said.append)] == ["new"]
+    assert said == []
+
+
+def test_a_local_time_goes_to_the_day_it_was_in_utc(ledger: Ledger) -> None:
+    late = datetime.fromisoformat("2026-03-20T23:30:00-05:00")
+    ledger.add(ModeChange(mode="blocking", timestamp=late))
+    assert [path.name for path in read.files([ledger.folder])] == ["2026-03-21.jsonl"]
+    since = datetime(2026, 3, 21, 4, tzinfo=UTC)
+    assert len(names(ledger, Wanted(since=since))) == 1
+    assert names(ledger, Wanted(since=since + timedelta(hours=1))) == []
+
+
+def test_names_of_files(tmp_path: Path) -> None:
+    assert read.day_of(tmp_path / "2026-02-31.jsonl") is None
+    assert read.day_of(tmp_path / "team.jsonl") is None
+    assert str(read.day_of(tmp_path / "2026-02-28.3.jsonl")) == "2026-02-28"
+    for name in (
+        "2026-03-01.10.jsonl",
+        "2026-03-01.9.jsonl",
+        "2026-03-01.jsonl",
+        "z.jsonl",
+        "2026-02-01.jsonl",
+    ):
+        (tmp_path / name).touch()
+    assert [path.name for path in read.files([tmp_path])] == [
+        "z.jsonl",
+        "2026-02-01.jsonl",
+        "2026-03-01.jsonl",
+        "2026-03-01.9.jsonl",
+        "2026-03-01.10.jsonl",
+    ]
+
+
+TASK = "docs/a b@c.md@3f2c3f2c3f2c"
+
+
+def override(task: str = TASK, decision: str = "accept", hours: float = 0, **more: object) -> OverrideLine:
+    fields = {"why": "known", "who": "ann", "terminal": True, "timestamp": NOW + timedelta(hours=hours)}
+    return OverrideLine.model_validate({"task_id": task, "decision": decision, **fields, **more})
+
+
+@pytest.mark.parametrize(
+    ("task", "honoured"),
+    [
+        (TASK, True),
+        (TASK + "0" * 52, True),
+        (TASK[:-4], True),
+        (TASK[:-5], False),  # seven digits name nothing
+        ("docs/a b@c.md@3f2c3f2c3f2d", False),
+        ("docs/b.md@3f2c3f2c3f2c", False),
+        ("docs/a b@c.md", False),
+    ],
+)
+def test_an_override_holds_for_its_blob_alone(ledger: Ledger, task: str, *, honoured: bool) -> None:
+    ledger.add(override())
+    assert (ledger.override_for(task) is not None) == honoured
+
+
+def test_the_newest_override_holds(ledger: Ledger) -> None:
+    ledger.add(override(hours=2, decision="reject"), override(hours=1))
+    found = ledger.override_for(TASK)
+    assert found is not None
+    assert found.decision == "reject"
+
+
+def test_an_override_without_a_terminal_counts_only_where_it_may(ledger: Ledger) -> None:
+    ledger.add(override(decision="reject"), override(hours=1, terminal=False))
+    found = [ledger.override_for(TASK, without_terminal=each) for each in (False, True)]
+    assert [each and each.decision for each in found] == ["reject", "accept"]
+
+
+def test_an_override_of_a_named_task_holds_for_the_same_files(ledger: Ledger) -> None:
+    ledger.add(override("T-42", subjects=["aa", "bb"]), override(subjects=["cc"]))
+    assert ledger.override_for("T-42", ["bb", "aa"]) is not None
+    assert ledger.override_for("T-42", ["bb", "ab"]) is None
+    assert ledger.override_for("T-42") is None
+    assert ledger.override_for(TASK, ["dd"]) is None
+    assert ledger.override_for(TASK, ["cc"]) is not None

@@ -1,0 +1,30 @@
+"""A process that appends numbered lines, for tests that kill it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit.ledger.append import append
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event
+
+DAY = date(2026, 3, 20)
+
+
+def text(number: int) -> str:
+    """Return the text of a writer's line: up to five pages of memory, so that a kill can tear it."""
+    return "z" * (number * 997 % 20_000)
+
+
+def write(folder: str, name: str, times: int, start: Event) -> None:
+    """Append `times` lines once `start` is set, counting the finished ones in a file of the writer's name."""
+    with Path(folder, name).open("w", encoding="utf-8", buffering=1) as finished:
+        start.wait(60)
+        for number in range(times):
+            line = json.dumps({"by": name, "number": number, "text": text(number)})
+            append(Path(folder), [(DAY, line.encode() + b"\n")])
+            finished.write(f"{number}\n")
