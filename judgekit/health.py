@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from judgekit import __version__, config, library, panel, paths, providers
 from judgekit.errors import JudgekitError
+from judgekit.install import status, surroundings
 from judgekit.retrieval import api, schema
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def checks(folder: Path | None = None) -> Iterator[Check]:
     yield _guarded("providers", lambda: f"{len(providers.profiles())} profiles are sound")
     yield from _models(project)
     yield from _stores(project)
-    yield _hook(project)
+    yield from _hook(project)
     yield from _switches()
 
 
@@ -107,25 +107,32 @@ def _store(root: str, project: Path) -> str:
     return "; ".join([folder, *found.notes])
 
 
-def _hook(project: Path) -> Check:
-    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser())
-    names = [
-        project / ".claude" / "settings.json",
-        project / ".claude" / "settings.local.json",
-        home / "settings.json",
-    ]
-    found = [str(path) for path in names if _mentions_hook(path)]
-    if found:
-        return Check("ok", "prompt hook", f"set up in {', '.join(found)}")
-    return Check("note", "prompt hook", "not set up for Claude Code; the guide's page on the hook says how")
+def _hook(project: Path) -> Iterator[Check]:
+    found = list(status.findings(project))
+    plugin = surroundings.plugin_enabled(project)
+    where = [f"the {each.scope} settings" for each in found] + ["the plugin"] * plugin
+    if where:
+        yield Check("ok", "prompt hook", f"set up in {', '.join(where)}")
+    else:
+        yield Check("note", "prompt hook", "not set up; judgekit install claude-code sets it up")
+    for each in found:
+        yield from _found_hook(each)
+    for line in (*surroundings.doubled(project), *surroundings.switched_off(project)):
+        yield Check("note", "prompt hook", line)
 
 
-def _mentions_hook(path: Path) -> bool:
-    try:
-        hooks = json.loads(path.read_text(encoding="utf-8")).get("hooks", {}).get("UserPromptSubmit", [])
-    except (OSError, ValueError, AttributeError):
-        return False
-    return "judgekit" in json.dumps(hooks)
+def _found_hook(found: status.Finding) -> Iterator[Check]:
+    subject = f"prompt hook, {found.scope}"
+    again = f"judgekit install claude-code --scope {found.scope} sets it up anew"
+    if found.problem and found.portable:
+        yield Check("note", subject, f"{found.path}: {found.form}, silent here: {found.problem}")
+    elif found.problem:
+        yield Check("wrong", subject, f"{found.path}: {found.form}: {found.problem}; {again}")
+    else:
+        answer = "it answers" if found.asked else "not asked: only you know whether to trust this command"
+        yield Check("ok", subject, f"{found.path}: {found.form}; {answer}")
+    if found.missing:
+        yield Check("note", subject, f"{found.path}: not called on {', '.join(found.missing)}; {again}")
 
 
 def _switches() -> Iterator[Check]:

@@ -8,7 +8,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from judgekit.cli import demo, doctor, evaluate, judge, provider, rubric, schema, search
+from judgekit.cli import demo, doctor, evaluate, install, judge, provider, rubric, schema, search
 from judgekit.cli.output import complain
 from judgekit.errors import Exit, JudgekitError
 
@@ -27,6 +27,8 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")
 app.command("schema")(schema.schema)
+app.add_typer(install.installing, name="install")
+app.add_typer(install.uninstalling, name="uninstall")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
