@@ -81,6 +81,15 @@ class GateConfig(Strict):
     rubric: Text = "kls"
     judge_mode: ModeName = "lenient"
     budget: Seconds = 60
+    override_without_terminal: bool = Field(
+        default=False, description="honour overrides that no person can have typed; the user's file alone"
+    )
+
+
+class LedgerConfig(Strict):
+    """What the ledger keeps; the user's alone to say. `text`: reasoning and quotes too."""
+
+    text: bool = False
 
 
 class ProvidersConfig(Strict):
@@ -96,6 +105,7 @@ class Config(Strict):
     judge: JudgeConfig = JudgeConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     gate: GateConfig = GateConfig()
+    ledger: LedgerConfig = LedgerConfig()
     providers: ProvidersConfig = ProvidersConfig()
 
 
@@ -111,6 +121,12 @@ _LIMITS = (
     ("retrieval", "context_turns"),
     ("gate", "budget"),
 )
+# What no project may say, and what it would do.
+_USERS = {
+    "providers": "choose providers",
+    "ledger": "say what the ledger keeps",
+    "gate.override_without_terminal": "honour overrides given without a terminal",
+}
 # What takes time or sends text has a limit even where the user has set none: the default.
 _SENDING = {"deadline", "timeout", "pool", "context_turns", "budget"}
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
@@ -174,10 +190,10 @@ def _read(path: Path) -> Layer:
 def _project_layer(project: Path) -> Layer:
     path = project_file(project)
     layer = _read(path)
-    if "providers" in layer:
-        raise _wrong(
-            path, "providers", f"only the user's configuration may choose providers; move it to {user_file()}"
-        )
+    for key, what in _USERS.items():
+        section, _, rest = key.partition(".")
+        if section in layer and (not rest or rest in layer[section]):
+            raise _wrong(path, key, f"only the user's configuration may {what}; move it to {user_file()}")
     for root in layer.get("retrieval", {}).get("roots", []):
         _refuse_outside(project, root, path, "retrieval.roots")
     for section in ("judge", "retrieval", "gate"):
@@ -264,6 +280,8 @@ def _variables(environ: Mapping[str, str]) -> Layer:
         for key, field in model.model_fields.items():
             name = f"JUDGEKIT_{section}_{key}".upper()
             value = environ.get(name, "")
+            if value and f"{section}.{key}" in _USERS:
+                raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
             if value and isinstance(field.get_default(), TierModels):
                 raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
             if value:

@@ -116,6 +116,25 @@ def test_memory_settings_are_mapped(project: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["ledger: {text: true}\n", "gate: {paths: [a], override_without_terminal: true}\n", "providers: {}\n"],
+)
+def test_a_project_cannot_say_what_is_the_users_alone(project: Path, text: str) -> None:
+    by_project(project, text)
+    with pytest.raises(ConfigError, match="only the user's configuration may") as caught:
+        config.load(project)
+    assert caught.value.line == 1
+    (project / ".judgekit" / "config.yaml").unlink()
+    by_user(text)
+    assert config.load(project) == config.load(None)
+
+
+def test_no_variable_lets_overrides_pass_without_a_person() -> None:
+    with pytest.raises(ConfigError, match="JUDGEKIT_GATE_OVERRIDE_WITHOUT_TERMINAL: no variable may"):
+        config.load(None, {"JUDGEKIT_GATE_OVERRIDE_WITHOUT_TERMINAL": "true"})
+
+
 def test_switches_may_be_written_as_booleans() -> None:
     by_user("retrieval: {judge: true}\n")
     assert config.load(None).retrieval.judge == "on"
