@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from claude_standin import ToolCall
+
 if TYPE_CHECKING:
     from claude_standin import Standin
 
@@ -44,6 +46,23 @@ def test_a_message_is_streamed_as_events(api: Standin) -> None:
     assert [each["type"] for each in data] == names
     assert (names[0], names[-1]) == ("message_start", "message_stop")
     assert [each["delta"]["text"] for each in data if each["type"] == "content_block_delta"] == [api.reply]
+
+
+def test_tools_of_the_script_are_asked_for_once_and_in_order(api: Standin) -> None:
+    calls = [ToolCall("Read", {"file_path": "a"}), ToolCall("Bash", {"command": "ls"})]
+    api.script += calls
+    offered = QUESTION | {"tools": [{"name": "Read"}]}
+    assert json.loads(call(api, "POST", "/v1/messages", QUESTION)[1])["stop_reason"] == "end_turn"
+    first = json.loads(call(api, "POST", "/v1/messages", offered)[1])
+    assert first["stop_reason"] == "tool_use"
+    assert {"name": "Read", "input": {"file_path": "a"}}.items() <= first["content"][0].items()
+    _, streamed = call(api, "POST", "/v1/messages", offered | {"stream": True})
+    data = [
+        json.loads(line.removeprefix("data: ")) for line in streamed.splitlines() if line.startswith("data: ")
+    ]
+    (delta,) = [each["delta"] for each in data if each["type"] == "content_block_delta"]
+    assert json.loads(delta["partial_json"]) == {"command": "ls"}
+    assert json.loads(call(api, "POST", "/v1/messages", offered)[1])["stop_reason"] == "end_turn"
 
 
 def test_tokens_are_counted(api: Standin) -> None:

@@ -1,12 +1,14 @@
 """A loopback stand-in for Anthropic's Messages API: the real Claude Code client talks to it, offline.
 
-It answers every message with one fixed text, streamed or not, and keeps what it was sent. Given to a
-client as its HTTPS proxy as well, it refuses and records every attempt to connect elsewhere.
+It answers every message with one fixed text, streamed or not, and keeps what it was sent; a script of tool
+calls may come first. Given to a client as its HTTPS proxy as well, it refuses and records every attempt to
+connect elsewhere.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,13 +31,28 @@ class Recorded(NamedTuple):
     body: Any
 
 
+class ToolCall(NamedTuple):
+    """A tool that the stand-in asks the client to use."""
+
+    name: str
+    input: dict[str, Any]
+
+
 @dataclass
 class Standin:
-    """A running stand-in: where it listens, and what it has been sent so far."""
+    """A running stand-in: where it listens, what it has been sent so far, and the tools it will ask for.
+
+    Each message that offers tools takes the first of `script`; after the last one the reply is `reply`.
+    """
 
     url: str
     reply: str
     requests: list[Recorded] = field(default_factory=list)
+    script: list[ToolCall] = field(default_factory=list)
+
+    def next_reply(self, body: dict[str, Any]) -> str | ToolCall:
+        """Return what answers a message."""
+        return self.script.pop(0) if self.script and body.get("tools") else self.reply
 
     def strays(self) -> list[str]:
         """Return the hosts that a client tried to reach through this stand-in as its proxy."""
@@ -67,32 +84,51 @@ def serve(reply: str = REPLY) -> Iterator[Standin]:
         thread.join(timeout=5)
 
 
-def message(model: str, text: str) -> dict[str, Any]:
+def message(model: str, reply: str | ToolCall) -> dict[str, Any]:
     """Return a finished reply as the API words it."""
     return {
         "id": "msg_standin",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
+        "content": [_block(reply)],
+        "stop_reason": _reason(reply),
         "stop_sequence": None,
         "usage": {"input_tokens": 10, "output_tokens": 5},
     }
 
 
-def events(model: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def events(model: str, reply: str | ToolCall) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the same reply as the API streams it: names and data of the server-sent events."""
-    start = message(model, "") | {"content": [], "stop_reason": None}
-    yield "message_start", {"message": start}
-    yield "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
-    yield "content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": text}}
+    yield "message_start", {"message": message(model, "") | {"content": [], "stop_reason": None}}
+    if isinstance(reply, ToolCall):
+        block = _block(reply) | {"input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(reply.input)}
+    else:
+        block, delta = _block(""), {"type": "text_delta", "text": reply}
+    yield "content_block_start", {"index": 0, "content_block": block}
+    yield "content_block_delta", {"index": 0, "delta": delta}
     yield "content_block_stop", {"index": 0}
     yield (
         "message_delta",
-        {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 5}},
+        {"delta": {"stop_reason": _reason(reply), "stop_sequence": None}, "usage": {"output_tokens": 5}},
     )
     yield "message_stop", {}
+
+
+def _block(reply: str | ToolCall) -> dict[str, Any]:
+    if isinstance(reply, str):
+        return {"type": "text", "text": reply}
+    return {
+        "type": "tool_use",
+        "id": f"toolu_{secrets.token_hex(8)}",
+        "name": reply.name,
+        "input": reply.input,
+    }
+
+
+def _reason(reply: str | ToolCall) -> str:
+    return "tool_use" if isinstance(reply, ToolCall) else "end_turn"
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -133,9 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif path != "/v1/messages" or not isinstance(body, dict):
             self._send(404, "application/json", _error("not_found_error", f"no {path} here"))
         elif body.get("stream"):
-            self._send(200, "text/event-stream", self._streamed(str(body.get("model"))))
+            self._send(200, "text/event-stream", self._streamed(body))
         else:
-            whole = message(str(body.get("model")), self._standin.reply)
+            whole = message(str(body.get("model")), self._standin.next_reply(body))
             self._send(200, "application/json", json.dumps(whole).encode())
 
     @property
@@ -143,10 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
         found: Standin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
         return found
 
-    def _streamed(self, model: str) -> bytes:
+    def _streamed(self, body: dict[str, Any]) -> bytes:
+        reply = self._standin.next_reply(body)
         lines = (
             f"event: {name}\ndata: {json.dumps({'type': name} | data)}\n\n"
-            for name, data in events(model, self._standin.reply)
+            for name, data in events(str(body.get("model")), reply)
         )
         return "".join(lines).encode()
 
