@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import documents, library, paths
-from judgekit.assess import judge_documents
+from judgekit.assess import Wish, judge_documents
 from judgekit.errors import InputError
 from judgekit.hooks import claude_code
 from judgekit.judging.subject import CONTEXT_CHARS, File
@@ -120,6 +120,4 @@ def _judge(
     max_cost_usd: float | None,
 ) -> list[Verdict]:
     project = Path(paths.project_root(str(Path.cwd())))
-    return judge_documents(
-        subjects, project, rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd
-    )
+    return judge_documents(subjects, project, Wish(rubric, mode, deadline, max_cost_usd))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit import library, panel, running
-from judgekit.gateway.open import open_gateway
+from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.reply_cache import user_cache
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
@@ -25,19 +27,29 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 
 
-def document_judge(
-    gateway: Gateway,
-    project: Path | None = None,
-    *,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
-) -> tuple[DocumentJudge, str]:
-    """Return the judge that the configuration in `project` asks for, and which models it found.
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants otherwise than configured; None leaves it to the configuration.
 
-    What is given here goes before the configuration. `deadline` is in seconds for each document. Raises
-    `ConfigError` or `UsageError`.
+    `deadline` is in seconds for each document. Without `cache` no earlier reply is used, and none is kept.
+    """
+
+    rubric: str | None = None
+    mode: ModeName | None = None
+    deadline: float | None = None
+    max_cost_usd: float | None = None
+    cache: bool = True
+
+
+AS_CONFIGURED = Wish()
+
+
+def document_judge(
+    gateway: Gateway, project: Path | None = None, wish: Wish = AS_CONFIGURED
+) -> tuple[DocumentJudge, str]:
+    """Return the judge that a wish and the configuration in `project` ask for, and which models it found.
+
+    Raises `ConfigError` or `UsageError`.
     """
     settings = configuration.load(project)
     endpoints, reason = panel.seats(settings, project)
@@ -45,11 +57,12 @@ def document_judge(
     judge = DocumentJudge(
         gateway,
         endpoints,
-        library.score_rubric(rubric or settings.judge.rubric, project),
-        mode or settings.judge.mode,
-        deadline or settings.judge.deadline,
-        limit if max_cost_usd is None else max_cost_usd,
+        library.score_rubric(wish.rubric or settings.judge.rubric, project),
+        wish.mode or settings.judge.mode,
+        wish.deadline or settings.judge.deadline,
+        limit if wish.max_cost_usd is None else wish.max_cost_usd,
         reason,
+        user_cache() if wish.cache and not is_recording(os.environ) else None,
     )
     return judge, reason
 
@@ -83,11 +96,8 @@ async def verdicts(
 def judge_documents(
     documents: Sequence[Document],
     project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
     *,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
-    deadline: float | None = None,
-    max_cost_usd: float | None = None,
     at_once: int = AT_ONCE,
     on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
@@ -98,9 +108,7 @@ def judge_documents(
 
     async def run() -> list[Verdict]:
         async with aclosing(open_gateway(os.environ)) as gateway:
-            judge, _ = document_judge(
-                gateway, project, rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd
-            )
+            judge, _ = document_judge(gateway, project, wish)
             found = []
             async with aclosing(verdicts(judge, documents, at_once)) as stream:
                 async for verdict in stream:
@@ -113,13 +121,9 @@ def judge_documents(
 
 
 def prompts(
-    document: Document,
-    project: Path | None = None,
-    *,
-    rubric: str | None = None,
-    mode: ModeName | None = None,
+    document: Document, project: Path | None = None, wish: Wish = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its model and the prompts it would get, were it asked first; sends nothing."""
-    judge, _ = document_judge(open_gateway({}), project, rubric=rubric, mode=mode)
+    judge, _ = document_judge(open_gateway({}), project, wish)
     models = {tier: seat.model for tier, seat in judge.endpoints.items()}
     return [(tier, models.get(tier, "no model is set up"), judge.prompts(tier, document)) for tier in TIERS]

@@ -30,13 +30,15 @@ GUARD = (
 SECRET_BYTES = 32
 _WORD = "judged"
 _WORD_BEFORE_NONCE = re.compile(rf"({_WORD})(?=-)", re.IGNORECASE)
+_NONCE_BYTES = 8
+_TAG = re.compile(rf"\b{_WORD}-[0-9a-f]{{{2 * _NONCE_BYTES}}}\b")
 
 
 class Fence:
     """One fence, used for every untrusted part of one prompt."""
 
     def __init__(self, nonce: str | None = None) -> None:
-        self.tag = f"{_WORD}-{nonce or secrets.token_hex(8)}"
+        self.tag = f"{_WORD}-{nonce or secrets.token_hex(_NONCE_BYTES)}"
 
     @property
     def guard(self) -> str:
@@ -51,6 +53,11 @@ class Fence:
     def _neutral(self, text: str) -> str:
         # Breaking the word is enough: no text can then close or open a fence, whatever nonce it guesses.
         return _WORD_BEFORE_NONCE.sub(r"\1 ", text)
+
+
+def without_nonce(text: str) -> str:
+    """Return a prompt's text with the tags of its fences made the same in every prompt."""
+    return _TAG.sub(_WORD, text)
 
 
 def labels(query: str, ids: Sequence[str]) -> dict[str, str]:

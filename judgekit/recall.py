@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict
 from judgekit import config as configuration
 from judgekit import library, panel, paths, running, transcript
 from judgekit.errors import InputError
-from judgekit.gateway.open import open_gateway
+from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.reply_cache import user_cache
 from judgekit.prompt import Shown
 from judgekit.retrieval import api
 from judgekit.retrieval.compiled import Profiles
@@ -218,6 +219,7 @@ def _judge(
                 own.deadline if hook else settings.judge.deadline,
                 own.timeout if hook else None,
                 settings.judge.max_cost_usd,
+                None if is_recording(os.environ) else user_cache(),
             )
             return await judge.judge(query, shown)
 

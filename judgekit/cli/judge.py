@@ -16,9 +16,9 @@ from judgekit.errors import Exit, InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from judgekit.assess import Wish
     from judgekit.judging.subject import Document, File
     from judgekit.prompt import Task
-    from judgekit.rubric import ModeName
     from judgekit.verdict import Verdict
 
 
@@ -48,7 +48,7 @@ def judge(
         float | None, typer.Option(min=0.1, max=3600, help="Seconds for each document.")
     ] = None,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Judge afresh (no verdicts are cached yet).")
+        bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
     ] = False,
     no_engine: Annotated[
         bool, typer.Option("--no-engine", help="Judge in this process (it always is, for now).")
@@ -61,26 +61,17 @@ def judge(
     ] = False,
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
+    from judgekit.assess import Wish, judge_documents
     from judgekit.prompt import Task
 
-    del no_cache, no_engine
+    del no_engine
+    wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
     documents, bad = _documents(files, task_id, Task(description, acceptance))
     project = Path(paths.project_root(str(Path.cwd())))
     if show_prompt:
-        return _show(documents, project, rubric, mode) or bad
-    from judgekit.assess import judge_documents
-
+        return _show(documents, project, wish) or bad
     each = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
-    verdicts = judge_documents(
-        documents,
-        project,
-        rubric=rubric,
-        mode=mode,
-        deadline=deadline,
-        max_cost_usd=max_cost,
-        at_once=jobs,
-        on_verdict=each,
-    )
+    verdicts = judge_documents(documents, project, wish, at_once=jobs, on_verdict=each)
     _print_whole(format_, verdicts)
     _report(verdicts)
     return exit_code(verdicts, bad)
@@ -148,11 +139,11 @@ def _report(verdicts: Sequence[Verdict]) -> None:
         complain(f"undetermined: {reason}")
 
 
-def _show(documents: Sequence[Document], project: Path, rubric: str | None, mode: ModeName | None) -> int:
+def _show(documents: Sequence[Document], project: Path, wish: Wish) -> int:
     from judgekit.assess import prompts
 
     for document in documents:
-        for tier, model, asked in prompts(document, project, rubric=rubric, mode=mode):
+        for tier, model, asked in prompts(document, project, wish):
             for messages in asked:
                 say(f"=== {document.task_id}: {tier} ({model})")
                 for message in messages:

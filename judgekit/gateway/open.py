@@ -69,6 +69,11 @@ class Router:
             await gateway.aclose()
 
 
+def is_recording(environ: Mapping[str, str]) -> bool:
+    """Whether what models answer is recorded, so that each of them has to be asked."""
+    return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
+
+
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
     """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()

@@ -73,7 +73,8 @@ async def ask(
                 json_schema(question.reply),
                 labels=question.labels,
             )
-            reply = await session.gateway.complete(endpoint, request)
+            kept = session.cache and session.cache.find(endpoint, request)
+            reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
             spent = Usage(error.input_tokens, error.output_tokens, error.cost_usd)
             session.spend(spent)
@@ -84,10 +85,14 @@ async def ask(
         session.spend(reply.usage)
         usage, model = usage.plus(reply.usage), reply.model
         try:
-            return Answer(extract(reply.text, question.reply), None, usage, watch.ms, model)
+            value = extract(reply.text, question.reply)
         except InvalidReply as error:
             failure = _failure(FailureKind.INVALID_REPLY, str(error))
             messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
+        else:
+            if session.cache and not kept:
+                session.cache.keep(endpoint, request, reply)
+            return Answer(value, None, usage, watch.ms, model)
     return Answer(None, failure, usage, watch.ms, model)
 
 
@@ -120,7 +125,7 @@ async def ask_pointwise(
     watch = Stopwatch()
     try:
         found, usage, model = await pointwise.ask(
-            pointwise.Remembering(session.gateway, session.remembered),
+            pointwise.Remembering(session.gateway, session.remembered, session.cache),
             endpoint,
             system=points.system,
             context=points.context,

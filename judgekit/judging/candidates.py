@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.judging.reply_cache import ReplyCache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName, WorkedExample
     from judgekit.verdict import Round
@@ -68,7 +69,7 @@ class CandidateJudge:
     """Judges candidates under one rubric in one mode.
 
     `tiers` are the endpoints that may be asked, in order; `call_seconds` bounds each call beside the
-    rubric's own timeouts.
+    rubric's own timeouts. `cache` holds replies of earlier judgings.
     """
 
     gateway: Gateway
@@ -78,6 +79,7 @@ class CandidateJudge:
     deadline: float
     call_seconds: float | None = None
     max_cost_usd: float | None = None
+    cache: ReplyCache | None = None
 
     @property
     def rubric(self) -> SelectRubric:
@@ -87,7 +89,7 @@ class CandidateJudge:
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
-        session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds)
+        session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
         models = {tier: seat.model for tier, seat in self.tiers.items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm
         rules = Rules(confirm, tuple(self.tiers) or ("quick",), models=models)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.gateway.base import Endpoint, Gateway, Message
+    from judgekit.judging.reply_cache import ReplyCache
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
     from judgekit.prompt import Part
@@ -38,7 +39,7 @@ REPLY_TOKENS = 2048
 class DocumentJudge:
     """Judges documents under one rubric in one mode, with one model for each tier in `endpoints`.
 
-    `nobody` says why there is none, where there is none.
+    `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings.
     """
 
     gateway: Gateway
@@ -48,6 +49,7 @@ class DocumentJudge:
     deadline: float
     max_cost_usd: float | None = None
     nobody: str = "no model was given"
+    cache: ReplyCache | None = None
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -56,7 +58,8 @@ class DocumentJudge:
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
-        watch, session = Stopwatch(), Session(self.gateway, self.deadline, self.max_cost_usd)
+        watch = Stopwatch()
+        session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
         parts = {tier: self._seen_by(tier, document) for tier in self.endpoints}
         cut = {tier for tier, seen in parts.items() if is_cut(seen)}
         models = {tier: seat.model for tier, seat in self.endpoints.items()}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
+    from judgekit.judging.reply_cache import ReplyCache
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -38,17 +39,23 @@ Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
 
 
 class Remembering:
-    """A gateway that does not ask a model the same twice: at temperature 0 it would only answer the same."""
+    """A gateway that does not ask a model the same twice: at temperature 0 it would only answer the same.
 
-    def __init__(self, inner: Gateway, remembered: Remembered) -> None:
-        self._inner, self._remembered = inner, remembered
+    `cache`, where there is one, holds what it answered in earlier sessions.
+    """
+
+    def __init__(self, inner: Gateway, remembered: Remembered, cache: ReplyCache | None = None) -> None:
+        self._inner, self._remembered, self._cache = inner, remembered, cache
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, without usage where it was given before."""
         key = endpoint.model, request.messages
         if key in self._remembered:
             return replace(self._remembered[key], usage=Usage())
-        reply = self._remembered[key] = await self._inner.complete(endpoint, request)
+        kept = self._cache and self._cache.find(endpoint, request)
+        reply = self._remembered[key] = kept or await self._inner.complete(endpoint, request)
+        if self._cache and not kept and reply.logprobs:
+            self._cache.keep(endpoint, request, reply)
         return reply
 
     async def aclose(self) -> None:

@@ -12,6 +12,7 @@ from judgekit.fence import Fence
 if TYPE_CHECKING:
     from judgekit.gateway.base import Gateway, Usage
     from judgekit.judging.pointwise import Remembered
+    from judgekit.judging.reply_cache import ReplyCache
 
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
@@ -21,7 +22,8 @@ class Session:
     """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
 
     Pointwise questions share one `fence`, so that a small model reads what they have in common once, and
-    what it answered is `remembered`: a deeper tier of the same model may ask the very same.
+    what it answered is `remembered`: a deeper tier of the same model may ask the very same. `cache` holds
+    replies of earlier sessions.
     """
 
     gateway: Gateway
@@ -32,6 +34,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: Remembered = field(default_factory=dict)
+    cache: ReplyCache | None = None
 
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""

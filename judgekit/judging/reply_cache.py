@@ -1,0 +1,90 @@
+"""Keeps replies that could be read, so that judging the same again asks no model and decides the same.
+
+The key is everything that was sent, but for the fence's nonce, and whom it was sent to, so a change of the
+text, the rubric, the wording, a limit or the model is a new question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit import __version__, paths
+from judgekit.fence import without_nonce
+from judgekit.gateway.base import Reply, Usage
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint, Request
+
+MAX_REPLIES = 20_000
+MAX_DAYS = 30
+_WAIT = 1.0  # seconds for another process that writes
+_TRIM_EVERY = 100  # replies kept between two looks at what is too old or too much
+_CREATE = """CREATE TABLE IF NOT EXISTS reply (
+    key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
+_TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
+    SELECT key FROM reply ORDER BY at DESC LIMIT -1 OFFSET ?)"""
+
+
+class ReplyCache:
+    """A file of replies that only its owner can read. A fault of the file costs a call, never a verdict."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept = 0
+
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what `endpoint` replied to the same request before, without its usage; else None."""
+        if endpoint.profile.kind == "replay" or not self._path.is_file():
+            return None
+        try:
+            with closing(self._connect()) as connection:
+                found = connection.execute(
+                    "SELECT reply FROM reply WHERE key = ?", (key(endpoint, request),)
+                ).fetchone()
+            if found is None:
+                return None
+            kept = json.loads(found[0])
+            return Reply(kept["text"], kept["model"], Usage(), tuple(kept["logprobs"]))
+        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply that could be read."""
+        if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
+            return
+        text = json.dumps({"text": reply.text, "model": reply.model, "logprobs": reply.logprobs})
+        with suppress(sqlite3.Error, OSError), closing(self._connect()) as connection, connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", (key(endpoint, request), time.time(), text)
+            )
+            if self._kept % _TRIM_EVERY == 0:
+                connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
+            self._kept += 1
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._path.is_file():
+            paths.private_folder(str(self._path.parent))
+            self._path.touch(0o600)
+        connection = sqlite3.connect(self._path, timeout=_WAIT)
+        connection.execute(_CREATE)
+        return connection
+
+
+def user_cache() -> ReplyCache:
+    """Return the cache of this user."""
+    return ReplyCache(Path(paths.cache_home()) / "replies.sqlite")
+
+
+def key(endpoint: Endpoint, request: Request) -> str:
+    """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is."""
+    asked = [(message.role, without_nonce(message.content)) for message in request.messages]
+    whom = [endpoint.profile.provider, endpoint.api_base, endpoint.model, endpoint.output]
+    how = [endpoint.parameters, request.max_tokens, request.schema, request.top_logprobs]
+    text = json.dumps([__version__, whom, how, asked], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

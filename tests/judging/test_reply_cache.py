@@ -1,0 +1,167 @@
+"""Judging the same again asks no model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sqlite3
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
+
+from judgekit import library
+from judgekit.fence import Fence, without_nonce
+from judgekit.gateway.base import Matter, Message, Reply, Request, Usage
+from judgekit.judging import reply_cache
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.reply_cache import ReplyCache
+from judgekit.judging.subject import Document, File
+from judgekit.prompt import Shown, Task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.gateway.base import Endpoint
+    from judgekit.verdict import Verdict
+
+ANSWER = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
+REPLY = Reply("text", "model", Usage(3, 1, 0.5), ({"yes": -0.1},))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ReplyCache:
+    return ReplyCache(tmp_path / "cache" / "replies.sqlite")
+
+
+def request(text: str = "judge this", **changes: object) -> Request:
+    asked = Request((Message("user", text),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
+    return dataclasses.replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
+    document = Document((File("a.md", text, "0" * 64, len(text)),), "a.md", Task())
+    own = DocumentJudge(gateway, three_models(), library.score_rubric("kls"), "strict", 30, cache=cache)
+    return asyncio.run(own.judge(document))
+
+
+def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None:
+    first = judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache)
+    silent = ScriptedGateway({})
+    again = judge(silent, cache)
+    assert silent.requests == []
+    assert (again.verdict, again.scores, again.model) == (first.verdict, first.scores, first.model)
+    assert again.verdict == "accept"
+    assert sum(each.usage.input_tokens for each in again.rounds) == 0
+
+
+def test_one_that_changed_is_judged_anew(cache: ReplyCache) -> None:
+    judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache)
+    gateway = ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]})
+    judge(gateway, cache, "Another guide.")
+    assert gateway.asked == ["quick", "deep"]
+
+
+def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
+    unreadable = ["I would rather not."] * 2
+    judge(ScriptedGateway({tier: list(unreadable) for tier in ("quick", "deep", "tiebreaker")}), cache)
+    gateway = ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]})
+    assert judge(gateway, cache).verdict == "accept"
+    assert gateway.asked == ["quick", "deep"]
+
+
+def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
+    shown = [Shown("a", "Title a", "DECISION", (), "Body")]
+    rubric = library.select_rubric("memory-relevance")
+    likely = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
+
+    def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
+        own = CandidateJudge(gateway, {"quick": model}, rubric, "strict", 30, cache=cache)
+        return [each.decision for each in asyncio.run(own.judge(Query("query"), shown)).decisions]
+
+    for model, answer in (
+        (endpoint("large"), keep("Title a")),
+        (endpoint("small", pointwise=True), lambda request: likely),
+    ):
+        assert select(ScriptedGateway({"quick": [answer]}), model) == ["kept"]
+        assert select(ScriptedGateway({}), model) == ["kept"]
+
+
+def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
+    own = endpoint("model")
+
+    def fenced() -> Request:
+        return request(Fence().around("text"))
+
+    assert reply_cache.key(own, fenced()) == reply_cache.key(own, dataclasses.replace(fenced(), timeout=1))
+    others = [
+        (own, request("other")),
+        (own, dataclasses.replace(fenced(), max_tokens=7)),
+        (own, dataclasses.replace(fenced(), schema={})),
+        (own, dataclasses.replace(fenced(), top_logprobs=3)),
+        (endpoint("other"), fenced()),
+        (dataclasses.replace(own, api_base="http://127.0.0.1:1"), fenced()),
+        (dataclasses.replace(own, parameters={"region": "eu"}), fenced()),
+        (own, fenced()),
+    ]
+    assert len({reply_cache.key(*each) for each in others}) == len(others)
+    secret = dataclasses.replace(own, api_key="k")
+    assert reply_cache.key(secret, fenced()) == reply_cache.key(own, fenced())
+
+
+def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
+    """Inside a fence the word is broken up, so what is taken out of the key is only ever ours."""
+    one, other = (Fence().around(f"judged-{digit * 16}") for digit in "ab")
+    assert without_nonce(one) != without_nonce(other)
+
+
+def test_a_recording_is_not_kept(cache: ReplyCache) -> None:
+    replayed = dataclasses.replace(endpoint("m"), profile=PROFILE.model_copy(update={"kind": "replay"}))
+    cache.keep(replayed, request(), REPLY)
+    assert cache.find(replayed, request()) is None
+
+
+def test_what_is_kept_comes_back_without_its_cost(cache: ReplyCache) -> None:
+    cache.keep(endpoint("m"), request(), REPLY)
+    assert cache.find(endpoint("m"), request()) == dataclasses.replace(REPLY, usage=Usage())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file modes are POSIX")
+def test_only_the_owner_can_read_it(tmp_path: Path, cache: ReplyCache) -> None:
+    cache.keep(endpoint("m"), request(), REPLY)
+    file = tmp_path / "cache" / "replies.sqlite"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (file.parent, file)] == [0o700, 0o600]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"x" * 200])
+def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, content: bytes) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "replies.sqlite").write_bytes(content)
+    assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache).verdict == "accept"
+    cache.find(endpoint("m"), request())
+
+
+def test_a_folder_that_cannot_be_made_costs_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = ReplyCache(tmp_path / "file" / "replies.sqlite")
+    assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache).verdict == "accept"
+
+
+def test_what_is_old_or_too_much_goes(
+    tmp_path: Path, cache: ReplyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_cache, "MAX_REPLIES", 3)
+    monkeypatch.setattr(reply_cache, "_TRIM_EVERY", 1)
+    for number in range(6):
+        cache.keep(endpoint("m"), request(str(number)), REPLY)
+    assert [cache.find(endpoint("m"), request(str(number))) is None for number in range(6)] == [True] * 3 + [
+        False
+    ] * 3
+    with sqlite3.connect(tmp_path / "cache" / "replies.sqlite") as connection:
+        connection.execute("UPDATE reply SET at = 0")
+    connection.close()
+    cache.keep(endpoint("m"), request("new"), REPLY)
+    assert cache.find(endpoint("m"), request("5")) is None
