@@ -57,7 +57,7 @@ class RetrievalConfig(Strict):
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
-    pin: list[Text] = Field(default=[], description="reserved: memories to inject always; no effect yet")
+    pin: list[Text] = Field(default=[], description="memories to inject always, by id or path")
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
     mode: ModeName = "strict"
@@ -70,6 +70,7 @@ class RetrievalConfig(Strict):
     context_turns: int = Field(default=5, ge=0, le=20)
     show: bool = False
     hint_on_zero: bool = False
+    log: bool = Field(default=False, description="note down each injection; the user's file alone")
 
 
 class GateConfig(Strict):
@@ -124,6 +125,7 @@ _LIMITS = (
 # What no project may say, and what it would do.
 _USERS = {
     "providers": "choose providers",
+    "retrieval.log": "have prompts noted down",
     "ledger": "say what the ledger keeps",
     "gate.override_without_terminal": "honour overrides given without a terminal",
 }

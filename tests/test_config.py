@@ -118,7 +118,12 @@ def test_memory_settings_are_mapped(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["ledger: {text: true}\n", "gate: {paths: [a], override_without_terminal: true}\n", "providers: {}\n"],
+    [
+        "ledger: {text: true}\n",
+        "gate: {paths: [a], override_without_terminal: true}\n",
+        "providers: {}\n",
+        "retrieval: {log: true}\n",
+    ],
 )
 def test_a_project_cannot_say_what_is_the_users_alone(project: Path, text: str) -> None:
     by_project(project, text)

@@ -20,7 +20,8 @@ DATA = {'settings': {'enabled': True,
               'fallback_top_k': 2,
               'context_turns': 5,
               'show': False,
-              'hint_on_zero': False},
+              'hint_on_zero': False,
+              'log': False},
  'languages': {'english': {'stop': 'a about after again all also am an and any are aren as at be '
                                    'because been before being below between both but by can could '
                                    'couldn did didn do does doesn doing don done down during each '
