@@ -1,0 +1,81 @@
+"""Brings the lines of other ledgers, and of older judges, into this one; twice does no harm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from judgekit.ledger import older, read
+from judgekit.ledger.read import Damage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from judgekit.ledger.book import Ledger
+    from judgekit.ledger.records import Record
+
+_AT_ONCE = 500  # lines that are written under one lock
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did: lines added, lines that were there already, lines that cannot be read."""
+
+    added: int = 0
+    known: int = 0
+    damaged: list[Damage] = field(default_factory=list)
+
+
+def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
+    """Add every line in files and folders of `*.jsonl` that the ledger does not have yet.
+
+    Without `text`, the reasoning of older lines is left out. Raises `LedgerError` or `OSError`.
+    """
+    done = Imported()
+    ids = {each.id for each in ledger.records()}
+    waiting: list[Record] = []
+    for path in read.files(places):
+        for found in _lines(path, text=text):
+            if isinstance(found, Damage):
+                done.damaged.append(found)
+            elif found.id in ids:
+                done.known += 1
+            else:
+                ids.add(found.id)
+                waiting.append(found)
+                done.added += 1
+            if len(waiting) == _AT_ONCE:
+                ledger.add(*waiting)
+                waiting.clear()
+    ledger.add(*waiting)
+    return done
+
+
+def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                found = _read(raw, text=text)
+                yield Damage(path, number, found) if isinstance(found, str) else found
+
+
+def _read(raw: bytes, *, text: bool) -> Record | str:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    if not isinstance(found, dict):
+        return "not an object"
+    if "schema" in found:
+        return read.parse(raw)
+    try:
+        return older.verdict(found, text=text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ValueError as error:
+        return str(error)
