@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import fulltext, index, query, rank, scan, schema
+from judgekit.retrieval import fulltext, index, query, rank, schema
 from judgekit.retrieval.candidate import Candidate, Ranked
 from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
 from judgekit.retrieval.sqljson import sqlite
@@ -13,14 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.query import Term
-    from judgekit.retrieval.scan import Scan
 
 __all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "resolve", "search"]
 
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
+MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
 _LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
@@ -36,6 +34,7 @@ def search(
     profiles: Profiles | None = None,
     snippets: bool = False,
     scorer: str = "fts5",
+    pins: Sequence[str] = (),
 ) -> Ranked:
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
@@ -43,24 +42,27 @@ def search(
     Code's own memory of the project. What kind of store it is shows in what it holds; a missing one is empty.
     Those of `roots` that are `trusted`, since the user named them, may be anywhere; of the others none is
     searched that leads out of `project`. Several stores are merged by confidence, a file of more than one is
-    listed once. `scorer` is `fts5` or `keyword`.
+    listed once. `scorer` is `fts5` or `keyword`. What `pins` name (see pinned.py) is found for any query.
     """
     known = profiles or Profiles(bundled())
     ranked = Ranked([], [])
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
+    options = _Options(limit, scorer, project, pins, snippets=snippets)
     for root in dict.fromkeys(roots):
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
         if root in trusted or (folder + os.sep).startswith(base):
-            _search_root(query, folder, known, ranked, _Options(limit, scorer, snippets=snippets))
+            _search_root(query, folder, known, ranked, options)
         else:
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
     if len(roots) > 1:
         _merge(ranked)
+    if pins:
+        _pin(ranked, options)
     del ranked.candidates[limit:]
-    for candidate in ranked.candidates:
+    for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
     return ranked
 
@@ -95,56 +97,76 @@ def body(candidate: Candidate, limit: int, profiles: Profiles | None = None) -> 
     return entry.body[:limit] if entry is not None else ""
 
 
-class _Options:
-    __slots__ = ("limit", "scorer", "snippets")
+def _pin(ranked: Ranked, options: _Options) -> None:
+    """Put what was pinned apart, in the order of the pins, and say which of them name nothing."""
+    found = {options.pinned[pin].file: options.pinned[pin] for pin in options.pins if pin in options.pinned}
+    ranked.pinned = list(found.values())
+    ranked.candidates[:] = [each for each in ranked.candidates if each.file not in found]
+    if options.searched:
+        ranked.notes += pinned.missing(pin for pin in options.pins if pin not in options.pinned)
 
-    def __init__(self, limit: int, scorer: str, *, snippets: bool) -> None:
+
+class _Options:
+    """What is the same for every store that is searched; `pinned` is what was found by name so far."""
+
+    __slots__ = ("limit", "pinned", "pins", "project", "scorer", "searched", "snippets")
+
+    def __init__(
+        self, limit: int, scorer: str, project: str, pins: Sequence[str], *, snippets: bool
+    ) -> None:
         self.limit, self.scorer, self.snippets = limit, scorer, snippets
+        self.project, self.pins = project, pins
+        self.pinned: dict[str, Candidate] = {}
+        self.searched = False
 
 
 def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
-    kind = scan.kind_of(root, profiles.by_kind[CLAUDE_MEMORY])
-    profile = profiles.by_kind[kind]
-    found = scan.scan(root, kind, profile)
+    options.searched = True
     if options.scorer == _KEYWORD:
-        _by_keyword(text, found, profile, ranked, options)
-        return
-    terms = query.parse(text, profile.language)
-    if not terms or not found.files:
+        _by_keyword(text, root, profiles, ranked, options)
         return
     try:
-        _by_fulltext(terms, found, profile, ranked, options)
+        _by_fulltext(text, root, profiles, ranked, options)
     except schema.NoFullTextError as error:
         ranked.notes.append(f"no full-text search with this Python: {error}; matching titles and tags only")
         ranked.fallback = _KEYWORD
-        _by_keyword(text, found, profile, ranked, options)
+        _by_keyword(text, root, profiles, ranked, options)
 
 
-def _by_fulltext(terms: list[Term], found: Scan, profile: Profile, ranked: Ranked, options: _Options) -> None:
-    opened = index.open_index(found, profile)
+def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
+    opened = index.open_index(root, profiles)
     try:
-        _ask(opened, terms, ranked, options)
+        _ask(opened, text, ranked, options)
     except sqlite.DatabaseError:  # damage shows where it is read
         opened.close()
-        opened = index.open_index(found, profile, anew=True)
-        _ask(opened, terms, ranked, options)
+        opened = index.open_index(root, profiles, anew=True)
+        _ask(opened, text, ranked, options)
     finally:
         opened.close()
 
 
-def _ask(opened: index.Index, terms: list[Term], ranked: Ranked, options: _Options) -> None:
-    hits, statistics = fulltext.match(opened, terms)
-    candidates = rank.order(hits, statistics, opened.profile)[: options.limit]
+def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> None:
+    terms = query.parse(text, opened.profile.language)
+    if not terms:
+        return
+    for _ in range(MAX_ROUNDS):
+        hits, statistics = fulltext.match(opened, terms)
+        candidates = rank.order(hits, statistics, opened.profile)[: options.limit]
+        if not opened.recheck([each.place for each in candidates]):
+            break
+    candidates = [each for each in candidates if each.place not in opened.outdated]
     if options.snippets:
         fulltext.add_snippets(opened, terms, candidates, SNIPPET_LIMIT)
     _note(ranked, opened.notes())
     ranked.candidates += candidates
 
 
-def _by_keyword(text: str, found: Scan, profile: Profile, ranked: Ranked, options: _Options) -> None:
-    from judgekit.retrieval import keyword  # noqa: PLC0415 - the exception, not the rule
+def _by_keyword(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
+    from judgekit.retrieval import keyword, scan  # noqa: PLC0415 - the exception, not the rule
 
-    hits, statistics, notes = keyword.match(found, profile, text)
+    memory = profiles.by_kind[CLAUDE_MEMORY]
+    profile = profiles.by_kind[scan.kind_of(root, memory)]
+    hits, statistics, notes = keyword.match(scan.scan(root, profile.kind, memory), profile, text)
     ranked.candidates += rank.order(hits, statistics, profile)[: options.limit]
     _note(ranked, notes)
 

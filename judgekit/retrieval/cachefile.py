@@ -10,9 +10,17 @@ from judgekit import paths
 _KEPT = 40  # characters of the path that stay readable in a name
 
 
-def folder(name: str) -> str:
+def place(*names: str) -> str:
+    """Return the path of something in the cache, there or not."""
+    return os.path.join(paths.cache_home(), *names)
+
+
+def folder(*names: str) -> str:
     """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
-    return paths.private_folder(os.path.join(paths.private_folder(paths.cache_home()), name))
+    path = paths.private_folder(paths.cache_home())
+    for name in names:
+        path = paths.private_folder(os.path.join(path, name))
+    return path
 
 
 def name_for(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval import schema
+from judgekit.retrieval import columns
 from judgekit.retrieval.candidate import Candidate
 from judgekit.retrieval.rank import Hit, Statistics
 
@@ -22,8 +22,8 @@ _SNIPPET = "SELECT snippet(text, 2, '', '', '…', ?) FROM text WHERE text MATCH
 
 def match(index: Index, terms: list[Term], pool: int = POOL) -> tuple[list[Hit], Statistics]:
     """Return the best matches of any of `terms`, and how common each term is in the store."""
-    columns = [index.profile.weights[column] for column in schema.COLUMNS]
-    rows = index.connection.execute(_BEST, (*columns, expression(terms), pool)).fetchall()
+    weights = [index.profile.weights[column] for column in columns.NAMES]
+    rows = index.connection.execute(_BEST, (*weights, expression(terms), pool)).fetchall()
     hits = {row[0]: Hit(_candidate(index, row), row[1]) for row in rows}
     counts = []
     for number, term in enumerate(terms):
@@ -60,7 +60,7 @@ def _candidate(index: Index, row: tuple[int, float, str, str, str, str, str, flo
         category,
         tags=listed,
         updated=updated,
-        root=index.found.root,
+        root=index.root,
         place=path,
         kind=index.profile.kind,
     )

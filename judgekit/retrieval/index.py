@@ -1,199 +1,262 @@
-"""The full-text index of one store: a SQLite file in the cache folder, brought up to date at every query.
+"""The full-text index of one store: a SQLite file in the cache folder that knows what it has read.
 
-An index file is built under a temporary name and linked into place when it is whole. A damaged one is left
-to whoever still reads it and replaced by a file of the next generation. Where no file can be kept, the index
-is built in memory.
+Opening it looks at the store's folders and its own files, and at a few of the others in turn; what changed is
+read before the first query. Where no file can be kept, the index is built in memory.
+See docs/decisions/retrieval-index.md for what is seen when.
 """
 
 from __future__ import annotations
 
 import os
-import time
 import zlib
 
-from judgekit.retrieval import cachefile, schema
+from judgekit.retrieval import cachefile, columns, schema, watch
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
     from sqlite3 import Connection
+    from typing import Any, TypeAlias
 
-    from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.scan import Scan
+    from judgekit.retrieval.compiled import Profile, Profiles
+
+    Progress: TypeAlias = Callable[[int, int], None]  # files that were read, and files to read
 
 FOLDER = "index"
+MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second
 _MEMORY = ":memory:"
-_BUILDING = ".building"
-_ABANDONED = 600  # seconds after which a file that is still being built belongs to a process that was killed
 _MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
 
 
 class Index:
-    """An open index that holds what `found` lists. `notes` says what is wrong with the store's files."""
+    """An open index of the store at `root`, a real path.
 
-    def __init__(self, connection: Connection, found: Scan, profile: Profile) -> None:
-        self.connection, self.found, self.profile = connection, found, profile
+    `size` is the number of entries, `pending` that of files still to be read, `left_out` that of files which
+    were too many. `outdated` are the files that `recheck` found changed and could not write.
+    """
+
+    builder: int
+    kind: str
+    pending: int
+    size: int
+    updated: int
+
+    def __init__(
+        self, connection: Connection, root: str, profiles: Profiles, path: str | None = None
+    ) -> None:
+        self.connection, self.root, self.profiles, self.path = connection, root, profiles, path
+        self.folders = self.left_out = 0
+        self.outdated: set[str] = set()
+        self.trouble: str | None = None
+
+    def load(self, about: dict[str, Any]) -> None:
+        """Take over what the file says of itself."""
+        self.kind, self.size, self.pending = about["kind"], about["size"], about["pending"]
+        self.folders, self.updated, self.builder = about["folders"], about["updated"], about["builder"]
 
     @property
-    def size(self) -> int:
-        """How many entries there are."""
-        (count,) = self.connection.execute("SELECT count(*) FROM file WHERE live").fetchone()
-        return int(count)
+    def profile(self) -> Profile:
+        """How the kind of store is read and ranked."""
+        return self.profiles.by_kind[self.kind]
 
     def notes(self) -> list[str]:
-        """Return one line for each problem of the store's files."""
+        """Return one line for each problem of the store's files, and for what is missing in the index."""
         rows = self.connection.execute(
             "SELECT text FROM note UNION ALL "
             "SELECT path || ': ' || problem FROM file WHERE problem IS NOT NULL"
         )
-        return [*self.found.problems, *(text for (text,) in rows)]
+        notes = [text for (text,) in rows]
+        if self.trouble is not None:
+            notes.insert(0, self.trouble)
+        if self.left_out:
+            notes.insert(
+                0, f"{self.root}: only the newest {MEMORY_FILES:,} files searched: no index can be kept"
+            )
+        if self.pending:
+            notes.insert(0, f"{self.root}: {self.pending:,} files not read yet; the next query goes on")
+        return notes
+
+    def recheck(self, places: Collection[str]) -> bool:
+        """Compare entries that are about to be shown with their files, and read those anew that changed.
+
+        True when anything changed, so that the caller asks once more. What changed and could not be written,
+        because another process is writing or the disk is full, is in `outdated` and must not be shown.
+        """
+        self.outdated.clear()
+        stale = watch.changed_among(self.connection, self.root, places)
+        if not stale:
+            return False
+        from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
+
+        return update.reread(self, stale)
 
     def close(self) -> None:
         """Let go of the file."""
         self.connection.close()
 
 
-def open_index(found: Scan, profile: Profile, *, anew: bool = False) -> Index:
-    """Return an up-to-date index of a store: the kept file, or one in memory where none can be kept.
+def open_index(
+    root: str,
+    profiles: Profiles,
+    *,
+    anew: bool = False,
+    patience: float | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Return an up-to-date index of the store at `root`, a real path: a kept file, or one in memory.
 
-    With `anew` the kept file is not trusted and replaced. Raises `NoFullTextError`.
+    With `anew` the kept file is not trusted and replaced. Reading many files is cut off after `patience`
+    seconds, and taken up by whoever opens the index next; `progress` is told how far it is. Raises
+    `NoFullTextError`.
     """
     if sqlite is None:
         raise schema.NoFullTextError("it was built without SQLite")
     try:
-        return _kept(found, profile, anew=anew) or _fill(_MEMORY, found, profile)
+        kept = _kept(root, profiles, patience, progress, anew=anew)
+        return _in_memory(root, profiles, progress) if kept is None else kept
     except sqlite.OperationalError as error:
         if schema.is_missing_module(error):
             raise schema.NoFullTextError("its SQLite was built without FTS5") from None
         raise
 
 
-def _kept(found: Scan, profile: Profile, *, anew: bool) -> Index | None:
+def refresh_file(path: str, profiles: Profiles) -> list[str]:
+    """Bring a file that was just written into every index that holds it; return the roots of these.
+
+    For the client's edit hook: only indexes that exist are touched, whatever their store's kind.
+    """
+    touched = []
+    real = os.path.realpath(path)
+    root = os.path.dirname(real)
+    while True:
+        if os.path.isdir(folder_of(root)):
+            index = open_index(root, profiles)
+            try:
+                index.recheck([os.path.relpath(real, root).replace(os.sep, "/")])
+            finally:
+                index.close()
+            touched.append(root)
+        above = os.path.dirname(root)
+        if above == root:
+            return touched
+        root = above
+
+
+def folder_of(root: str) -> str:
+    """Return the folder in which the index files of a store are kept, there or not."""
+    return cachefile.place(FOLDER, cachefile.name_for(root))
+
+
+def path_of(root: str) -> str | None:
+    """Return the newest index file of a store, None when there is none."""
+    folder = folder_of(root)
+    start = f"v{schema.VERSION}."
     try:
-        base = os.path.join(cachefile.folder(FOLDER), cachefile.name_for(found.root))
-        if anew:
-            replace(base, generations(base), found, profile)
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    found = [each[len(start) : -7] for each in names if each.startswith(start) and each.endswith(".sqlite")]
+    generation = max((int(each) for each in found if each.isdecimal()), default=None)
+    return None if generation is None else f"{folder}/{start}{generation}.sqlite"
+
+
+def read_by(profiles: Profiles) -> str:
+    """Return what changes when stores would be read differently."""
+    read = [
+        (
+            kind,
+            {name: (each.folder, each.body) for name, each in profile.categories.items()},
+            profile.max_bytes,
+        )
+        for kind, profile in profiles.by_kind.items()
+    ]
+    words = [profile.language.abbreviations for profile in profiles.by_kind.values()]
+    return f"{zlib.crc32(repr((columns.VERSION, read, words)).encode()):08x}"
+
+
+def about(root: str, profiles: Profiles) -> dict[str, Any]:
+    """Return what an empty index says of itself."""
+    empty = {"kind": "", "size": 0, "pending": 0, "folders": 0, "updated": 0, "builder": 0}
+    return {"root": root, "read_by": read_by(profiles), **empty}
+
+
+def _kept(
+    root: str, profiles: Profiles, patience: float | None, progress: Progress | None, *, anew: bool
+) -> Index | None:
+    try:
+        path = path_of(root)
         for _ in range(_MAX_GENERATIONS):
-            index = _open_kept(base, found, profile)
+            if path is None or anew:
+                path, anew = _make(root, profiles), False
+            index = _open_kept(path, root, profiles)
             if index is not None:
-                return index
-    except (OSError, sqlite.DatabaseError):  # no cache folder to write to, no space left on the disk
+                return _fresh(index, patience, progress)
+            anew = True
+    except (
+        OSError,
+        sqlite.DatabaseError,
+    ):  # no cache folder to write to, no space left on the disk, no locks
         pass
     return None
 
 
-def generations(base: str) -> list[int]:
-    """Return the generations of an index file that exist, the newest first."""
-    folder, name = os.path.split(f"{base}.v{schema.VERSION}.")
-    endings = [each.removeprefix(name) for each in os.listdir(folder) if each.startswith(name)]
-    numbers = [each.removesuffix(".sqlite") for each in endings if each.endswith(".sqlite")]
-    return sorted((int(each) for each in numbers if each.isdecimal()), reverse=True)
+def _make(root: str, profiles: Profiles) -> str:
+    from judgekit.retrieval import generations  # noqa: PLC0415 - once in the life of an index
+
+    folder = cachefile.folder(FOLDER, cachefile.name_for(root))
+    generations.replace(folder, about(root, profiles))
+    path = path_of(root)
+    if path is None:
+        raise FileNotFoundError(folder)
+    return path
 
 
-def path_of(base: str, generation: int) -> str:
-    """Return the path of one generation of an index file."""
-    return f"{base}.v{schema.VERSION}.{generation}.sqlite"
-
-
-def _open_kept(base: str, found: Scan, profile: Profile) -> Index | None:
-    """Open the newest file, made if there is none; None when it was unfit and has been replaced."""
-    existing = generations(base)
-    if not existing:
-        _create(base, 0, found, profile)
-        existing = generations(base)
-    path = path_of(base, existing[0])
+def _open_kept(path: str, root: str, profiles: Profiles) -> Index | None:
+    """Open an index file; None when it is unfit and has to be replaced."""
+    connection = schema.connect(path)
+    index = Index(connection, root, profiles, path)
     try:
-        connection = schema.connect(path)
-        try:
-            if schema.about(connection) == (found.root, _version(profile)):
-                _refresh(connection, found, profile)
-                return Index(connection, found, profile)
-        except BaseException:
+        found = schema.about(connection)
+        if found.get("root") == root and found.get("read_by") == read_by(profiles):
+            index.load(found)
+            return index
+    except (sqlite.DatabaseError, KeyError) as error:
+        if isinstance(error, sqlite.DatabaseError) and not schema.is_damage(error):
             connection.close()
             raise
-        connection.close()
-    except sqlite.DatabaseError as error:
-        if not schema.is_damage(error):
-            raise
-    replace(base, existing, found, profile)
+    connection.close()
     return None
 
 
-def replace(base: str, existing: list[int], found: Scan, profile: Profile) -> None:
-    """Make the next generation of an index file and remove the older ones."""
-    _create(base, max(existing, default=-1) + 1, found, profile)
-    for generation in existing:
-        for suffix in ("", "-wal", "-shm"):
-            _unlink(path_of(base, generation) + suffix)
-
-
-def _create(base: str, generation: int, found: Scan, profile: Profile) -> None:
-    """Build an index file and link it into place, unless another process was quicker."""
-    _sweep(base)
-    temporary = f"{base}.{os.getpid()}{_BUILDING}"
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+def _fresh(index: Index, patience: float | None, progress: Progress | None) -> Index:
+    """Look at what may have changed and read it; on failure the index is closed."""
     try:
-        index = _fill(temporary, found, profile)
-        index.connection.execute("PRAGMA journal_mode = WAL")
+        turn = watch.Turn(f"{index.path}.turn")
+        turn.queries += 1
+        places: Sequence[str] | None = None
+        numbers: list[int] = []
+        if index.kind:
+            places = watch.changed_places(index.connection, index.root, index.folders, turn)
+            numbers = watch.changed_files(index.connection, index.root, turn)
+            if turn.file == 0 and turn.queries >= watch.LAP:
+                places, turn.queries = None, 0
+        turn.keep()
+        if places is None or places or numbers or index.pending:
+            from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
+
+            update.refresh(index, places, numbers, patience=patience, progress=progress)
+    except BaseException:
         index.close()
-        _link(temporary, path_of(base, generation))
-    finally:
-        _unlink(temporary)
+        raise
+    return index
 
 
-def _sweep(base: str) -> None:
-    """Remove what killed processes left half built."""
-    folder, name = os.path.split(base)
-    with os.scandir(folder) as entries:
-        left = [each for each in entries if each.name.startswith(name) and _BUILDING in each.name]
-    for entry in left:
-        try:
-            if time.time() - entry.stat().st_mtime > _ABANDONED:
-                os.unlink(entry.path)
-        except FileNotFoundError:  # it has been finished or swept meanwhile
-            continue
+def _in_memory(root: str, profiles: Profiles, progress: Progress | None) -> Index:
+    from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
-
-def _link(temporary: str, path: str) -> None:
-    try:
-        os.link(temporary, path)
-    except FileExistsError:  # another process was quicker, and as right
-        return
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-
-
-def _fill(path: str, found: Scan, profile: Profile) -> Index:
-    connection = schema.connect(path)
-    if path != _MEMORY:  # the file is not there until it is whole, so a crash costs nothing
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = OFF")
-    schema.create(connection, found.root, _version(profile))
-    _refresh(connection, found, profile)
-    return Index(connection, found, profile)
-
-
-def _refresh(connection: Connection, found: Scan, profile: Profile) -> None:
-    rows = connection.execute("SELECT path, size, mtime, inode FROM file").fetchall()
-    known = {path: (size, mtime, inode) for path, size, mtime, inode in rows}
-    if known == found.files:
-        return
-    from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
-
-    try:
-        update.apply(connection, found, profile)
-    except sqlite.OperationalError as error:
-        if not schema.is_busy(error):
-            raise  # another process is updating: what it wrote until now has to do
-
-
-def _version(profile: Profile) -> str:
-    """Return what changes when a store would be read differently."""
-    fields = {name: each.body for name, each in profile.categories.items()}
-    read_by = repr((fields, profile.max_bytes, profile.language.abbreviations))
-    return f"{profile.kind} {zlib.crc32(read_by.encode()):08x}"
+    index = Index(schema.connect(_MEMORY), root, profiles)
+    schema.create(index.connection, about(root, profiles))
+    index.load(schema.about(index.connection))
+    update.refresh(index, None, (), progress=progress, most=MEMORY_FILES)
+    return index

@@ -7,66 +7,118 @@ from __future__ import annotations
 
 import os
 
+from judgekit.retrieval import watch
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TypeAlias
 
     from judgekit.retrieval.compiled import Profile
-
-    Stamp: TypeAlias = tuple[int, int, int]  # size, mtime_ns, inode
+    from judgekit.retrieval.ignore import Rules
+    from judgekit.retrieval.watch import Stamp
 
 INDEX = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: None}
+IGNORE = ".judgekitignore"
+OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the others, in stores of any kind
 MARKDOWN_ENDINGS = (".md", ".markdown", ".mdx")
-MAX_FILES = 50_000
+MAX_FILES = 250_000
 MAX_DEPTH = 12
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
 
 
-class Scan:
-    """What stands in a store: `files` by path relative to the root, `/` as separator, and `problems`."""
+class Listing:
+    """What stands in one folder: files, folders to look into, problems; stamped before it was read."""
 
-    __slots__ = ("files", "problems", "root")
+    __slots__ = ("files", "folders", "problems", "read", "stamp")
 
-    def __init__(self, root: str) -> None:
-        self.root = os.path.realpath(root)
+    def __init__(self, stamp: Stamp | None, read: int) -> None:
+        self.stamp, self.read = stamp, read
         self.files: dict[str, Stamp] = {}
+        self.folders: list[str] = []
         self.problems: list[str] = []
 
-    def folder(self, relative: str, endings: tuple[str, ...]) -> list[str]:
-        """Add the files of one folder that end so, and return its own subfolders."""
-        subfolders = []
-        for entry in self._entries(relative):
+
+class Store:
+    """A folder and the rules by which its kind of store is listed. `root` is a real path.
+
+    `room` is how many more files may be listed.
+    """
+
+    def __init__(self, root: str, kind: str, memory: Profile) -> None:
+        self.root, self.kind = root, kind
+        self.categories = frozenset(_folders(memory))
+        self.rules = _rules(root)
+        self.room = MAX_FILES
+
+    def list(self, relative: str) -> Listing:
+        """List one folder; of one that is gone or may not be read nothing is there."""
+        read = watch.clock()
+        listing = Listing(watch.look_at_folder(self.path(relative)), read)
+        endings = self._endings(relative)
+        for entry in self._entries(relative, listing):
             name = f"{relative}/{entry.name}" if relative else entry.name
             if entry.name.startswith(".") or not _is_text(entry.name):
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                subfolders.append(name)
-            elif entry.name.endswith(endings) and len(self.files) < MAX_FILES:
-                self._add(name, entry)
-        return subfolders
+            if self._is_folder(name, entry, listing):
+                if self._is_wanted(name) and not self._ignores(name, folder=True):
+                    listing.folders.append(name)
+            elif entry.name.endswith(endings) and not self._ignores(name, folder=False):
+                self._add(name, entry, listing)
+        return listing
 
-    def file(self, relative: str) -> None:
-        """Add one file, if it is there."""
-        path = os.path.join(self.root, relative)
-        if os.path.isfile(path) and self._holds(relative):
-            status = os.stat(path)
-            self.files[relative] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    def walk(self, start: str = "") -> Iterator[tuple[str, Listing]]:
+        """List a folder and all below it."""
+        pending = [start]
+        while pending:
+            relative = pending.pop()
+            listing = self.list(relative)
+            yield relative, listing
+            pending += listing.folders
 
-    def _add(self, name: str, entry: os.DirEntry[str]) -> None:
+    def path(self, relative: str) -> str:
+        """Return the absolute path of what stands at `relative`."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    def _endings(self, relative: str) -> tuple[str, ...]:
+        if self.kind == MARKDOWN:
+            return MARKDOWN_ENDINGS
+        if self.kind == AUTO_MEMORY:
+            return () if relative else MARKDOWN_ENDINGS
+        return (".json",) if relative else ()
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether a folder is looked into; those of a claude-memory store are, since they tell the kind."""
+        if self.kind == MARKDOWN:
+            return name.count("/") < MAX_DEPTH and name.rpartition("/")[2] not in _NOT_DOCUMENTS
+        return name in self.categories
+
+    def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
+        if entry.is_dir(follow_symlinks=False):
+            return True
+        if self.kind == MARKDOWN or name not in self.categories or not entry.is_symlink():
+            return False
+        return os.path.isdir(entry.path) and self._holds(name, listing)
+
+    def _ignores(self, name: str, *, folder: bool) -> bool:
+        return self.rules is not None and name not in OWN and self.rules.match(name, folder=folder)
+
+    def _add(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         try:
-            if not entry.is_file() or (entry.is_symlink() and not self._holds(name)):
+            if not entry.is_file() or (entry.is_symlink() and not self._holds(name, listing)):
                 return
             status = entry.stat()
         except OSError:  # it went away meanwhile, or is a link to itself
             return
-        self.files[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        self.room -= 1
+        if self.room >= 0:
+            listing.files[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+        elif self.room == -1:
+            listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is left out")
 
-    def _entries(self, relative: str) -> Iterator[os.DirEntry[str]]:
-        path = os.path.join(self.root, relative) if relative else self.root
-        if os.path.islink(path) and not self._holds(relative):
+    def _entries(self, relative: str, listing: Listing) -> Iterator[os.DirEntry[str]]:
+        path = self.path(relative)
+        if relative and os.path.islink(path) and not self._holds(relative, listing):
             return
         try:
             with os.scandir(path) as entries:
@@ -74,11 +126,31 @@ class Scan:
         except OSError:  # no such folder, or no permission: nothing to list
             return
 
-    def _holds(self, relative: str) -> bool:
+    def _holds(self, relative: str, listing: Listing) -> bool:
         if contained(self.root, relative):
             return True
-        self.problems.append(f"{relative}: leads out of {self.root}; left out")
+        listing.problems.append(f"{relative}: leads out of {self.root}; left out")
         return False
+
+
+class Scan:
+    """All that stands in a store: `files` by path relative to the root, `/` as separator, and `problems`."""
+
+    __slots__ = ("files", "problems", "root")
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.files: dict[str, Stamp] = {}
+        self.problems: list[str] = []
+
+
+def scan(root: str, kind: str, memory: Profile) -> Scan:
+    """List the files of the store at `root`; `memory` is the profile of claude-memory stores."""
+    found = Scan(os.path.realpath(root))
+    for _, listing in Store(found.root, kind, memory).walk():
+        found.files |= listing.files
+        found.problems += listing.problems
+    return found
 
 
 def contained(root: str, relative: str) -> str | None:
@@ -87,27 +159,22 @@ def contained(root: str, relative: str) -> str | None:
     return real if real.startswith(root.rstrip(os.sep) + os.sep) else None
 
 
-def kind_of(root: str, profile: Profile) -> str:
-    """Return which kind of store is at `root`; `profile` is the one of claude-memory stores."""
-    if os.path.isfile(os.path.join(root, "memory-config.json")) or _has_records(root, profile):
+def kind_of(root: str, memory: Profile) -> str:
+    """Return which kind of store is at `root`; `memory` is the profile of claude-memory stores."""
+    if os.path.isfile(os.path.join(root, "memory-config.json")) or _has_records(root, memory):
         return CLAUDE_MEMORY
     if os.path.isfile(os.path.join(root, "MEMORY.md")):
         return AUTO_MEMORY
     return CLAUDE_MEMORY if _has_index_lines(os.path.join(root, "index.md")) else MARKDOWN
 
 
-def scan(root: str, kind: str, profile: Profile) -> Scan:
-    """List the files of the store at `root`."""
-    found = Scan(root)
-    if kind == CLAUDE_MEMORY:
-        found.file("index.md")
-        for folder in _folders(profile):
-            found.folder(folder, (".json",))
-    elif kind == AUTO_MEMORY:
-        found.folder("", MARKDOWN_ENDINGS)
-    else:
-        _walk(found)
-    return found
+def _rules(root: str) -> Rules | None:
+    path = os.path.join(root, IGNORE)
+    if not os.path.isfile(path) or not contained(root, IGNORE):
+        return None
+    from judgekit.retrieval import ignore  # noqa: PLC0415 - few stores have such a file
+
+    return ignore.read(path)
 
 
 def _is_text(name: str) -> bool:
@@ -115,26 +182,25 @@ def _is_text(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
-def _walk(found: Scan) -> None:
-    pending = [""]
-    while pending:
-        for folder in found.folder(pending.pop(), MARKDOWN_ENDINGS):
-            name = folder.rpartition("/")[2]
-            if folder.count("/") < MAX_DEPTH and name not in _NOT_DOCUMENTS:
-                pending.append(folder)
+def _folders(memory: Profile) -> list[str]:
+    return [each.folder for each in memory.categories.values() if each.folder]
 
 
-def _folders(profile: Profile) -> list[str]:
-    return [each.folder for each in profile.categories.values() if each.folder]
+def _has_records(root: str, memory: Profile) -> bool:
+    return any(
+        contained(root, folder) and _has_record(os.path.join(root, folder)) for folder in _folders(memory)
+    )
 
 
-def _has_records(root: str, profile: Profile) -> bool:
-    found = Scan(root)
-    for folder in _folders(profile):
-        found.folder(folder, (".json",))
-        if found.files:
-            return True
-    return False
+def _has_record(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                each.name.endswith(".json") and not each.name.startswith(".") and each.is_file()
+                for each in entries
+            )
+    except OSError:
+        return False
 
 
 def _has_index_lines(path: str) -> bool:

@@ -1,4 +1,8 @@
-"""The SQL of an index file: how it is laid out and opened. A change of layout needs a new `VERSION`."""
+"""The SQL of an index file: how it is laid out and opened, and what its errors mean.
+
+A change that the existing files can follow is one more entry of `MIGRATIONS`; any other one needs a new
+`VERSION`, which is part of the file's name, so that two versions of this program do not fight over one file.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,38 @@ from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from sqlite3 import Connection, DatabaseError
+    from typing import Any
 
-VERSION = 2
-COLUMNS = columns.NAMES
-BUSY_SECONDS = 2.0  # how long a writer waits for another one; readers never wait
+VERSION = 3
+BUSY_SECONDS = 0.8  # how long a writer waits for another one; readers never wait
 
-_CREATE = (
-    "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    # One row a file that was read. `live` is 1 when it gave an entry; `hint` is what the store's index said.
-    """CREATE TABLE file (
-        number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER, mtime INTEGER, inode INTEGER,
-        hint TEXT, live INTEGER, problem TEXT,
-        id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
-    "CREATE TABLE note (text TEXT)",  # what is wrong with the store's own index
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+        # What is looked at before every query: folders (`x`, `y`, `z` are ctime, mtime, inode) and the
+        # store's own files (size, mtime, inode). What was read too soon after its last change is not `sure`.
+        """CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+            x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL)""",
+        # One row a file, `pending` until it is read. `live` is 1 when it gave an entry; `hint` is what the
+        # store's own index said of it; `read` is when, in nanoseconds; `digest` is of all that was found.
+        """CREATE TABLE file (
+            number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+            pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
+            read INTEGER NOT NULL DEFAULT 0, hint TEXT, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
+            problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
+        "CREATE INDEX file_folder ON file (folder)",
+        "CREATE INDEX file_pending ON file (number) WHERE pending",
+        "CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL",
+        "CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL)",  # what is wrong beside single files
+    ),
+)
+_CREATE = (  # what columns.py decides, and no migration can follow
     f"CREATE VIRTUAL TABLE text USING fts5({', '.join(columns.NAMES)}, tokenize = '{columns.TOKENIZER}')",
 )
+_BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+_DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
 
 
 class NoFullTextError(Exception):
@@ -43,34 +63,55 @@ def available() -> bool:
     return True
 
 
-def connect(path: str) -> Connection:
+def connect(path: str, *, uri: bool = False) -> Connection:
     """Open an index file, or an empty database in memory for the path `:memory:`."""
     # Transactions are begun and ended by hand: the module's own ones would begin them too late.
-    return sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
+    return opened
 
 
-def create(connection: Connection, root: str, version: str) -> None:
-    """Lay out an empty index of `root`, read under the profile of `version`."""
+def create(connection: Connection, about: dict[str, Any]) -> None:
+    """Lay out an empty index and note what it is `about`."""
+    migrate(connection, 0)
     for statement in _CREATE:
         connection.execute(statement)
-    about = [("root", root), ("profile", version)]
-    connection.executemany("INSERT INTO about VALUES (?, ?)", about)
+    put(connection, about.items())
 
 
-def about(connection: Connection) -> tuple[str, str]:
-    """Return the root that an index is of, and the version of the profile it was read under."""
-    rows = dict(connection.execute("SELECT key, value FROM about"))
-    return rows.get("root", ""), rows.get("profile", "")
+def migrate(connection: Connection, reached: int) -> None:
+    """Bring the layout from step `reached` to the last one, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in (each for step in MIGRATIONS[reached:] for each in step):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def about(connection: Connection) -> dict[str, Any]:
+    """Return what an index says of itself, its layout brought up to date before."""
+    (reached,) = connection.execute("PRAGMA user_version").fetchone()
+    if 0 < reached < len(MIGRATIONS):
+        migrate(connection, reached)
+    return dict(connection.execute("SELECT key, value FROM about").fetchall())
+
+
+def put(connection: Connection, pairs: Iterable[tuple[str, Any]]) -> None:
+    """Note what an index says of itself."""
+    connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", pairs)
 
 
 def is_busy(error: DatabaseError) -> bool:
     """Whether an error only says that another process is writing."""
-    return _code(error) in (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+    return _code(error) in _BUSY
 
 
 def is_damage(error: DatabaseError) -> bool:
     """Whether an error says that the file is no sound database of ours."""
-    return _code(error) in (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
+    return _code(error) in _DAMAGE
 
 
 def is_missing_module(error: DatabaseError) -> bool:

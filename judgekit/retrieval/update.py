@@ -1,49 +1,219 @@
-"""Brings an index up to date with its store: reads what is new or changed, drops what is gone."""
+"""Writes an index: what is new or changed is read and put in, what is gone is dropped.
+
+All is done in transactions of at most `BATCH` files, so that nobody waits long for the lock. What is left
+when a process ends, or is killed, is marked as pending and taken up by the next one.
+"""
 
 from __future__ import annotations
 
-from judgekit.retrieval import columns
-from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
-from judgekit.retrieval.scan import INDEX
-from judgekit.retrieval.sources import auto_memory, claude_memory, markdown
+import os
+import time
+import zlib
+from contextlib import contextmanager
+
+from judgekit.retrieval import columns, schema, survey, watch
 from judgekit.retrieval.sources.base import Entry, Unreadable
+from judgekit.retrieval.sqljson import sqlite
+from judgekit.retrieval.survey import READERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from sqlite3 import Connection
+    from typing import Any
 
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.index import Index, Progress
     from judgekit.retrieval.scan import Scan
+    from judgekit.retrieval.survey import Plan
 
-READERS = {CLAUDE_MEMORY: claude_memory, AUTO_MEMORY: auto_memory, MARKDOWN: markdown}
+BATCH = 256  # files that are read in one transaction: some 50 ms
+OTHERS_SECONDS = 1.0  # how long is waited for another process that is reading the store already
+_STALLED = 2.0  # seconds without progress after which the other process is taken for dead
+_PAUSE = 0.05  # seconds between two looks at how far the other one is
 
-_INSERT = """INSERT INTO file
-    (path, size, mtime, inode, hint, live, problem, id, title, category, tags, updated)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_INSERT_TEXT = (
+_ADD_FILE = "INSERT OR IGNORE INTO file (path, folder, hint) VALUES (?, ?, ?)"
+_SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
+    problem = ?, id = ?, title = ?, category = ?, tags = ?, updated = ? WHERE number = ?"""
+_TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
+_ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_TEXT = (
     f"INSERT INTO text (rowid, {', '.join(columns.NAMES)}) "  # noqa: S608 - names of ours
     f"VALUES (?{', ?' * len(columns.NAMES)})"
 )
 
 
-def apply(connection: Connection, found: Scan, profile: Profile) -> None:
-    """Make the index hold what stands in the files of `found`, in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
+class Found:
+    """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
+
+    __slots__ = ("digest", "read", "row", "stamp", "texts")
+
+    def __init__(self, root: str, place: str, profile: Profile, hint: str | None) -> None:
+        self.read = watch.clock()
+        self.stamp = watch.look(f"{root}/{place}")
+        entry, problem = read(root, place, profile, hint)
+        shown = entry or Entry("", "", "")
+        self.texts = (
+            None if entry is None else [_clean(text) for text in columns.row(entry, profile.language)]
+        )
+        names = [_clean(each) for each in (shown.id, shown.title, shown.category, ",".join(shown.tags))]
+        updated = shown.updated or (self.stamp[1] / 1e9 if self.stamp else 0.0)
+        self.row = (None if problem is None else _clean(problem), *names, updated)
+        self.digest = zlib.crc32(repr((self.row, self.texts)).encode("utf-8", "surrogatepass"))
+
+
+class Writer:
+    """Changes an index inside a transaction, and keeps count."""
+
+    def __init__(self, connection: Connection, root: str, about: dict[str, Any]) -> None:
+        self.connection, self.root, self.about = connection, root, about
+
+    def carry_out(self, plan: Plan) -> None:
+        """Write what a plan says; files to be read are marked as pending."""
+        if plan.anew:
+            for table in ("file", "text", "watch", "note"):
+                self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+            self.about |= {"kind": plan.kind, "size": 0}
+        for number in plan.lost:
+            self.drop(number)
+        self.connection.executemany("DELETE FROM watch WHERE path = ?", [(path,) for path in plan.gone])
+        self.connection.executemany("DELETE FROM note WHERE place = ?", [(path,) for path in plan.gone])
+        for folder, places in enumerate((plan.own, plan.folders)):
+            for path, (stamp, sure) in places.items():
+                row = self.connection.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
+                values = (row and row[0], path, folder, *(stamp or (None,) * 3), sure)
+                self.connection.execute(_ADD_WATCH, values)
+        for place, texts in plan.notes.items():
+            self.connection.execute("DELETE FROM note WHERE place = ?", (place,))
+            rows = [(place, _clean(text)) for text in texts]
+            self.connection.executemany("INSERT INTO note VALUES (?, ?)", rows)
+        self._mark(plan)
+        self.count()
+
+    def drop(self, number: int) -> None:
+        """Take a file out of the index."""
+        self._drop_text(number)
+        self.connection.execute("DELETE FROM file WHERE number = ?", (number,))
+
+    def put(self, number: int, found: Found) -> bool:
+        """Write what reading a file gave; return whether anything but its stamp is different."""
+        if found.stamp is None:
+            self.drop(number)
+            return True
+        row = self.connection.execute(
+            "SELECT digest, pending FROM file WHERE number = ?", (number,)
+        ).fetchone()
+        if row is None:  # dropped by another process meanwhile
+            return False
+        if row[0] == found.digest:
+            self.connection.execute(_TOUCH_FILE, (*found.stamp, found.read, number))
+            return False
+        self._drop_text(number)
+        live = found.texts is not None
+        values = (*found.stamp, found.read, live, found.digest, *found.row, number)
+        self.connection.execute(_SET_FILE, values)
+        if found.texts is not None:
+            self.connection.execute(_ADD_TEXT, (number, *found.texts))
+            self.about["size"] += 1
+        return True
+
+    def count(self) -> None:
+        """Note what the index says of itself."""
+        (pending,) = self.connection.execute("SELECT count(*) FROM file WHERE pending").fetchone()
+        (folders,) = self.connection.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
+        builder = os.getpid() if pending else 0
+        self.about |= {"pending": pending, "folders": folders, "updated": watch.clock(), "builder": builder}
+        schema.put(self.connection, self.about.items())
+
+    def _drop_text(self, number: int) -> None:
+        row = self.connection.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
+        if row is not None and row[0]:
+            self.connection.execute("DELETE FROM text WHERE rowid = ?", (number,))
+            self.about["size"] -= 1
+
+    def _mark(self, plan: Plan) -> None:
+        numbers = dict(self.connection.execute("SELECT path, number FROM watch WHERE folder").fetchall())
+        rows = [(path, numbers[folder], plan.hints.pop(path, None)) for path, folder in plan.new.items()]
+        self.connection.executemany(_ADD_FILE, rows)
+        hints = [(hint, path) for path, hint in plan.hints.items()]
+        self.connection.executemany("UPDATE file SET pending = 1, hint = ? WHERE path = ?", hints)
+        self.mark_changed(plan.changed)
+
+    def mark_changed(self, numbers: Sequence[int]) -> None:
+        """Mark files as to be read."""
+        rows = [(number,) for number in numbers]
+        self.connection.executemany("UPDATE file SET pending = 1 WHERE number = ?", rows)
+
+
+class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
+    """Another process is writing, and has been for long."""
+
+
+def refresh(
+    index: Index,
+    places: Collection[str] | None,
+    numbers: Sequence[int],
+    *,
+    patience: float | None = None,
+    progress: Progress | None = None,
+    most: int | None = None,
+) -> None:
+    """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
+
+    It takes as long as it takes, or `patience` seconds; a second when another process is at it. Of a store
+    with more than `most` files only the ones changed last are read, where no file of it can be kept.
+    """
+    deadline = None if patience is None else time.monotonic() + patience
     try:
-        hints, notes = READERS[profile.kind].read_hints(found.root, found.files)
-        stale, wanted = _differences(connection, found, hints)
-        for number in stale:
-            connection.execute("DELETE FROM file WHERE number = ?", (number,))
-            connection.execute("DELETE FROM text WHERE rowid = ?", (number,))
-        for path in wanted:
-            _add(connection, found, path, profile, hints.get(path))
-        connection.execute("DELETE FROM note")
-        connection.executemany("INSERT INTO note VALUES (?)", [(_clean(note),) for note in notes])
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+        if index.pending and _another_is_at_it(index):
+            _wait(index)
+            return
+        _write_plan(index, places, numbers, most)
+        _read_pending(index, deadline, progress)
+    except _Passed:
+        return
+
+
+def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
+    """Read files anew that changed, or may have; return whether anything about them is different.
+
+    What could not be written is named in `index.outdated`.
+    """
+    connection, changed = index.connection, False
+    found = {}
+    for number, place in stale:
+        row = connection.execute("SELECT hint, digest FROM file WHERE number = ?", (number,)).fetchone()
+        hint, digest = row or (None, None)
+        new = Found(index.root, place, index.profile, hint)
+        sure = new.stamp is not None and watch.is_sure(new.stamp[1], new.read)
+        if sure or new.stamp is None or new.digest != digest:
+            found[number] = new
+            if new.digest != digest or new.stamp is None:
+                index.outdated.add(place)
+    if not found:
+        return False
+    try:
+        with _transaction(index) as writer:
+            for number, new in found.items():
+                changed |= writer.put(number, new)
+            writer.count()
+    except _Passed:
+        return False
+    except sqlite.OperationalError as error:
+        if schema.is_damage(error):
+            raise
+        return False
+    index.outdated.clear()
+    return changed
+
+
+def read(root: str, path: str, profile: Profile, hint: str | None) -> tuple[Entry | None, str | None]:
+    """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
+    try:
+        entry = READERS[profile.kind].read(root, path, profile, hint)
+    except Unreadable as error:
+        return None, f"{error}; skipped"
+    return entry, entry.problem if entry is not None else None
 
 
 def entries(found: Scan, profile: Profile) -> tuple[list[tuple[str, Entry]], list[str]]:
@@ -59,43 +229,89 @@ def entries(found: Scan, profile: Profile) -> tuple[list[tuple[str, Entry]], lis
     return result, problems
 
 
-def read(root: str, path: str, profile: Profile, hint: str | None) -> tuple[Entry | None, str | None]:
-    """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
-    if profile.kind == CLAUDE_MEMORY and path == INDEX[CLAUDE_MEMORY]:
-        return None, None
-    try:
-        entry = READERS[profile.kind].read(root, path, profile, hint)
-    except Unreadable as error:
-        return None, f"{error}; skipped"
-    return entry, entry.problem if entry is not None else None
-
-
-def _differences(
-    connection: Connection, found: Scan, hints: dict[str, str]
-) -> tuple[list[int], Iterator[str]]:
-    """Return the numbers of the rows that no longer hold, and the paths that have to be read."""
-    rows = connection.execute("SELECT number, path, size, mtime, inode, hint FROM file").fetchall()
-    stale, kept = [], set()
-    for number, path, size, mtime, inode, hint in rows:
-        if found.files.get(path) == (size, mtime, inode) and hints.get(path) == hint:
-            kept.add(path)
-        else:
-            stale.append(number)
-    return stale, (path for path in found.files if path not in kept)
-
-
-def _add(connection: Connection, found: Scan, path: str, profile: Profile, hint: str | None) -> None:
-    entry, problem = read(found.root, path, profile, hint)
-    size, mtime, inode = found.files[path]
-    shown = entry or Entry("", "", "")
-    updated = shown.updated or mtime / 1e9
-    row = (path, size, mtime, inode, hint, entry is not None, problem, shown.id, shown.title, shown.category)
-    cleaned = [_clean(each) if isinstance(each, str) else each for each in row]
-    cursor = connection.execute(_INSERT, (*cleaned, _clean(",".join(shown.tags)), updated))
-    if entry is None:
+def _write_plan(
+    index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
+) -> None:
+    """Find out what is different, and write it; without the lock first, since mostly nothing is."""
+    (version,) = index.connection.execute("PRAGMA data_version").fetchone()
+    plan = survey.make(index.connection, index.root, index.kind, index.profiles, places)
+    if plan.is_empty and not numbers:
         return
-    texts = [_clean(text) for text in columns.row(entry, profile.language)]
-    connection.execute(_INSERT_TEXT, (cursor.lastrowid, *texts))
+    with _transaction(index) as writer:
+        (now,) = index.connection.execute("PRAGMA data_version").fetchone()
+        if now != version:  # another process wrote meanwhile, most likely the same
+            plan = survey.make(index.connection, index.root, writer.about["kind"], index.profiles, places)
+        if most is not None and len(plan.new) > most:
+            index.left_out = len(plan.new) - most
+            newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])[:most]
+            plan.new = {path: plan.new[path] for path in newest}
+        writer.carry_out(plan)
+        writer.mark_changed(numbers)
+        _read_batch(index, writer)
+
+
+def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:
+    total = index.pending
+    while index.pending:
+        if progress is not None:
+            progress(total - index.pending, total)
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        with _transaction(index) as writer:
+            _read_batch(index, writer)
+    if progress is not None and total:
+        progress(total, total)
+
+
+def _read_batch(index: Index, writer: Writer) -> None:
+    query = "SELECT number, path, hint FROM file WHERE pending ORDER BY number LIMIT ?"
+    rows = index.connection.execute(query, (BATCH,)).fetchall()
+    if not rows:
+        return
+    profile = index.profiles.by_kind[writer.about["kind"]]
+    for number, path, hint in rows:
+        writer.put(number, Found(index.root, path, profile, hint))
+    writer.count()
+
+
+def _another_is_at_it(index: Index) -> bool:
+    if not 0 <= watch.clock() - index.updated < _STALLED * 1e9 or index.builder == os.getpid():
+        return False
+    if os.name != "posix":  # elsewhere asking whether a process is alive may end it
+        return True
+    try:
+        os.kill(index.builder, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _wait(index: Index) -> None:
+    deadline = time.monotonic() + OTHERS_SECONDS
+    while index.pending and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        index.load(schema.about(index.connection))
+
+
+@contextmanager
+def _transaction(index: Index) -> Iterator[Writer]:
+    try:
+        index.connection.execute("BEGIN IMMEDIATE")
+    except sqlite.OperationalError as error:
+        if schema.is_busy(error):
+            raise _Passed from None
+        raise
+    try:
+        writer = Writer(index.connection, index.root, schema.about(index.connection))
+        yield writer
+        index.connection.execute("COMMIT")
+    except BaseException:
+        if index.connection.in_transaction:
+            index.connection.execute("ROLLBACK")
+        raise
+    index.load(writer.about)
 
 
 def _clean(text: str) -> str:

@@ -144,7 +144,7 @@ def test_broken_files_are_named_and_the_rest_is_found(store: MemoryStore) -> Non
 def test_the_index_damaged_where_only_a_search_reads_it_is_built_anew(store: MemoryStore) -> None:
     store.fill(50).write_index()
     search(store)
-    (path,) = Path(paths.cache_home(), "index").glob("*.sqlite")
+    (path,) = Path(paths.cache_home(), "index").rglob("*.sqlite")
     connection = sqlite3.connect(path)
     connection.execute("DROP TABLE text_idx")
     connection.close()

@@ -40,7 +40,7 @@ class Line:
 
 def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     """Return what the index says of each file it names, and a line about those that are not there."""
-    if INDEX not in files:
+    if not os.path.lexists(os.path.join(root, INDEX)):
         return {}, []
     try:
         text, _ = read_text(root, INDEX, _INDEX_LIMIT)
