@@ -16,7 +16,7 @@ TAG = f"judgekit-{__version__}"
 
 def check(path: Path, names: Iterable[str]) -> None:
     """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
-    wrong = next((name for name in names if len(name.split()) != 1), None)
+    wrong = next((name for name in names if name.split() != [name]), None)
     if wrong is not None:
         raise InputError(f"id {wrong!r}: a TREC run has no place for ids with spaces; rename it")
     try:

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import re
+from math import isclose, log2
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.config import RetrievalConfig
+from judgekit.evaluation import figures
+from judgekit.evaluation.collection import Document
+from judgekit.evaluation.figures import Seen, told
+from judgekit.evaluation.store import Store
+from judgekit.hooks import claude_code
+from judgekit.retrieval.candidate import Candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from judgekit.retrieval.compiled import Profile
+
+GRADES = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
+
+
+def hit(name: str, confidence: float) -> Candidate:
+    made = Candidate(name, name, "decision", tags=(), updated=0.0, root="", place=name, kind="claude-memory")
+    made.confidence, made.bm25 = confidence, confidence
+    made.confidence_label = "high" if confidence >= 0.5 else "medium" if confidence >= 0.3 else "low"
+    made.worth_mentioning = confidence >= 0.15
+    return made
+
+
+def hits(text: str) -> list[Candidate]:
+    """Return candidates from text such as `a.9 b.4`: a name of one letter and a confidence."""
+    return [hit(each[0], float(each[1:])) for each in text.split()]
+
+
+def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "") -> Seen:
+    found = hits(text)
+    ids = list(ranking) or [each.id for each in found]
+    return Seen(query, ids, found, None if elsewhere is None else hits(elsewhere))
+
+
+def test_metrics_are_means_over_the_judged_queries() -> None:
+    found = figures.metrics_of(
+        [seen("q1", "", ranking="ba"), seen("q2", ""), seen("q3", "", ranking="a"), seen("nobody", "a.9")],
+        GRADES,
+    )
+    values = {name: figure.value for name, figure in found.items() if figure}
+    assert isclose(values["nDCG@10"], (1 + 2 / log2(3)) / (2 + 1 / log2(3)) / 3)
+    assert isclose(values["R@10"], 1 / 3)
+    assert isclose(values["P@3"], (2 / 3) / 3)
+    assert isclose(values["MRR"], 1 / 3)
+
+
+def test_without_judged_queries_there_is_no_figure() -> None:
+    assert set(figures.metrics_of([seen("nobody", "a.9")], GRADES).values()) == {None}
+
+
+def test_confidence_counts_the_hits_that_a_search_lists() -> None:
+    many = " ".join(f"{name}.2" for name in "cdefghijklmn")
+    found = figures.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], GRADES)
+    assert found.hits == 2 + 10
+    assert [(each.low, each.count, each.relevant) for each in found.bins] == [
+        (0.2, 10, 0.0),
+        (0.4, 1, 1.0),
+        (0.9, 1, 1.0),
+    ]
+    assert [(each.label, each.count) for each in found.labels] == [("high", 1), ("medium", 1), ("low", 10)]
+    assert isclose(found.brier or 0, (0.1**2 + 0.6**2 + 10 * 0.2**2) / 12)
+    assert isclose(found.ece or 0, (0.1 + 0.6 + 10 * 0.2) / 12)
+
+
+def test_injection_by_hand() -> None:
+    prompts = [
+        seen("q1", "a.9 b.8 c.7 d.6 e.2"),  # two of three are right; a fourth is only mentioned
+        seen("q2", "b.9 a.4"),  # what is right is only mentioned
+        seen("q3", "a.4"),
+        seen("nobody", "x.1"),
+    ]
+    found = figures.injection_of(prompts, GRADES)
+    assert (found.prompts, found.answerable) == (4, 2)
+    assert found.injected is not None
+    assert found.nudged is not None
+    assert found.precision is not None
+    assert found.coverage is not None
+    assert (found.injected.value, found.nudged.value) == (0.5, 0.75)
+    assert (found.precision.value, found.coverage.value) == (0.5, 0.5)
+
+
+def test_where_nothing_is_injected_there_is_no_precision() -> None:
+    found = figures.injection_of([seen("q1", "a.4")], GRADES)
+    assert found.precision is None
+    assert found.coverage is not None
+    assert found.coverage.value == 0.0
+
+
+def test_elsewhere_is_counted_where_it_was_asked() -> None:
+    assert figures.elsewhere_of([seen("q1", "a.9")]) is None
+    found = figures.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
+    assert found is not None
+    assert found.prompts == 2
+    assert found.injected is not None
+    assert found.nudged is not None
+    assert (found.injected.value, found.nudged.value) == (0.5, 0.5)
+
+
+PROMPTS = [
+    "copper kettle on the stove",
+    "the night train to Lisbon, and the harbour",
+    "lantern lantern lantern",
+    "what about the garden wall and the copper lantern in the harbour?",
+    "nothing of this kind",
+]
+NOTES = {
+    "kettle": "The copper kettle stands on the stove.",
+    "train": "The night train to Lisbon.",
+    "harbour": "A lantern in the harbour.",
+    "garden": "The garden wall.",
+    "lantern": "The copper lantern in the garden.",
+    "lantern-two": "Another lantern.",
+    "lantern-three": "One more lantern of copper.",
+    "lantern-four": "The last lantern.",
+}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_the_hook_tells_the_same(
+    tmp_path: Path, write_store: Callable[[Path, list[Document]], None], profile: Profile, prompt: str
+) -> None:
+    documents = [Document(id=name, title=name, text=text) for name, text in NOTES.items()]
+    write_store(tmp_path / ".claude" / "memory", documents)
+    text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
+    found = told(Store(documents, profile).candidates(prompt))
+    assert notes == []
+    assert re.findall(r"([\w-]+)\.json", text) == [each.id for each in found.injected]
+    assert ("<memory-nudge>" in text) == bool(found.mentioned)
+
+
+def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
+    assert RetrievalConfig().pool == figures.POOL
+    assert RetrievalConfig().max_inject == figures.MAX_INJECTED
+
+
+def test_what_is_not_injected_is_mentioned_if_it_is_worth_it() -> None:
+    found = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
+    assert [each.id for each in found.injected] == ["a", "b", "c"]
+    assert [each.id for each in found.mentioned] == ["d", "e"]
+    far = told([hit(str(place), 0.2) for place in range(20)])
+    assert len(far.mentioned) == figures.POOL
