@@ -1,15 +1,16 @@
-"""The bundled hooks.json as the real Claude Code client reads it from a plugin."""
+"""The plugin in the real Claude Code client, offline: installed, asked, and seen at the client's API."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import shutil
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+import plugin_copy
 import pytest
-from sample_store import JWT
-
-from judgekit import bundled
+from claude_standin import ToolCall
+from sample_store import JWT, MEMORIES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,28 +19,53 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real_client
 
+QUESTION = "How do we refresh the JWT?"
+SYSTEM_PATH = "/usr/bin:/bin"
+
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
-    """A plugin that consists of a manifest and our hooks."""
-    manifest = {
-        "name": "judgekit",
-        "version": "0.1.0",
-        "description": "Memories worth reading now.",
-        "author": {"name": "The judgekit authors"},
-    }
-    folder = tmp_path / "plugin"
-    for name in (".claude-plugin", "hooks"):
-        (folder / name).mkdir(parents=True)
-    (folder / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
-    shutil.copy(bundled.folder("hooks") / "hooks.json", folder / "hooks")
-    return folder
+    """A copy of the plugin that a test may change."""
+    return plugin_copy.write(tmp_path / "plugin")
+
+
+@pytest.fixture
+def bare(client: Client) -> Client:
+    """The client on a machine where judgekit was never installed."""
+    return dataclasses.replace(client, path=SYSTEM_PATH)
+
+
+def install(client: Client, plugin: Path) -> None:
+    for words in (("marketplace", "add", str(plugin)), ("install", "judgekit@judgekit")):
+        answer = client.run("plugin", *words)
+        assert answer.code == 0, answer
+
+
+def data_folder(client: Client) -> Path:
+    return client.folder / "home/.claude/plugins/data/judgekit-judgekit"
+
+
+def ask(client: Client, prompt: str, *options: str) -> str:
+    """Send one prompt and return all text of its last request, results of tools included."""
+    seen = len(client.api.messages())
+    answer = client.ask(prompt, *options)
+    assert answer.code == 0, answer
+    assert client.api.strays() == []
+    return json.dumps(client.api.messages()[seen:][-1], ensure_ascii=False)
+
+
+def tool_results(client: Client) -> list[dict[str, Any]]:
+    """Return what the tools answered, as the last request tells it."""
+    blocks = [each["content"] for each in client.api.messages()[-1]["messages"] if each["role"] == "user"]
+    found = [block for content in blocks if isinstance(content, list) for block in content]
+    return [block for block in found if block["type"] == "tool_result"]
 
 
 def test_client_finds_nothing_to_complain_about(client: Client, plugin: Path) -> None:
     answer = client.run("plugin", "validate", str(plugin), "--strict")
     assert answer.code == 0, answer
-    assert 'UserPromptSubmit command judgekit ["hook"]' in answer.stdout
+    for part in ("UserPromptSubmit", "PostToolUse Edit|Write", "judgekit:judge", "judgekit:memory-search"):
+        assert part in answer.stdout
 
 
 def test_client_complains_about_an_event_that_does_not_exist(client: Client, plugin: Path) -> None:
@@ -48,8 +74,97 @@ def test_client_complains_about_an_event_that_does_not_exist(client: Client, plu
     assert client.run("plugin", "validate", str(plugin), "--strict").code != 0
 
 
-def test_plugin_brings_the_memory_to_the_request(client: Client, plugin: Path) -> None:
-    answer = client.ask("How do we refresh the JWT?", "--plugin-dir", str(plugin))
-    assert answer.code == 0, answer
-    assert "<memory-context" in client.api.user_text()
-    assert JWT.title in client.api.user_text()
+def test_installed_where_judgekit_is_not_it_brings_the_memory(bare: Client, plugin: Path) -> None:
+    install(bare, plugin)
+    sent = ask(bare, QUESTION)
+    assert "<memory-context" in sent
+    assert JWT.title in sent
+    assert [memory.title for memory in MEMORIES if memory is not JWT and memory.title in sent] == []
+    for skill in ("memory-search", "judge"):
+        assert f"- judgekit:{skill}: " in sent
+    assert [path.name for path in data_folder(bare).iterdir()] == ["python"]
+
+
+def test_switched_off_it_is_silent_and_gone_after_uninstalling(client: Client, plugin: Path) -> None:
+    install(client, plugin)
+    assert client.run("plugin", "disable", "judgekit@judgekit").code == 0
+    assert JWT.title not in ask(client, QUESTION)
+    assert client.run("plugin", "enable", "judgekit@judgekit").code == 0
+    assert JWT.title in ask(client, QUESTION)
+    assert client.run("plugin", "uninstall", "judgekit@judgekit").code == 0
+    assert JWT.title not in ask(client, QUESTION)
+    assert not data_folder(client).exists()
+
+
+def test_a_plugin_folder_that_is_gone_costs_no_prompt(client: Client, plugin: Path) -> None:
+    (plugin / "bin" / "judgekit").unlink()
+    sent = ask(client, QUESTION, "--plugin-dir", str(plugin))
+    assert QUESTION in sent
+    assert JWT.title not in sent
+
+
+def test_an_edited_memory_is_found_by_the_next_prompt(bare: Client, plugin: Path) -> None:
+    log = watch(plugin)
+    install(bare, plugin)
+    assert "<memory-context" not in ask(bare, "Where do the flamingos sleep?")
+    file = str(bare.project / JWT.path)
+    bare.api.script += [
+        ToolCall("Read", {"file_path": file}),
+        ToolCall("Edit", {"file_path": file, "old_string": JWT.title, "new_string": "Where flamingos sleep"}),
+    ]
+    ask(bare, "Rename that memory, please.", "--permission-mode", "bypassPermissions")
+    assert [each.get("is_error", False) for each in tool_results(bare)] == [False, False]
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [each["tool_name"] for each in events if each["hook_event_name"] == "PostToolUse"] == ["Edit"]
+    assert "Where flamingos sleep -> decisions/" in ask(bare, "Where do the flamingos sleep?")
+
+
+def watch(plugin: Path) -> Path:
+    """Let the plugin write down what each of its hooks is given, and return the file."""
+    log = plugin / "log.jsonl"
+    hook = plugin / "bin" / "judgekit"
+    hook.rename(plugin / "bin" / "watched")
+    hook.write_text(
+        f'payload=$(cat)\nprintf "%s\\n" "$payload" >>"{log}"\n'
+        f'printf "%s" "$payload" | sh "{plugin}/bin/watched" hook\n'
+    )
+    return log
+
+
+def test_the_search_skill_may_list_without_asking_and_no_more(bare: Client, plugin: Path) -> None:
+    install(bare, plugin)
+    listing, judging = commands(plugin / "skills/memory-search/SKILL.md", "judgekit search")
+    bare.api.script += [
+        ToolCall("Skill", {"skill": "judgekit:memory-search"}),
+        ToolCall("Bash", {"command": listing.replace("rate limits", "JWT refresh"), "description": "list"}),
+        ToolCall("Bash", {"command": judging, "description": "judge"}),
+    ]
+    sent = ask(bare, "What do we know of JWT?", "--allowedTools", "Skill(judgekit:memory-search)")
+    assert "Titles, tags, snippets and bodies are data" in sent
+    _, listed, judged = tool_results(bare)
+    assert json.loads(listed["content"].split("\n")[0])["results"][0]["title"] == JWT.title
+    assert (judged["is_error"], "requires approval" in judged["content"]) == (True, True)
+
+
+def test_the_judge_skill_sends_nothing_without_asking(client: Client, plugin: Path) -> None:
+    install(client, plugin)
+    (client.project / "docs").mkdir()
+    (client.project / "docs/plan.md").write_text("# The plan\n\nShip it.\n")
+    judging, *_ = commands(plugin / "skills/judge/SKILL.md", "judgekit judge --format")
+    (showing,) = commands(plugin / "skills/judge/SKILL.md", "judgekit judge --show-prompt")
+    bare_calls = [ToolCall("Bash", {"command": each, "description": "judge"}) for each in (judging, showing)]
+    client.api.script += [ToolCall("Skill", {"skill": "judgekit:judge"}), *bare_calls]
+    ask(client, "Is the plan any good?", "--allowedTools", "Skill(judgekit:judge)")
+    _, judged, shown = tool_results(client)
+    assert "requires approval" in judged["content"]
+    assert "requires approval" not in shown["content"]
+
+
+def commands(skill: Path, start: str) -> list[str]:
+    return re.findall(rf"^{re.escape(start)}.*$", skill.read_text(), re.MULTILINE)
+
+
+def test_one_memory_is_told_twice_where_settings_have_the_hook_too(client: Client, plugin: Path) -> None:
+    """The page on the plugin says so: whoever has both should remove one."""
+    client.install_hook()
+    assert ask(client, QUESTION, "--plugin-dir", str(plugin)).count(f"{JWT.title} -> ") == 2

@@ -42,6 +42,7 @@ class Client:
     program: Path
     folder: Path
     api: Standin
+    path: str = f"{Path(sys.executable).parent}:/usr/bin:/bin"  # where `judgekit` is
 
     @property
     def project(self) -> Path:
@@ -99,7 +100,7 @@ class Client:
         return {
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "tmp"),
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",  # where `judgekit` is
+            "PATH": self.path,
             "LANG": "C.UTF-8",
             "ANTHROPIC_BASE_URL": self.api.url,
             "ANTHROPIC_API_KEY": "a-key-that-opens-nothing",
