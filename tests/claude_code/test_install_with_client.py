@@ -79,12 +79,13 @@ def test_user_and_project_are_two_answers_and_doctor_says_so(client: Client) -> 
     assert "each prompt gets 2 answers" in judgekit(client, "doctor")
 
 
-def test_an_edited_memory_is_announced(client: Client) -> None:
-    """The client takes our matcher and both events as valid; it names what it skips."""
+def test_the_client_takes_both_events_as_they_are(client: Client) -> None:
+    """It names what it skips, as it does for an event that does not exist."""
     judgekit(client, "install", "claude-code")
-    answer = client.ask(QUESTION)
-    assert "skipped" not in answer.stderr
-    assert "did not load" not in answer.stderr
+    assert "skipped" not in client.ask(QUESTION).stderr
+    path = client.folder / "home" / ".claude" / "settings.json"
+    path.write_text(path.read_text().replace("PostToolUse", "PostToolUsed"))
+    assert "skipped" in client.ask(QUESTION).stderr
 
 
 def hook_event(client: Client, hook: dict[str, object]) -> dict[str, object]:
