@@ -9,9 +9,9 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from judgekit.errors import UsageError
-from judgekit.retrieval import columns, fulltext, query, rank, schema
+from judgekit.retrieval import columns, fulltext, index, query, rank, schema
+from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index import Index
-from judgekit.retrieval.scan import Scan
 from judgekit.retrieval.sources.base import Entry
 from judgekit.text import encodable
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.candidate import Candidate
     from judgekit.retrieval.compiled import Profile
 
-_FILE = """INSERT INTO file (number, path, live, id, title, category, tags, updated)
-    VALUES (?, ?, 1, ?, ?, ?, '', 0)"""
+_FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
+    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
 _TEXT = (
     f"INSERT INTO text (rowid, {', '.join(columns.NAMES)}) "  # noqa: S608 - names of ours
     f"VALUES (?{', ?' * len(columns.NAMES)})"
@@ -43,10 +43,7 @@ class Store:
         self._profile = profile
         self._everything = copy(profile)
         self._everything.noise_floor = 0.0
-        connection = schema.connect(":memory:")
-        schema.create(connection, "", "")
-        _fill(connection, documents, profile)
-        self._index = Index(connection, Scan("."), profile)
+        self._index = _index(documents, profile)
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, those below the noise floor too."""
@@ -68,8 +65,21 @@ class Store:
         return rank.order(hits, statistics, profile)
 
 
-def _fill(connection: Connection, documents: Iterable[Document], profile: Profile) -> None:
+def _index(documents: Iterable[Document], profile: Profile) -> Index:
+    profiles = Profiles({"languages": {}, "profiles": {}})
+    profiles.by_kind[profile.kind] = profile
+    connection, about = schema.connect(":memory:"), index.about("", profiles)
+    schema.create(connection, about)
+    about |= {"kind": profile.kind, "size": _fill(connection, documents, profile)}
+    made = Index(connection, "", profiles)
+    made.load(about)
+    return made
+
+
+def _fill(connection: Connection, documents: Iterable[Document], profile: Profile) -> int:
+    """Put the documents in, and return how many there are."""
     category = next(iter(profile.categories))
+    number = 0
     connection.execute("BEGIN")
     for number, document in enumerate(documents, 1):
         body = document.text[: profile.max_bytes]
@@ -78,6 +88,7 @@ def _fill(connection: Connection, documents: Iterable[Document], profile: Profil
         connection.execute(_FILE, (number, entry.id, entry.id, _storable(entry.title), category))
         connection.execute(_TEXT, (number, *texts))
     connection.execute("COMMIT")
+    return number
 
 
 def _storable(text: str) -> str:
