@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.output import complain, say
-from judgekit.install.claude_code import Scope
+from judgekit.install.scopes import Scope
 
 if TYPE_CHECKING:
     from judgekit.install.claude_code import Change

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import paths
 from judgekit.errors import ConfigError, UsageError
 from judgekit.install import entries, files, forms, record
 
-Scope = Literal["user", "project", "local"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+if TYPE_CHECKING:
+    from judgekit.install.scopes import Scope
 
 
 class Change(NamedTuple):

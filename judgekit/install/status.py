@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.install import claude_code, entries, forms, surroundings
+from judgekit.install.scopes import SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.install.claude_code import Scope
+    from judgekit.install.scopes import Scope
 
 _PROMPT = "What does the doctor ask the prompt hook?"
 _MEMORY = "The doctor asks the prompt hook a question"
@@ -38,7 +39,7 @@ class Finding(NamedTuple):
 
 def findings(project: Path) -> Iterator[Finding]:
     """Yield one finding for every scope in which the hook is set up; each is asked once, for 10 s at most."""
-    for scope in claude_code.SCOPES:
+    for scope in SCOPES:
         found = surroundings.installed(scope, project)
         if found:
             yield _finding(scope, project, found)

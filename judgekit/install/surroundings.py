@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import JudgekitError
 from judgekit.install import claude_code, entries, forms
+from judgekit.install.scopes import SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.install.claude_code import Scope
+    from judgekit.install.scopes import Scope
 
 PLUGIN = "judgekit"  # its name; the client lists it as NAME@MARKETPLACE
 MANAGED = {
@@ -51,7 +52,7 @@ def switched_off(project: Path) -> Iterator[str]:
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs no hook of yours"
-    for scope in claude_code.SCOPES:
+    for scope in SCOPES:
         path = claude_code.settings_file(scope, project)
         if settings(path).get("disableAllHooks") is True:
             yield f"{path} sets disableAllHooks: Claude Code runs no hook until that is removed"
@@ -60,7 +61,7 @@ def switched_off(project: Path) -> Iterator[str]:
 def doubled(project: Path) -> Iterator[str]:
     """Yield one line when a prompt is answered more than once: the client merges equal commands only."""
     seen: dict[str, str] = {}
-    for scope in claude_code.SCOPES:
+    for scope in SCOPES:
         for entry in installed(scope, project):
             if entry.event == "UserPromptSubmit":
                 command = json.dumps([entry.hook.get("command"), entry.hook.get("args")])
@@ -84,7 +85,7 @@ def installed(scope: Scope, project: Path) -> list[entries.Entry]:
 def plugin_enabled(project: Path) -> bool:
     """Whether our plugin is switched on; the narrower scope's word holds."""
     enabled: dict[str, Any] = {}
-    for scope in claude_code.SCOPES:
+    for scope in SCOPES:
         found = settings(claude_code.settings_file(scope, project)).get("enabledPlugins")
         enabled |= found if isinstance(found, dict) else {}
     return any(name.partition("@")[0] == PLUGIN and on for name, on in enabled.items())

@@ -110,10 +110,11 @@ def test_the_portable_form_is_silent_where_judgekit_is_missing(client: Client) -
 
 def test_a_plain_command_that_is_missing_would_nag(client: Client) -> None:
     """Why the portable form asks first."""
-    for hook in (
+    hooks: list[dict[str, object]] = [
         {"type": "command", "command": "judgekit-is-not-here", "args": ["hook"]},
         {"type": "command", "command": "judgekit-is-not-here hook"},
-    ):
+    ]
+    for hook in hooks:
         event = hook_event(client, hook)
         assert event["outcome"] == "error"
         assert event["output"]

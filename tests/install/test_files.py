@@ -45,6 +45,13 @@ def test_the_mode_stays(file: Path, mode: int) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == mode
 
 
+def test_the_time_is_now(file: Path) -> None:
+    """Who watches the file by its time must see the change."""
+    os.utime(file, (1, 1))
+    files.replace(file, b"old", b"new")
+    assert file.stat().st_mtime > 1
+
+
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may give a file away")
 def test_the_owner_stays(file: Path) -> None:
     os.chown(file, 12345, 23456)

@@ -11,7 +11,7 @@ import pytest
 
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.install import claude_code, forms, record
-from judgekit.install.claude_code import SCOPES, Scope
+from judgekit.install.scopes import SCOPES, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

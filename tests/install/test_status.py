@@ -12,7 +12,7 @@ import pytest
 
 from judgekit.hooks import launch
 from judgekit.install import claude_code, forms, status
-from judgekit.install.claude_code import SCOPES, Scope
+from judgekit.install.scopes import SCOPES, Scope
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.install import claude_code, forms, surroundings
-from judgekit.install.claude_code import SCOPES, Scope
+from judgekit.install.scopes import SCOPES, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
