@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode
 
 from judgekit.errors import ConfigError
 
@@ -68,6 +71,73 @@ def load_yaml(path: Path) -> dict[str, Any]:
         kind = "list" if isinstance(data, list) else type(data).__name__
         raise ConfigError(f"expected a mapping, got a {kind}", path=path, line=1)
     return data
+
+
+def put(path: Path, section: str, key: str, value: str) -> None:
+    """Set `key` in a `section` of a YAML file, made if need be; every other character stays as it is.
+
+    Raises `ConfigError` when the file cannot be read or written, or is laid out so that this is not safe.
+    """
+    wanted = load_yaml(path) if path.exists() else {}
+    text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
+    under = wanted.get(section) or {}
+    changed = _put(text, section, key, value)
+    try:
+        found = YAML(typ="safe", pure=True).load(changed)
+        sound = isinstance(under, dict) and found == {**wanted, section: {**under, key: value}}
+    except YAMLError:
+        sound = False
+    if not sound:
+        raise ConfigError(f"set it to {value} by hand; this file's layout is too unusual", path=path, key=key)
+    _replace(path, changed)
+
+
+def _put(text: str, section: str, key: str, value: str) -> str:
+    """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
+    root = YAML(typ="rt", pure=True).compose(text)
+    found = root and _member(root, section)
+    if found is None and root is not None and root.flow_style:
+        return _insert(text, root, f"{section}: {{{key}: {value}}}")
+    if found is None:
+        gap = "" if not text or text.endswith("\n") else "\n"
+        return f"{text}{gap}{section}:\n  {key}: {value}\n"
+    if not isinstance(found, MappingNode):  # nothing, or null
+        return (
+            f"{text[: found.start_mark.index].rstrip(' ')} {{{key}: {value}}}{text[found.end_mark.index :]}"
+        )
+    member = _member(found, key)
+    if member is None:
+        return _insert(text, found, f"{key}: {value}")
+    return text[: member.start_mark.index] + value + text[member.end_mark.index :]
+
+
+def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them
+    return next((value for name, value in mapping.value if name.value == key), None)
+
+
+def _insert(text: str, mapping: Any, member: str) -> str:  # noqa: ANN401 - the same
+    """Put a member first into a mapping: after its brace, or on a line of its own before the others."""
+    start = mapping.start_mark.index
+    if mapping.flow_style:
+        rest = ", " if mapping.value else ""
+        return f"{text[: start + 1]}{member}{rest}{text[start + 1 :]}"
+    indent = " " * mapping.start_mark.column
+    return f"{text[:start]}{member}\n{indent}{text[start:]}"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file at once: who reads it sees the old or the new one."""
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8", newline="")
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
 def sha256(path: Path) -> str:

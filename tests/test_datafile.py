@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,3 +86,68 @@ def test_a_deeply_nested_file_is_one_line(tmp_path: Path, depth: int) -> None:
 
 def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
     assert datafile.load_yaml(write(tmp_path, "# nothing\n")) == {}
+
+
+COMMENTED = """# top
+judge: {rubric: kls}   # mine
+
+gate:
+    # who
+    paths:
+      - "**/*.md"   # all
+    mode: advisory # for now
+retrieval:
+    roots: [a, b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (COMMENTED, COMMENTED.replace("advisory", "blocking")),
+        ("gate: {paths: [a]} # c\n", "gate: {mode: blocking, paths: [a]} # c\n"),
+        ("gate:\n  paths: [a]\n", "gate:\n  mode: blocking\n  paths: [a]\n"),
+        ("gate: {}", "gate: {mode: blocking}"),
+        ("gate: # c\nx: 1\n", "gate: {mode: blocking} # c\nx: 1\n"),
+        ("gate: null\nx: 1\n", "gate: {mode: blocking}\nx: 1\n"),
+        ("# c", "# c\ngate:\n  mode: blocking\n"),
+        ("", "gate:\n  mode: blocking\n"),
+        ("a: 'b'", "a: 'b'\ngate:\n  mode: blocking\n"),
+        ("a: 1\r\ngate:\r\n  mode: x\r\nb: é\r\n", "a: 1\r\ngate:\r\n  mode: blocking\r\nb: é\r\n"),
+        ('{"gate": {"mode": "advisory"}}', '{"gate": {"mode": blocking}}'),
+        ("{a: 1}", "{gate: {mode: blocking}, a: 1}"),
+    ],
+)
+def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(before.encode())
+    datafile.put(path, "gate", "mode", "blocking")
+    assert path.read_bytes().decode() == after
+
+
+def test_a_file_that_is_missing_is_made(tmp_path: Path) -> None:
+    path = tmp_path / ".judgekit" / "config.yaml"
+    datafile.put(path, "gate", "mode", "blocking")
+    assert path.read_text() == "gate:\n  mode: blocking\n"
+    assert [each.name for each in path.parent.iterdir()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize("text", ["gate: &x {mode: a}\nb: *x\n", "a: 1\n...\n", "gate: 3\n"])
+def test_an_unusual_layout_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="by hand"):
+        datafile.put(path, "gate", "mode", "blocking")
+    assert path.read_text() == text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes of POSIX")
+def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
+    real = tmp_path / "real.yaml"
+    real.write_text("a: 1\n")
+    real.chmod(0o640)
+    (tmp_path / "link.yaml").symlink_to(real)
+    datafile.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
+    assert (tmp_path / "link.yaml").is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert "blocking" in real.read_text()
