@@ -67,16 +67,19 @@ def document_judge(
     return judge, reason
 
 
+def bearable(judge: DocumentJudge, at_once: int) -> int:
+    """Return how many documents to judge at a time: no more than the most modest provider of the panel bears.
+
+    A small local model would only lose the prompt that it has cached.
+    """
+    return min([at_once, *(seat.profile.limits.concurrency or at_once for seat in judge.endpoints.values())])
+
+
 async def verdicts(
     judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
 ) -> AsyncGenerator[Verdict, None]:
-    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
-
-    No more than the most modest provider of the panel bears: a small local model would only lose the
-    prompt that it has cached.
-    """
-    bearable = [seat.profile.limits.concurrency or at_once for seat in judge.endpoints.values()]
-    free = asyncio.Semaphore(min([at_once, *bearable]))
+    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time."""
+    free = asyncio.Semaphore(bearable(judge, at_once))
 
     async def one(document: Document) -> Verdict:
         async with free:

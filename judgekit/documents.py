@@ -44,24 +44,37 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     Raises `InputError` in one line when it is missing, a folder, empty, binary, not UTF-8 or too large.
     """
     data = stdin.read(MAX_BYTES + 1) if path == STDIN else _bytes(path)
-    name = "standard input" if path == STDIN else path
+    return decode(path, data, "standard input" if path == STDIN else path)
+
+
+def decode(path: str, data: bytes, name: str | None = None) -> File:
+    """Return the file at `path` that holds `data`; errors call it `name`, by default its path.
+
+    Raises `InputError` in one line when it is empty, binary, not UTF-8 or too large.
+    """
+    shown = encodable(name or path)
     if len(data) > MAX_BYTES:
-        raise InputError(f"{name}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+        raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
     if b"\0" in data[:_SNIFFED]:
-        raise InputError(f"{name}: a binary file; judgekit judges text")
+        raise InputError(f"{shown}: a binary file; judgekit judges text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise InputError(f"{shown}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     if not text.strip():
-        raise InputError(f"{name}: empty; there is nothing to judge")
+        raise InputError(f"{shown}: empty; there is nothing to judge")
     return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
 
 def document(files: Sequence[File], task_id: str | None = None, task: Task | None = None) -> Document:
     """Return files as one subject; without `task_id` it is named by the first file and its hash."""
-    name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:12]}"
+    name = encodable(task_id or "") or task_id_of(files[0])
     return Document(tuple(files), name, task or Task())
+
+
+def task_id_of(file: File) -> str:
+    """Return the name of a file as a subject of its own: it changes with its content."""
+    return f"{file.path}@{file.sha256[:12]}"
 
 
 def _is_text(path: Path) -> bool:

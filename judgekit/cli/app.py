@@ -8,7 +8,7 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from judgekit.cli import demo, doctor, evaluate, install, judge, provider, rubric, schema, search
+from judgekit.cli import demo, doctor, evaluate, gate, install, judge, provider, rubric, schema, search
 from judgekit.cli.output import complain
 from judgekit.errors import Exit, JudgekitError
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("judge")(judge.judge)
+app.command("gate")(gate.gate)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")

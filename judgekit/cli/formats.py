@@ -24,6 +24,13 @@ _LEVELS = {
 }
 
 
+def render(name: str, verdicts: Sequence[Verdict]) -> str:
+    """Return verdicts in the format `name`: json, jsonl, sarif or junit."""
+    if name == "jsonl":
+        return "\n".join(map(line, verdicts))
+    return {"json": as_json, "sarif": sarif, "junit": junit}[name](verdicts)
+
+
 def line(verdict: Verdict) -> str:
     """Return one verdict as one line of JSON."""
     return verdict.model_dump_json(by_alias=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from judgekit import paths
-from judgekit.cli.output import complain, emit, say, verdict_text
+from judgekit.cli.output import Format, complain, emit, say, verdict_text
 from judgekit.errors import Exit, InputError
 
 if TYPE_CHECKING:
@@ -20,16 +19,6 @@ if TYPE_CHECKING:
     from judgekit.judging.subject import Document, File
     from judgekit.prompt import Task
     from judgekit.verdict import Verdict
-
-
-class Format(enum.StrEnum):
-    """How verdicts are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    SARIF = "sarif"
-    JUNIT = "junit"
 
 
 Mode: TypeAlias = Literal["strict", "lenient"]
@@ -127,9 +116,8 @@ def _print_line(verdict: Verdict) -> None:
 def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
     from judgekit.cli import formats
 
-    whole = {Format.JSON: formats.as_json, Format.SARIF: formats.sarif, Format.JUNIT: formats.junit}
-    if format_ in whole:
-        emit(whole[format_](verdicts))
+    if format_ not in (Format.TABLE, Format.JSONL):  # these were printed one by one
+        emit(formats.render(format_, verdicts))
 
 
 def _report(verdicts: Sequence[Verdict]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,17 @@ from judgekit.errors import Exit
 
 if TYPE_CHECKING:
     from judgekit.verdict import Verdict
+
+
+class Format(enum.StrEnum):
+    """How verdicts are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
 
 COLOURS = {
     "accept": typer.colors.GREEN,

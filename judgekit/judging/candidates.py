@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint, Gateway
-    from judgekit.judging.reply_cache import ReplyCache
+    from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName, WorkedExample
     from judgekit.verdict import Round
@@ -79,7 +79,7 @@ class CandidateJudge:
     deadline: float
     call_seconds: float | None = None
     max_cost_usd: float | None = None
-    cache: ReplyCache | None = None
+    cache: Cache | None = None
 
     @property
     def rubric(self) -> SelectRubric:

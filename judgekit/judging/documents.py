@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.gateway.base import Endpoint, Gateway, Message
-    from judgekit.judging.reply_cache import ReplyCache
+    from judgekit.judging.reply_cache import Cache
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
     from judgekit.prompt import Part
@@ -49,7 +49,7 @@ class DocumentJudge:
     deadline: float
     max_cost_usd: float | None = None
     nobody: str = "no model was given"
-    cache: ReplyCache | None = None
+    cache: Cache | None = None
 
     @property
     def rubric(self) -> ScoreRubric:

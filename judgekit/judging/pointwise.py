@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
-    from judgekit.judging.reply_cache import ReplyCache
+    from judgekit.judging.reply_cache import Cache
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -44,7 +44,7 @@ class Remembering:
     `cache`, where there is one, holds what it answered in earlier sessions.
     """
 
-    def __init__(self, inner: Gateway, remembered: Remembered, cache: ReplyCache | None = None) -> None:
+    def __init__(self, inner: Gateway, remembered: Remembered, cache: Cache | None = None) -> None:
         self._inner, self._remembered, self._cache = inner, remembered, cache
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:

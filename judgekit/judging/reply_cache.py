@@ -12,7 +12,7 @@ import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from judgekit import __version__, paths
 from judgekit.fence import without_nonce
@@ -29,6 +29,18 @@ _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
     SELECT key FROM reply ORDER BY at DESC LIMIT -1 OFFSET ?)"""
+
+
+class Cache(Protocol):
+    """Where replies are kept between sessions."""
+
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what `endpoint` replied to the same request before, without its usage; else None."""
+        ...
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply that could be read."""
+        ...
 
 
 class ReplyCache:
@@ -74,6 +86,31 @@ class ReplyCache:
         connection = sqlite3.connect(self._path, timeout=_WAIT)
         connection.execute(_CREATE)
         return connection
+
+
+class Tally:
+    """A cache that counts what it is asked, so that a caller knows whether a model had to be asked."""
+
+    def __init__(self, inner: Cache) -> None:
+        self._inner, self.found, self.missed = inner, 0, 0
+
+    @property
+    def sufficed(self) -> bool:
+        """Whether all that was asked had been kept."""
+        return self.found > 0 and self.missed == 0
+
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what is kept."""
+        reply = self._inner.find(endpoint, request)
+        if reply is None:
+            self.missed += 1
+        else:
+            self.found += 1
+        return reply
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply."""
+        self._inner.keep(endpoint, request, reply)
 
 
 def user_cache() -> ReplyCache:

@@ -12,7 +12,7 @@ from judgekit.fence import Fence
 if TYPE_CHECKING:
     from judgekit.gateway.base import Gateway, Usage
     from judgekit.judging.pointwise import Remembered
-    from judgekit.judging.reply_cache import ReplyCache
+    from judgekit.judging.reply_cache import Cache
 
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
@@ -34,7 +34,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: Remembered = field(default_factory=dict)
-    cache: ReplyCache | None = None
+    cache: Cache | None = None
 
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""

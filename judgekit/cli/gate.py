@@ -1,0 +1,109 @@
+"""`judgekit gate`: what a push or a branch changes is judged, and in blocking mode held up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.output import Format, coloured, complain, emit, say, verdict_text
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from judgekit.gate.flow import Passed
+    from judgekit.gate.push import Outcome, Run
+
+_KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
+
+
+def gate(
+    base: Annotated[
+        str | None, typer.Option(metavar="REF", help="Judge what the commits since REF changed.")
+    ] = None,
+    pre_push: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="REMOTE URL", help="Judge the push that git describes on stdin."),
+    ] = None,
+    advise: Annotated[bool, typer.Option("--advise", help="Exit with 0 whatever is found.")] = False,
+    block: Annotated[bool, typer.Option("--block", help="Exit with 1 when there is a NO-GO.")] = False,
+    format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
+    blocked_code: Annotated[
+        int, typer.Option(min=1, max=125, help="Exit with this code, not 1, for a NO-GO that blocks.")
+    ] = 1,
+) -> int:
+    """Judge changed files before they leave. Exit code: 0, or 1 for a NO-GO while the gate is blocking."""
+    from judgekit.gate.push import Run
+
+    if (base is None) == (pre_push is None):
+        raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
+    if advise and block:
+        raise UsageError("--advise and --block exclude each other")
+    run = Run("advisory" if advise else "blocking" if block else None, _progress, _begin)
+    if pre_push is not None:
+        return _push(*pre_push, run, format_, blocked_code)
+    from judgekit.gate.push import check_since
+    from judgekit.git import Repository
+
+    outcome = check_since(Repository(Path.cwd()), base or "", run)
+    _report(outcome, format_)
+    return blocked_code if outcome.blocked else Exit.ACCEPTED
+
+
+def _push(remote: str, url: str, run: Run, format_: Format, blocked_code: int) -> int:
+    from judgekit.hooks import pre_push
+
+    outcome = pre_push.check(remote, url, run, complain)
+    if outcome is not None:
+        _report(outcome, format_)
+    return pre_push.code(outcome, blocked_code)
+
+
+def _report(outcome: Outcome, format_: Format) -> None:
+    if format_ is Format.TABLE:
+        for each in outcome.passed:
+            say(_row(each))
+    else:
+        from judgekit.cli import formats
+
+        emit(formats.render(format_, [each.verdict for each in outcome.passed if each.verdict]))
+    for note in outcome.notes:
+        complain(note)
+    _advise(outcome)
+
+
+def _row(passed: Passed) -> str:
+    commit = passed.pushed.change.commit
+    word = coloured(passed.word.ljust(12), _KIND[passed.word])
+    head = f"{word}  {passed.pushed.path}  ({commit.oid[:7]} {commit.author.partition(' <')[0]})"
+    if passed.verdict is None:
+        return f"{head}\n    {passed.reason}"
+    if passed.word == "GO":
+        return head
+    return f"{head}\n    {verdict_text(passed.verdict)}"
+
+
+def _advise(outcome: Outcome) -> None:
+    """Say what a NO-GO means here and how to go on."""
+    stopped = [each for each in outcome.passed if each.word == "NO-GO"]
+    if not stopped:
+        return
+    if not outcome.blocked:
+        complain(f"advisory: {len(stopped)} NO-GO, and the push goes on")
+        return
+    complain(f"blocked: {len(stopped)} NO-GO. Mend what is found above and commit, then push again;")
+    for each in stopped:
+        if each.pushed.document is not None:
+            complain(f"or accept it: judgekit override '{each.pushed.document.task_id}' accept --why '...'")
+    complain("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
+
+
+def _begin(count: int) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        complain(f"judging {count} changed file{'s' if count != 1 else ''}")
+
+
+def _progress(passed: Passed) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        complain(f"{passed.word.lower():12}  {passed.pushed.path}")

@@ -1,0 +1,126 @@
+"""One run of the gate: a push, or the commits since a base, from git to a word for each changed file."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit import config as configuration
+from judgekit import library
+from judgekit.assess import Wish
+from judgekit.gate import commits, files, policy
+from judgekit.gate.flow import Gatekeeper, blocks
+from judgekit.gate.selection import Wanted
+from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
+from judgekit.ledger.standing import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from judgekit.gate.commits import Pushed as Changes
+    from judgekit.gate.flow import Hears, Passed
+    from judgekit.gate.updates import RefUpdate
+    from judgekit.git import Repository
+    from judgekit.ledger.records import GateMode
+
+Find: TypeAlias = "Callable[[Wanted], Changes]"
+
+
+class Outcome(NamedTuple):
+    """What a run of the gate came to: a word for each file, the mode that held, and lines for a person."""
+
+    passed: Sequence[Passed]
+    mode: GateMode
+    notes: Sequence[str]
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the push must not leave."""
+        return blocks(self.passed, self.mode)
+
+
+class Run(NamedTuple):
+    """How a run is wanted: a `mode` that goes before the configured one, and who hears of each file.
+
+    `begins` is told how many files there are to judge.
+    """
+
+    mode: GateMode | None = None
+    hears: Hears = lambda _: None
+    begins: Callable[[int], None] = lambda _: None
+
+
+def check_push(
+    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, run: Run
+) -> Outcome:
+    """Judge what a push to `remote` brings there.
+
+    Raises `JudgekitError`: nothing was judged then, and the push is to leave.
+    """
+    refs = ", ".join(each.remote_ref for each in updates if not each.deletes)
+    push = Gate(remote=url or remote, ref=refs)
+    rules = policy.commit_of(repository, updates, remote)
+    return _check(
+        repository,
+        rules,
+        push,
+        lambda wanted: commits.of_push(repository, updates, remote, wanted),
+        run,
+    )
+
+
+def check_since(repository: Repository, base: str, run: Run) -> Outcome:
+    """Judge what the commits since `base` change, under the rules as they stand at `base`.
+
+    Raises `JudgekitError` as `check_push` does.
+    """
+    return _check(
+        repository,
+        repository.commit(base),
+        Gate(ref=base),
+        lambda wanted: commits.since(repository, base, "HEAD", wanted),
+        run,
+    )
+
+
+def _check(repository: Repository, commit: str | None, push: Gate, find: Find, run: Run) -> Outcome:
+    with ExitStack() as stack:
+        folder = stack.enter_context(policy.rules(repository, commit))
+        settings = configuration.load(folder)
+        mode = run.mode or settings.gate.mode
+        found = find(Wanted(settings.gate.paths, settings.gate.authors))
+        if not found.changes:
+            return Outcome([], mode, found.notes)
+        ledger = Ledger.of(repository.folder)
+        rubric = library.score_rubric(settings.gate.rubric, folder).rubric.ref
+        mode, said = _standing(ledger, mode, rubric)
+        wish = Wish(settings.gate.rubric, settings.gate.judge_mode)
+        keeper = Gatekeeper(
+            folder,
+            wish,
+            settings.gate.budget,
+            ledger,
+            push.model_copy(update={"mode": mode}),
+            keep_text=settings.ledger.text,
+            any_override=settings.gate.override_without_terminal,
+        )
+        pushed = list(files.read(repository, found.changes))
+        run.begins(len(pushed))
+        passed, notes = keeper.judge(pushed, run.hears)
+    return Outcome(passed, mode, [*found.notes, *said, *notes])
+
+
+def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, list[str]]:
+    """Return the mode that holds: blocking is suspended where labels show that it is not earned."""
+    if mode == "advisory":
+        return mode, []
+    found = standing(ledger.records(), rubric)
+    if not found.advisory:
+        return mode, []
+    said = [f"blocking is suspended until the figures recover: {each}" for each in found.why]
+    if not found.told:
+        try:
+            ledger.add(ModeChange(mode="advisory", why=found.why))
+        except LedgerError as error:
+            said.append(str(error))
+    return "advisory", said

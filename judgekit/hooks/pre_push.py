@@ -1,0 +1,101 @@
+"""Git's pre-push protocol: ref updates on stdin, the gate's answer for people, an exit code for git.
+
+Nothing that fails here may hold up a push: a fault of ours is UNDETERMINED, said in a line, and exit code 0.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit.errors import Exit, JudgekitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from judgekit.gate.push import Outcome, Run
+    from judgekit.gate.updates import RefUpdate
+    from judgekit.ledger import Record
+
+SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
+
+
+def skipped_by(environ: Mapping[str, str]) -> str | None:
+    """Return the variable that sends a push past the gate, None when there is none."""
+    return next((name for name in SKIP if environ.get(name, "0") not in ("", "0")), None)
+
+
+def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcome | None:
+    """Judge the push that git describes on stdin; None where there is nothing to say about it.
+
+    `say` gets lines for people. Faults are said and noted down, never raised.
+    """
+    updates: list[RefUpdate] = []
+    try:
+        updates = _updates()
+        variable = skipped_by(os.environ)
+        if variable is not None:
+            _skip(variable, url or remote, updates, say)
+            return None
+        if all(each.deletes for each in updates):
+            return None
+        from judgekit.gate.push import check_push  # noqa: PLC0415 - most of what a push may not need
+        from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+        return check_push(Repository(Path.cwd()), updates, remote, url, run)
+    except JudgekitError as error:
+        _fault(str(error), say)
+    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
+        _fault(f"internal error: {type(error).__name__}: {error}", say)
+    return None
+
+
+def code(outcome: Outcome | None, blocked: int) -> int:
+    """Return the exit code: `blocked` when the push must not leave, else 0."""
+    return blocked if outcome is not None and outcome.blocked else Exit.ACCEPTED
+
+
+def _updates() -> list[RefUpdate]:
+    from judgekit.gate import updates  # noqa: PLC0415 - a skipped push needs little
+
+    if sys.stdin is None or sys.stdin.isatty():
+        return []
+    return updates.parse(os.fsdecode(sys.stdin.buffer.read()))
+
+
+def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callable[[str], None]) -> None:
+    from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
+
+    say(f"{variable} is set: this push is not judged (noted in the ledger)")
+    refs = [each.remote_ref for each in updates]
+    _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs), say)
+
+
+def _fault(problem: str, say: Callable[[str], None]) -> None:
+    from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
+
+    say(f"UNDETERMINED, the push goes on: {problem}")
+    _note(Fault(problem=problem), say)
+
+
+def _note(record: Record, say: Callable[[str], None]) -> None:
+    from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
+
+    try:
+        Ledger.of(Path.cwd()).add(record)
+    except (JudgekitError, OSError) as error:
+        say(str(error))
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
+
+
+def _at_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -1,0 +1,89 @@
+"""Real pushes through a real hook, with a model server on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from git_repo import GitRepo
+from loopback import Loopback, fails
+from scripted import by_content
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+HOOK = """#!/bin/sh
+exec "{python}" -m judgekit gate --pre-push "$1" "$2"
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> GitRepo:
+    GitRepo(tmp_path / "origin.git", "--bare")
+    work = GitRepo(tmp_path / "work")
+    work("remote", "add", "origin", str(tmp_path / "origin.git"))
+    work.write(".judgekit/config.yaml", "gate: {mode: blocking}\n")
+    work.commit("rules")
+    work("push", "--quiet", "origin", "main")
+    hook = work.folder / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK.format(python=sys.executable))
+    hook.chmod(0o755)
+    return work
+
+
+def push(work: GitRepo, server: Loopback, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    known = {"JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+    return work.run("push", "origin", "main", stdin=b"", **known | environ)
+
+
+def arrived(work: GitRepo) -> bool:
+    return work("rev-parse", "main") == work("ls-remote", "origin", "refs/heads/main").split()[0]
+
+
+def test_a_good_document_passes_and_a_bad_one_is_held_up(work: GitRepo) -> None:
+    with Loopback(by_content) as server:
+        work.commit("good", good_md="# Good\n\nA sound document.\n")
+        done = push(work, server)
+        assert done.returncode == 0, done.stderr
+        assert arrived(work)
+        work.commit("bad", bad_md="# Bad\n\nTODO\n")
+        done = push(work, server)
+    shown = os.fsdecode(done.stdout + done.stderr)
+    assert done.returncode == 1
+    assert not arrived(work)
+    assert "NO-GO" in shown
+    assert "judgekit override 'bad.md@" in shown
+    assert "JUDGEKIT_SKIP=1 git push" in shown
+
+
+def test_our_own_failure_does_not_hold_up_a_push(work: GitRepo) -> None:
+    work.commit("bad", bad_md="# Bad\n\nTODO\n")
+    with Loopback(fails(500)) as server:
+        done = push(work, server)
+    assert done.returncode == 0, done.stderr
+    assert b"UNDETERMINED" in done.stdout + done.stderr
+    assert arrived(work)
+
+
+def test_an_unchanged_push_again_makes_no_call(work: GitRepo) -> None:
+    work.commit("bad", bad_md="# Bad\n\nTODO\n")
+    with Loopback(by_content) as server:
+        push(work, server)
+        before = len(server.requests)
+        done = push(work, server)
+        assert done.returncode == 1
+        assert len(server.requests) == before
+
+
+def test_a_skipped_push_says_so_and_leaves_a_line(work: GitRepo, tmp_path: Path) -> None:
+    work.commit("bad", bad_md="# Bad\n\nTODO\n")
+    with Loopback(by_content) as server:
+        done = push(work, server, GIT_JUDGE_SKIP="1")
+        assert server.requests == []
+    assert done.returncode == 0
+    assert b"GIT_JUDGE_SKIP is set" in done.stderr
+    assert arrived(work)
