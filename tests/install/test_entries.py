@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judgekit.errors import ConfigError
@@ -281,6 +281,7 @@ def files(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "\ufeff"])) + draw(spaces) + body + draw(spaces)
 
 
+@settings(deadline=None)
 @given(files(), st.sampled_from([HOOK, forms.portable(), OLD]), st.sampled_from([HOOK, forms.portable()]))
 def test_any_file_comes_back(text: str, first: dict[str, Any], second: dict[str, Any]) -> None:
     assume(not ours(text))

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judgekit.install import jsontext
@@ -180,12 +180,14 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_what_is_read_is_what_python_reads(data: st.DataObject) -> None:
     text = data.draw(spaces) + data.draw(written(data.draw(values))) + data.draw(spaces)
     assert jsontext.plain(text, jsontext.parse(text)) == json.loads(text)
 
 
+@settings(deadline=None)
 @given(st.text(' \n{}[]:,"\\u0123456789aeEtrufalsn.+-', max_size=12))
 def test_what_is_refused_is_what_python_refuses(text: str) -> None:
     try:
@@ -202,6 +204,7 @@ def _refused(name: str) -> float:
     raise ValueError(name)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_appending_is_undone(data: st.DataObject) -> None:
     container = data.draw(st.one_of(st.dictionaries(st.text(max_size=4), values), st.lists(values)))
