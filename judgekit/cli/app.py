@@ -8,7 +8,24 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
-from judgekit.cli import demo, doctor, evaluate, gate, install, judge, provider, rubric, schema, search
+from judgekit.cli import (
+    demo,
+    doctor,
+    evaluate,
+    gate,
+    install,
+    judge,
+    kpi,
+    label,
+    ledger,
+    override,
+    promote,
+    provider,
+    rubric,
+    schema,
+    search,
+    triage,
+)
 from judgekit.cli.output import complain
 from judgekit.errors import Exit, JudgekitError
 
@@ -27,6 +44,12 @@ app.command("gate")(gate.gate)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")
+app.add_typer(ledger.app, name="ledger")
+app.command("label")(label.label)
+app.command("kpi")(kpi.kpi)
+app.command("promote")(promote.promote)
+app.command("triage")(triage.triage)
+app.command("override")(override.override)
 app.command("schema")(schema.schema)
 app.add_typer(install.installing, name="install")
 app.add_typer(install.uninstalling, name="uninstall")

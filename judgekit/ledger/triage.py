@@ -41,6 +41,7 @@ def triage(records: Iterable[Record]) -> Triage:
     for each in sorted(records, key=lambda record: record.timestamp):
         if isinstance(each, VerdictLine):
             key = (each.project, each.task_id.rpartition("@")[0] or each.task_id)
+            last.pop(key, None)  # so that the newest stands last
             last[key] = each
             stumbled |= {key} if each.word != "GO" else set()
             _count_failures(each, found)

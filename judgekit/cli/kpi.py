@@ -1,0 +1,107 @@
+"""`judgekit kpi`: how well the gate judges, in six figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from judgekit.cli.ledger import Ledgers, Project, damaged, named, places
+from judgekit.cli.output import complain, emit, say
+from judgekit.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from judgekit.ledger.kpi import Evidence, Kpi
+
+_MARKS = {"holds": "ok", "missed": "MISSED", "open": "open"}
+
+
+def kpi(
+    since: Annotated[str, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")] = "14d",
+    project: Project = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg|FILE.html", help="Draw them over time.")
+    ] = None,
+    ledger: Ledgers = None,
+) -> int:
+    """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
+    from judgekit.ledger import Wanted, read, times
+    from judgekit.ledger import kpi as kpis
+
+    wanted = Wanted(since=times.point(since), project=named(project))
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        raise UsageError(f"{plot}: name a file that ends in .svg or .html")
+    found = kpis.evidence(read.records(places(ledger, project), wanted, damaged))
+    if plot is not None:
+        _write(plot, found)
+    if as_json:
+        emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+    else:
+        _print(found)
+    return 0
+
+
+def _print(found: Evidence) -> None:
+    from judgekit.ledger import kpi as kpis
+
+    _table("all", found)
+    for group in (kpis.by_rubric(found), kpis.by_model(found)):
+        for name, each in group.items():
+            if len(group) > 1:
+                say()
+                _table(name, each)
+
+
+def _table(name: str, found: Evidence) -> None:
+    from judgekit.ledger.kpi import measure
+    from judgekit.ledger.standing import said
+
+    say(f"{name}: {len(found.verdicts)} verdicts, {_labelled(found)} of them labelled")
+    for each in measure(found):
+        say(f"  {_MARKS[each.state]:<7} {said(each)}")
+
+
+def _labelled(found: Evidence) -> int:
+    return sum(found.labels.get(each.id) in ("go", "no-go") for each in found.verdicts)
+
+
+def _object(found: Evidence) -> dict[str, Any]:
+    from judgekit.ledger import kpi as kpis
+
+    return {
+        "all": _group(found),
+        "rubrics": {name: _group(each) for name, each in kpis.by_rubric(found).items()},
+        "models": {name: _group(each) for name, each in kpis.by_model(found).items()},
+    }
+
+
+def _group(found: Evidence) -> dict[str, Any]:
+    from judgekit.ledger.kpi import measure
+
+    measured = {each.name: _figures(each) for each in measure(found)}
+    return {"verdicts": len(found.verdicts), "labelled": _labelled(found), "kpis": measured}
+
+
+def _figures(each: Kpi) -> dict[str, Any]:
+    return {
+        "value": each.value,
+        "interval": list(each.interval) if each.interval else None,
+        "total": each.total,
+        "low": each.limit.low,
+        "high": each.limit.high,
+        "state": each.state,
+    }
+
+
+def _write(path: Path, found: Evidence) -> None:
+    from judgekit.ledger import plot
+
+    draw = plot.svg if path.suffix == ".svg" else plot.html
+    try:
+        path.write_text(draw(found), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    complain(f"drawn: {path}")

@@ -1,0 +1,139 @@
+"""`judgekit label`: a person says about verdicts whether their content should go, one key each."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.ledger import Since, damaged, here
+from judgekit.cli.output import complain, say, verdict_text
+from judgekit.errors import Exit, InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.ledger import Ledger, VerdictLine
+    from judgekit.ledger.records import LabelWord
+
+_WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
+_KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
+_LINES = 40  # of each file, until `a` is pressed
+
+
+def label(
+    blind: Annotated[bool, typer.Option("--blind", help="Do not show the verdict and its findings.")] = False,
+    since: Since = None,
+    limit: Annotated[int, typer.Option("-n", min=1, help="How many at most.")] = 1_000_000,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help="Lines `id,go|no-go|unsure`; - for stdin.")
+    ] = None,
+) -> int:
+    """Say about verdicts whether the content should go, so that the gate's errors can be counted.
+
+    Comes back where you left off. What you say is kept at once; b takes the last one back.
+    """
+    from judgekit.ledger import Wanted, person, queue, times
+
+    ledger, who = here(), person.who()
+    if from_ is not None:
+        return _from_file(ledger, from_, who)
+    if not person.at_terminal():
+        raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
+    wanted = Wanted(since=times.point(since) if since else None)
+    waiting = queue.waiting(ledger.records(wanted, damaged), who)[:limit]
+    done = _go_through(ledger, waiting, who, blind=blind)
+    say(f"{done} labelled, {len(waiting) - done} left")
+    return 0
+
+
+def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
+    """Ask about each verdict and keep the answers; return how many there are."""
+    from judgekit.ledger import Label
+
+    said: dict[int, bool] = {}  # by position: whether it was labelled, not skipped
+    position = 0
+    while position < len(waiting):
+        verdict = waiting[position]
+        _show(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
+        key = _key(verdict)
+        if key == "q":
+            break
+        if key == "b":
+            position = max(0, position - 1)
+            if said.pop(position, False):
+                ledger.add(Label(of=waiting[position].id, label="withdrawn", who=who, blind=blind))
+            continue
+        said[position] = key in _WORDS
+        if key in _WORDS:
+            ledger.add(Label(of=verdict.id, label=_WORDS[key], who=who, blind=blind))
+        position += 1
+    return sum(said.values())
+
+
+def _key(verdict: VerdictLine) -> str:
+    """Wait for a key that means something."""
+    while True:
+        say(_KEYS)
+        try:
+            key = typer.getchar().lower()
+        except EOFError:
+            return "q"
+        if key == "a":
+            _texts(verdict, None)
+        elif key in _WORDS or key in {"s", "b", "q"}:
+            return key
+
+
+def _show(verdict: VerdictLine, count: str, *, blind: bool) -> None:
+    commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
+    say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n")
+    _texts(verdict, _LINES)
+    if not blind:
+        say(verdict_text(verdict))
+    say("\nShould this go?")
+
+
+def _texts(verdict: VerdictLine, most: int | None) -> None:
+    from judgekit.ledger import content
+
+    for path, text in content.texts(verdict, Path.cwd()).items():
+        lines = ["(not in this repository any more)"] if text is None else text.splitlines()
+        shown = lines[:most]
+        say(f"--- {path}")
+        say("\n".join(f"  {each}" for each in shown))
+        if len(shown) < len(lines):
+            say(f"  … {len(lines) - len(shown)} more lines (a shows them)")
+    say("---")
+
+
+def _from_file(ledger: Ledger, name: str, who: str) -> int:
+    """Keep the labels in a file; exit code 65 when a line cannot be used."""
+    from judgekit.ledger import Label, VerdictLine, Wanted
+
+    ids = [each.id for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged)]
+    labels, bad = [], 0
+    for number, row in enumerate(_rows(name), 1):
+        word: LabelWord | None = next((each for each in _WORDS.values() if row[1:2] == [each]), None)
+        matching = [each for each in ids if row and each.startswith(row[0])]
+        exact = [each for each in matching if each == row[0]] or matching
+        if row and word is not None and len(exact) == 1:
+            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
+        elif row:
+            bad += 1
+            complain(f"{name}:{number}: expected ID,go|no-go|unsure with the id of one verdict, got {row!r}")
+    ledger.add(*labels)
+    say(f"{len(labels)} labelled")
+    return Exit.BAD_INPUT if bad else 0
+
+
+def _rows(name: str) -> Iterator[list[str]]:
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(f"{name}: cannot be read ({reason})") from None
+    return ([cell.strip() for cell in row] for row in csv.reader(text.splitlines()))

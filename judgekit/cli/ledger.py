@@ -1,0 +1,146 @@
+"""`judgekit ledger`: take lines out of the ledger, bring lines in, remove old ones."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.output import complain, emit, say
+from judgekit.errors import Exit, InputError, UsageError
+
+if TYPE_CHECKING:
+    from judgekit.ledger import Damage, Ledger
+
+app = typer.Typer(no_args_is_help=True, help="The ledger: every verdict, and what people said about it.")
+
+Project = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A project's ledger, by name; `all` for all of them.")
+]
+Since = Annotated[str | None, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")]
+Ledgers = Annotated[
+    list[Path] | None,
+    typer.Option("--ledger", metavar="DIR", help="Read this folder or file instead; repeat for several."),
+]
+
+
+class Format(enum.StrEnum):
+    """How lines are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+@app.command()
+def export(
+    since: Since = None,
+    project: Project = "all",
+    format_: Annotated[
+        Format, typer.Option("--format", help="Lines as they are, or a table.")
+    ] = Format.JSONL,
+    ledger: Ledgers = None,
+) -> int:
+    """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
+    from judgekit.ledger import Wanted, read, table, times
+
+    wanted = Wanted(since=times.point(since) if since else None, project=named(project))
+    found = read.entries(places(ledger), wanted, damaged)
+    if format_ is Format.JSONL:
+        for each in found:
+            emit(each.raw.decode())
+    else:
+        for row in table.rows(each.record for each in found):
+            emit(row)
+    return 0
+
+
+@app.command("import")
+def import_(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="JSON lines, or folders of *.jsonl files.")
+    ],
+) -> int:
+    """Add the lines of other ledgers, and verdicts of older judges, that are not here yet.
+
+    Exit code 65 when a line cannot be read; the others are added.
+    """
+    from judgekit import config
+    from judgekit.ledger import importing
+
+    for each in sources:
+        if not each.exists():
+            raise InputError(f"{each}: no such file or folder")
+    done = importing.bring(here(), sources, text=config.load(None).ledger.text)
+    for line in done.damaged:
+        complain(str(line))
+    known = f", {done.known} were there already" if done.known else ""
+    say(f"{done.added} lines added to {here().folder}{known}")
+    return Exit.BAD_INPUT if done.damaged else 0
+
+
+@app.command()
+def purge(
+    before: Annotated[str, typer.Option(metavar="WHEN", help="Remove what is older: 90d, or a date.")],
+    project: Project = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Remove the lines of all earlier days, and later labels of the verdicts among them."""
+    from judgekit.ledger import person, times
+    from judgekit.ledger import project as projects
+    from judgekit.ledger import purge as purging
+
+    day = times.point(before).date()
+    wanted = here().name if project is None else named(project)
+    home = projects.home()
+    folders = sorted(each for each in home.iterdir() if each.is_dir()) if home.is_dir() else []
+    chosen = [each for each in folders if wanted is None or projects.same(each.name, wanted)]
+    counts = {each: purging.count(each, day) for each in chosen}
+    full = {folder: count for folder, count in counts.items() if count}
+    for folder, count in full.items():
+        say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
+    if not full:
+        say(f"nothing is older than {day}")
+        return 0
+    if not yes:
+        if not person.at_terminal():
+            raise UsageError("nobody is here to be asked; add --yes to remove these lines")
+        typer.confirm(f"Remove these lines of days before {day}?", abort=True, err=True)
+    for folder in full:
+        purging.purge(folder, day)
+    say(f"removed {sum(sum(count.values()) for count in full.values())} lines")
+    return 0
+
+
+def here() -> Ledger:
+    """Return the ledger of the project around the current folder."""
+    from judgekit.ledger import Ledger
+
+    return Ledger.of(Path.cwd())
+
+
+def named(project: str | None) -> str | None:
+    """Return a project's name as a filter: `all` is none."""
+    return None if project == "all" else project
+
+
+def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
+    """Return the files and folders to read: those given, else one project's or all that this user has.
+
+    Raises `InputError` for one that is not there.
+    """
+    from judgekit.ledger import project as projects
+
+    for each in ledgers or ():
+        if not each.exists():
+            raise InputError(f"{each}: no such file or folder")
+    if ledgers:
+        return ledgers
+    folder = here().folder if project is None else projects.home()
+    return [folder] if folder.is_dir() else []
+
+
+def damaged(found: Damage) -> None:
+    """Say that a line was skipped."""
+    complain(str(found))

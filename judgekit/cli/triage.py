@@ -1,0 +1,100 @@
+"""`judgekit triage`: what a person must look at."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.ledger import Ledgers, Project, damaged, named, places
+from judgekit.cli.output import coloured, emit, say
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.ledger import OverrideLine, VerdictLine
+    from judgekit.ledger.triage import Triage
+
+_CHARS = 160
+
+
+def triage(
+    since: Annotated[str, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")] = "7d",
+    project: Project = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    ledger: Ledgers = None,
+) -> int:
+    """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
+    from judgekit.ledger import Wanted, read, times
+    from judgekit.ledger.triage import triage as sort_out
+
+    wanted = Wanted(since=times.point(since), project=named(project))
+    found = sort_out(read.records(places(ledger), wanted, damaged))
+    if as_json:
+        emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+        return 0
+    lines = list(_lines(found))
+    say("\n".join(lines) if lines else "nothing needs a person")
+    return 0
+
+
+def _lines(found: Triage) -> Iterator[str]:
+    yield from _group("NO-GO", [_verdict(each) for each in found.nogo])
+    yield from _group("UNDETERMINED: look at it yourself", [_verdict(each) for each in found.unclear])
+    yield from _group("Overrides", [_override(each) for each in found.overrides])
+    yield from _group(
+        "Past the gate", [f"{each.project}: {each.variable} by {each.who}" for each in found.skips]
+    )
+    yield from _group(
+        "Changes of mode",
+        [
+            f"{each.project}: {each.mode}{' (forced)' if each.forced else ''} {'; '.join(each.why)}"
+            for each in found.changes
+        ],
+    )
+    yield from _group(
+        "Nothing could be judged", [f"{n} times: {why}" for why, n in found.faults.most_common()]
+    )
+    yield from _group(
+        "Models that did not answer",
+        [f"{n} times {kind}, {model}: {why}" for (kind, model, why), n in found.failures.most_common()],
+    )
+    if found.settled:
+        yield f"{found.settled} more are settled: mended or overridden since"
+
+
+def _group(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield f"{title} ({len(lines)})"
+        yield from (f"  {one_line(each, 4 * _CHARS)}" for each in lines)
+
+
+def _verdict(verdict: VerdictLine) -> str:
+    scores = " ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
+    commit = f" in {verdict.commit[:12]}" if verdict.commit else ""
+    issues = [each.issue or each.suggestion for each in verdict.findings]
+    why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
+    word = coloured(verdict.verdict, verdict.verdict)
+    day = verdict.timestamp.date()
+    return f"{day} {verdict.project}: {verdict.task_id}{commit}: {word} {scores}{': ' if why else ''}{why}"
+
+
+def _override(override: OverrideLine) -> str:
+    given = "" if override.terminal else " WITHOUT A TERMINAL"
+    return f"{override.task_id}: {override.decision} by {override.who}{given}: {override.why}"
+
+
+def _object(found: Triage) -> dict[str, object]:
+    groups = ("nogo", "unclear", "overrides", "skips", "changes")
+    listed: dict[str, object] = {
+        name: [each.model_dump(mode="json", by_alias=True) for each in getattr(found, name)]
+        for name in groups
+    }
+    failures = [
+        {"kind": kind, "model": model, "message": why, "count": count}
+        for (kind, model, why), count in found.failures.most_common()
+    ]
+    faults = [{"problem": why, "count": count} for why, count in found.faults.most_common()]
+    return {**listed, "faults": faults, "failures": failures, "settled": found.settled}
