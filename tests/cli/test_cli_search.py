@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_store
 from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
+from memory_store import MemoryStore
 
 from judgekit.retrieval import schema
 
@@ -225,3 +226,133 @@ def test_without_full_text_search_no_model_is_asked(
     ids = [each["id"] for each in done.json["results"]]
     assert ids[:1] == ([sample_store.JWT.id] if query == QUERY else [])
     assert done.code == 0
+
+
+# Search on demand, with the judge: lenient, whole bodies, ten results.
+
+LENIENT = "Is this memory related to the request, even indirectly?"
+STRICT = "Is this memory directly relevant to the request"
+
+
+def keeping_all(asked: Asked) -> Answer:
+    lines = [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
+    return says(json.dumps({"keep": [line[1:5] for line in lines]}))
+
+
+def many(project: Path, number: int) -> None:
+    """Write memories that all speak of lanterns, each a little longer than the one before."""
+    store = MemoryStore(project)
+    for each in range(number):
+        store.add(f"m{each:02}", f"Lantern {each:02}", " ".join(["lantern", *["oil"] * each]))
+
+
+def text_of(server: Loopback) -> str:
+    return "\n".join(asked.text for asked in server.requests)
+
+
+@pytest.mark.parametrize(("options", "mode"), [([], "lenient"), (["--mode", "strict"], "strict")])
+def test_the_judge_is_asked_leniently_unless_told_otherwise(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    options: list[str],
+    mode: str,
+) -> None:
+    with Loopback(keeping_all) as server:
+        use(server)
+        found = judgekit("search", QUERY, "--judge", *options, "--json").json
+    assert found["mode"] == mode
+    assert (LENIENT in text_of(server), STRICT in text_of(server)) == (mode == "lenient", mode == "strict")
+
+
+def test_the_configuration_may_make_searches_strict(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("retrieval: {search_mode: strict}\n")
+    with Loopback(keeping_all) as server:
+        use(server)
+        assert judgekit("search", QUERY, "--judge", "--json").json["mode"] == "strict"
+    assert STRICT in text_of(server)
+
+
+def test_the_judge_reads_bodies_not_excerpts(
+    judgekit: Callable[..., Outcome],
+    tmp_path: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filler = "word " * 300
+    MemoryStore(tmp_path).add(
+        "deep", "Lantern", f"lantern {filler} inside-the-limit {filler} beyond-the-limit"
+    )
+    monkeypatch.chdir(tmp_path)
+    with Loopback(keeping_all) as server:
+        use(server)
+        (result,) = judgekit("search", "lantern", "--judge", "--json").json["results"]
+    assert "inside-the-limit" in text_of(server)
+    assert "beyond-the-limit" not in text_of(server)
+    assert "inside-the-limit" not in result["snippet"]
+
+
+@pytest.mark.parametrize("options", [[], ["--judge"]])
+def test_the_excerpt_is_the_passage_that_matches(
+    judgekit: Callable[..., Outcome],
+    tmp_path: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+) -> None:
+    filler = "something else entirely " * 200
+    MemoryStore(tmp_path).add("deep", "Notes", f"{filler} the lantern of the harbour {filler}")
+    monkeypatch.chdir(tmp_path)
+    with Loopback(keeping_all) as server:
+        use(server)
+        (result,) = judgekit("search", "harbour lantern", *options, "--json").json["results"]
+    assert "lantern of the harbour" in result["snippet"]
+    assert result["snippet"].startswith("…")
+    assert len(result["snippet"]) <= 300
+
+
+@pytest.mark.parametrize(("options", "most"), [([], 10), (["-n", "12"], 12), (["-n", "3"], 3)])
+@pytest.mark.parametrize("judge", [[], ["--judge"]])
+def test_ten_results_unless_another_number_is_asked_for(
+    judgekit: Callable[..., Outcome],
+    tmp_path: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    most: int,
+    judge: list[str],
+) -> None:
+    many(tmp_path, 20)
+    monkeypatch.chdir(tmp_path)
+    with Loopback(keeping_all) as server:
+        use(server)
+        done = judgekit("search", "lantern", *options, *judge, "--json")
+    assert len(done.json["results"]) == most
+    assert {each["kept_by"] for each in done.json["results"]} == ({"quick"} if judge else {"bm25"})
+    shown = set(re.findall(r"Lantern \d\d", text_of(server)))
+    assert len(shown) == (15 if judge else 0)  # the pool of the configuration
+
+
+def test_a_judge_that_drops_the_first_lets_later_ones_in(
+    judgekit: Callable[..., Outcome],
+    tmp_path: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten of fifteen are shown, so what is dropped makes room for what ranked eleventh."""
+    many(tmp_path, 20)
+    monkeypatch.chdir(tmp_path)
+    alone = [each["title"] for each in judgekit("search", "lantern", "-n", "15", "--json").json["results"]]
+
+    def dropping(asked: Asked) -> Answer:
+        lines = [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
+        kept = [line[1:5] for line in lines if not any(title in line for title in alone[:3])]
+        return says(json.dumps({"keep": kept}))
+
+    with Loopback(dropping) as server:
+        use(server)
+        found = judgekit("search", "lantern", "--judge", "--json").json["results"]
+    assert [each["title"] for each in found] == alone[3:13]

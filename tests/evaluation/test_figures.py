@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from math import isclose, log2
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +14,11 @@ from judgekit.evaluation.figures import Seen, told
 from judgekit.evaluation.store import Store
 from judgekit.hooks import claude_code
 from judgekit.retrieval.candidate import Candidate
+from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.profile import compile_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
-
-    from judgekit.retrieval.compiled import Profile
-
 GRADES = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
 
 
@@ -113,27 +112,42 @@ PROMPTS = [
     "what about the garden wall and the copper lantern in the harbour?",
     "nothing of this kind",
 ]
-NOTES = {
+NOTES = {  # all of different length, so that no two score the same
     "kettle": "The copper kettle stands on the stove.",
     "train": "The night train to Lisbon.",
-    "harbour": "A lantern in the harbour.",
+    "harbour": "A lantern hangs over boats and nets in the harbour.",
     "garden": "The garden wall.",
-    "lantern": "The copper lantern in the garden.",
-    "lantern-two": "Another lantern.",
-    "lantern-three": "One more lantern of copper.",
-    "lantern-four": "The last lantern.",
+    "lantern": "The copper lantern of the garden, dented, green and old.",
+    "lantern-two": "Another lantern with a crack.",
+    "lantern-three": "Lanterns of paper, oil and glass, bought at markets in spring.",
+    "lantern-four": "A lantern for ships: red, heavy, rusty, older than anybody remembers, unlit since.",
 }
 
 
+LABELS = [
+    "",
+    "labels: {high: 0.0001, medium: 0.0001, mention: 0.0001}",
+    "labels: {high: 1, medium: 1, mention: 0}",
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=["as shipped", "all high", "none high"])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_the_hook_tells_the_same(
-    tmp_path: Path, write_store: Callable[[Path, list[Document]], None], profile: Profile, prompt: str
+    tmp_path: Path, write_store: Callable[[Path, list[Document]], None], prompt: str, labels: str
 ) -> None:
     documents = [Document(id=name, title=name, text=text) for name, text in NOTES.items()]
     write_store(tmp_path / ".claude" / "memory", documents)
+    own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
+    own.parent.mkdir(parents=True)
+    shipped = (Path(__file__).parents[2] / "retrieval" / own.name).read_text(encoding="utf-8")
+    own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
+    profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
     found = told(Store(documents, profile).candidates(prompt))
     assert notes == []
+    if labels and prompt != PROMPTS[-1]:
+        assert found.injected if labels == LABELS[1] else found.mentioned
     assert re.findall(r"([\w-]+)\.json", text) == [each.id for each in found.injected]
     assert ("<memory-nudge>" in text) == bool(found.mentioned)
 
