@@ -67,7 +67,7 @@ def _report(outcome: Outcome, format_: Format) -> None:
     else:
         from judgekit.cli import formats
 
-        emit(formats.render(format_, [each.verdict for each in outcome.passed if each.verdict]))
+        emit(formats.render(format_, [each.verdict for each in outcome.passed]))
     for note in outcome.notes:
         complain(note)
     _advise(outcome)
@@ -77,11 +77,12 @@ def _row(passed: Passed) -> str:
     commit = passed.pushed.change.commit
     word = coloured(passed.word.ljust(12), _KIND[passed.word])
     head = f"{word}  {passed.pushed.path}  ({commit.oid[:7]} {commit.author.partition(' <')[0]})"
-    if passed.verdict is None:
-        return f"{head}\n    {passed.reason}"
-    if passed.word == "GO":
-        return head
-    return f"{head}\n    {verdict_text(passed.verdict)}"
+    decided = passed.verdict.human_override
+    if decided is not None:
+        return f"{head}\n    {decided.decision}ed by {decided.who}: {decided.why}"
+    if not passed.verdict.rounds:
+        return f"{head}\n    {passed.verdict.degraded}"
+    return head if passed.word == "GO" else f"{head}\n    {verdict_text(passed.verdict)}"
 
 
 def _advise(outcome: Outcome) -> None:

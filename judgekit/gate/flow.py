@@ -13,20 +13,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import assess, running
+from judgekit.assess import Wish
+from judgekit.gate import unjudged
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.reply_cache import Tally
 from judgekit.ledger import Gate, Ledger, LedgerError, OverrideLine, Wanted, verdict_line
 from judgekit.ledger.overrides import newest
+from judgekit.ledger.records import word_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from judgekit.assess import Wish
     from judgekit.gate.files import Pushed
     from judgekit.judging.documents import DocumentJudge
     from judgekit.judging.subject import Document
-    from judgekit.ledger.records import GateMode, GateWord
+    from judgekit.ledger.records import GateMode, GateWord, Record
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName
     from judgekit.verdict import Verdict
 
 AT_ONCE = 32
@@ -34,13 +38,11 @@ AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What the gate says of one file, and why where no verdict says it: unreadable, or an override."""
+    """What the gate says of one file."""
 
     pushed: Pushed
     word: GateWord
-    verdict: Verdict | None = None
-    override: OverrideLine | None = None
-    reason: str = ""
+    verdict: Verdict
 
 
 Hears: TypeAlias = "Callable[[Passed], None]"
@@ -48,15 +50,16 @@ Hears: TypeAlias = "Callable[[Passed], None]"
 
 @dataclass(frozen=True, slots=True)
 class Gatekeeper:
-    """Judges the files of one push.
+    """Judges the files of one push under a rubric in a mode, as far as `rules`, a project's folder, say.
 
-    `rules` is a folder with the project's rules; `budget` is in seconds for all files together. Verdicts
-    go to `ledger` as they come, with the `push` they belong to. With `keep_text` they keep models' words,
-    and with `any_override` those overrides count that were given without a terminal.
+    `budget` is in seconds for all files together. Verdicts go to `ledger` as they come, with the `push` they
+    belong to. With `keep_text` they keep models' words, and with `any_override` those overrides count that
+    were given without a terminal.
     """
 
     rules: Path
-    wish: Wish
+    loaded: LoadedRubric
+    mode: ModeName
     budget: float
     ledger: Ledger
     push: Gate
@@ -66,61 +69,60 @@ class Gatekeeper:
     def judge(self, files: Sequence[Pushed], hears: Hears = lambda _: None) -> tuple[list[Passed], list[str]]:
         """Return a word for each file, in their order, and a line for each thing a person should know.
 
-        `hears` is called as each becomes known. Raises `ConfigError` or `UsageError` before a model is asked.
+        `hears` is called as each becomes known. Raises `ConfigError` before a model is asked.
         """
-        notes: list[str] = []
         found: dict[tuple[str, str], Passed] = {}
 
         def settle(passed: Passed) -> None:
             found[_key(passed.pushed)] = passed
             hears(passed)
 
-        asked = []
         given = list(self.ledger.records(Wanted(kinds=[OverrideLine])))
+        asked: list[tuple[Pushed, Document]] = []
         for each in files:
-            if each.document is None:
-                settle(Passed(each, "UNDETERMINED", reason=each.reason))
-            elif override := newest(
-                given,
-                each.document.task_id,
-                [file.sha256 for file in each.document.files],
-                without_terminal=self.any_override,
-            ):
-                word: GateWord = "GO" if override.decision == "accept" else "NO-GO"
-                settle(Passed(each, word, override=override, reason=f"{override.who}: {override.why}"))
+            override = self._override(given, each)
+            if each.document is None or override:
+                settle(self._unjudged(each, each.reason, override))
             else:
-                asked.append(each)
-        if asked:
-            notes += running.run(self._judge_all(asked, settle))
+                asked.append((each, each.document))
+        notes = running.run(self._judge_all(asked, settle)) if asked else []
         return [found[_key(each)] for each in files], list(dict.fromkeys(notes))
 
-    async def _judge_all(self, asked: Sequence[Pushed], settle: Hears) -> list[str]:
+    def _override(self, given: Sequence[Record], pushed: Pushed) -> OverrideLine | None:
+        if pushed.document is None:
+            return None
+        hashes = [file.sha256 for file in pushed.document.files]
+        return newest(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
+
+    def _unjudged(self, pushed: Pushed, reason: str, override: OverrideLine | None = None) -> Passed:
+        found = unjudged.verdict(pushed, self.loaded, self.mode, reason, override)
+        return Passed(pushed, word_of(found.verdict), found)
+
+    async def _judge_all(self, asked: Sequence[tuple[Pushed, Document]], settle: Hears) -> list[str]:
         until = time.monotonic() + self.budget
         notes: list[str] = []
         async with aclosing(open_gateway(os.environ)) as gateway:
-            judge, reason = assess.document_judge(gateway, self.rules, self.wish)
-            if not judge.endpoints:
-                for each in asked:
-                    settle(Passed(each, "UNDETERMINED", reason=f"nothing was judged: {reason}"))
-                return [f"nothing was judged: {reason}"]
+            wish = Wish(str(self.loaded.path), self.mode)
+            judge, who = assess.document_judge(gateway, self.rules, wish)
+            if not judge.endpoints:  # no measurement, so nothing for the ledger
+                for pushed, _ in asked:
+                    settle(self._unjudged(pushed, f"nothing was judged: {who}"))
+                return [f"nothing was judged: {who}"]
             free = asyncio.Semaphore(assess.bearable(judge, AT_ONCE))
 
             async def one(pushed: Pushed, document: Document) -> None:
                 async with free:
                     verdict, kept = await _verdict(judge, document, until)
-                line = verdict_line(
-                    verdict, text=self.keep_text, gate=self.push.model_copy(update={"cached": kept})
-                )
+                push = self.push.model_copy(update={"cached": kept})
                 try:
-                    self.ledger.add(line)
+                    self.ledger.add(verdict_line(verdict, text=self.keep_text, gate=push))
                 except LedgerError as error:
                     notes.append(str(error))
-                settle(Passed(pushed, line.word, verdict))
+                settle(Passed(pushed, word_of(verdict.verdict), verdict))
 
             async with asyncio.TaskGroup() as group:
-                for each in asked:
-                    if each.document is not None:
-                        group.create_task(one(each, each.document))
+                for pushed, document in asked:
+                    group.create_task(one(pushed, document))
         return notes
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import config as configuration
 from judgekit import library
-from judgekit.assess import Wish
 from judgekit.gate import commits, files, policy
 from judgekit.gate.flow import Gatekeeper, blocks
 from judgekit.gate.selection import Wanted
@@ -92,12 +91,12 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         if not found.changes:
             return Outcome([], mode, found.notes)
         ledger = Ledger.of(repository.folder)
-        rubric = library.score_rubric(settings.gate.rubric, folder).rubric.ref
-        mode, said = _standing(ledger, mode, rubric)
-        wish = Wish(settings.gate.rubric, settings.gate.judge_mode)
+        loaded = library.score_rubric(settings.gate.rubric, folder)
+        mode, said = _standing(ledger, mode, loaded.rubric.ref)
         keeper = Gatekeeper(
             folder,
-            wish,
+            loaded,
+            settings.gate.judge_mode,
             settings.gate.budget,
             ledger,
             push.model_copy(update={"mode": mode}),

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from judgekit.errors import FailureKind
 from judgekit.text import encodable
-from judgekit.verdict import Verdict
+from judgekit.verdict import Verdict, VerdictWord
 
 GateWord: TypeAlias = Literal["GO", "NO-GO", "UNDETERMINED"]
 LabelWord: TypeAlias = Literal["go", "no-go", "unsure", "withdrawn"]
@@ -28,6 +28,11 @@ _QUOTING = {
     FailureKind.CONTEXT_WINDOW,
     FailureKind.REFUSAL,
 }
+
+
+def word_of(verdict: VerdictWord) -> GateWord:
+    """Return what a gate prints for a verdict."""
+    return _WORDS.get(verdict, "UNDETERMINED")
 
 
 def _now() -> datetime:
@@ -72,7 +77,7 @@ class VerdictLine(Verdict):
     @property
     def word(self) -> GateWord:
         """What a gate prints for it."""
-        return _WORDS.get(self.verdict, "UNDETERMINED")
+        return word_of(self.verdict)
 
     @property
     def answered(self) -> bool:
