@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co")
 
 
@@ -15,6 +13,8 @@ def visible(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     if text.isascii() and text.isprintable():
         return text
+    import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
+
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import zlib
 
 from judgekit import paths
 
+_PRIME = 2**64 - 59  # the largest below 2**64
 _KEPT = 40  # characters of the path that stay readable in a name
 
 
@@ -27,7 +27,15 @@ def name_for(path: str) -> str:
     """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
     raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
     readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-_KEPT:])
-    return f"{readable.strip('-')}-{zlib.crc32(raw):08x}{zlib.crc32(raw[::-1]):08x}"
+    return f"{readable.strip('-')}-{checksum(raw)}"
+
+
+def checksum(raw: bytes) -> str:
+    """Return 16 hexadecimal digits that differ for different bytes, unless somebody means them not to.
+
+    The remainder of a division by a prime: a checksum of the standard library would have to be imported.
+    """
+    return f"{int.from_bytes(b'1' + raw, 'big') % _PRIME:016x}"
 
 
 def write(path: str, text: str) -> None:
