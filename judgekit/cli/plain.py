@@ -22,7 +22,6 @@ from judgekit.text import encodable, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.hooks.settings import Settings
     from judgekit.retrieval.candidate import Candidate, Ranked
 
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
@@ -40,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
         return Exit.OUTPUT_LOST
+    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
+        _complain(f"a fault of judgekit itself ({type(error).__name__}: {error})")
+        return Exit.INTERNAL
     _complain(f"only `search` and `hook` work from the plugin alone; for all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG
 
@@ -88,10 +90,11 @@ def _search(asked: argparse.Namespace) -> int:
 
 
 def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
+    from judgekit.hooks import settings
     from judgekit.retrieval import api
 
     project = paths.project_root(str(Path.cwd()))
-    configured, notes = _settings(project)
+    configured, notes = settings.load(project)
     ranked = api.search(
         query,
         roots or configured["roots"],
@@ -104,18 +107,6 @@ def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
     )
     ranked.notes[:0] = notes
     return ranked
-
-
-def _settings(project: str) -> tuple[Settings, list[str]]:
-    from judgekit.hooks import settings
-    from judgekit.retrieval import compiled
-
-    try:
-        return settings.load(project)
-    except ModuleNotFoundError as error:
-        known = compiled.bundled()
-        note = f"the configuration cannot be read without {error.name}, so the defaults hold"
-        return settings.Settings(known["settings"], known, project), [note]
 
 
 def _folder(root: str) -> str:

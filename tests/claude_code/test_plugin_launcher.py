@@ -1,0 +1,295 @@
+"""What the plugin's hooks start: whatever Python there is, silent and harmless where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plugin_copy
+import pytest
+import sample_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+if os.name == "nt":
+    pytest.skip("the launcher is a shell script", allow_module_level=True)
+
+QUESTION = "How do we refresh the JWT?"
+TOOLS = ("mkdir", "mv", "rm", "uname")  # that the launcher calls; everything else is the shell's own
+HOOKS = json.loads((plugin_copy.ROOT / "hooks/hooks.json").read_text())["hooks"]
+COMMANDS = [each["command"] for matchers in HOOKS.values() for each in matchers[0]["hooks"]]
+
+
+class Machine:
+    """A machine with a shell, the few tools the launcher needs, a project, and no Python yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin, self.home, self.data = (folder / name for name in ("bin", "home", "data"))
+        self.bin.mkdir()
+        self.home.mkdir()
+        self.plugin = plugin_copy.ROOT
+        for tool in TOOLS:
+            found = shutil.which(tool, path="/usr/bin:/bin")
+            assert found is not None
+            (self.bin / tool).symlink_to(found)
+        self.project = folder / "project"
+        self.project.mkdir()
+        sample_store.write(self.project)
+
+    def add(self, name: str, script: str) -> Path:
+        """Put a program of this name on PATH."""
+        program = self.bin / name
+        program.write_text(script)
+        program.chmod(0o755)
+        return program
+
+    def add_python(self, name: str = "python3") -> Path:
+        return self.add(
+            name, f'#!/bin/sh\necho "$0" >>"{self.folder}/started"\nexec "{sys.executable}" "$@"\n'
+        )
+
+    def started(self) -> list[str]:
+        """Return which of the programs of `add_python` ran since the last call."""
+        log = self.folder / "started"
+        names = [Path(line).name for line in log.read_text().splitlines()] if log.exists() else []
+        log.unlink(missing_ok=True)
+        return names
+
+    @property
+    def remembered(self) -> list[str]:
+        return (self.data / "python").read_text().splitlines()
+
+    def hook(self, shell: str = "/bin/sh", **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run the hook's command as the client does."""
+        payload = {"prompt": QUESTION, "cwd": str(self.project), "hook_event_name": "UserPromptSubmit"}
+        return self.run(shell, "-c", COMMANDS[0], stdin=json.dumps(payload), **variables)
+
+    def run(self, *words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            "HOME": str(self.home),
+            "PATH": str(self.bin),
+            "CLAUDE_PLUGIN_ROOT": str(self.plugin),
+            "CLAUDE_PLUGIN_DATA": str(self.data),
+        }
+        return subprocess.run(
+            words,
+            cwd=self.project,
+            env=environment | variables,
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path)
+    yield made
+    if made.data.exists():
+        assert [path.name for path in made.data.iterdir() if path.name.startswith("python.")] == []
+
+
+def assert_answers(machine: Machine) -> None:
+    done = machine.hook()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sample_store.JWT.title in done.stdout
+
+
+def test_both_events_run_the_same_command() -> None:
+    assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse"]
+    assert len(set(COMMANDS)) == 1
+
+
+def test_any_python_will_do_and_its_real_path_is_remembered(machine: Machine) -> None:
+    machine.add_python()
+    assert_answers(machine)
+    assert machine.started() == ["python3"]
+    installed, python = machine.remembered
+    assert (installed, Path(python).resolve()) == ("", Path(sys.executable).resolve())
+    assert machine.data.stat().st_mode & 0o077 == 0
+    assert_answers(machine)
+    assert machine.started() == []  # no shim of a version manager on every prompt
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "ksh", "busybox"])
+def test_any_shell_will_do(machine: Machine, shell: str) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"no {shell} here")
+    (machine.bin / "sh").symlink_to(found)
+    machine.add_python()
+    for _ in range(2):
+        done = machine.hook(str(machine.bin / "sh"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert sample_store.JWT.title in done.stdout
+    machine.plugin = machine.folder / "gone"
+    assert machine.hook(str(machine.bin / "sh")).returncode == 0
+
+
+def test_without_python_it_is_silent_and_says_so_once(machine: Machine) -> None:
+    first, second = machine.hook(), machine.hook()
+    assert [(each.returncode, each.stderr) for each in (first, second)] == [(0, "")] * 2
+    assert "found no Python 3.11" in json.loads(first.stdout)["systemMessage"]
+    assert second.stdout == ""
+    machine.add_python()
+    assert_answers(machine)
+
+
+def test_without_python_and_without_a_data_folder_it_is_silent(machine: Machine) -> None:
+    done = machine.hook(CLAUDE_PLUGIN_DATA="")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "ending", ["exit 77", "exit 1", "echo x; echo y >&2; exit 2", "exec /no/such/program"]
+)
+def test_a_python_that_will_not_do_is_passed_over(machine: Machine, ending: str) -> None:
+    machine.add("python3", f"#!/bin/sh\n{ending}\n")
+    machine.add_python("python3.12")
+    assert_answers(machine)
+
+
+def test_the_data_folder_may_be_read_only(machine: Machine) -> None:
+    machine.add_python()
+    machine.data.write_text("not a folder")
+    assert_answers(machine)
+    machine.data.unlink()
+
+
+@pytest.mark.parametrize(
+    "kept", ["", "\n", "\n/no/such/python\n", "garbage", "\n\0\n", "/gone/judgekit\n/bin/sh\n"]
+)
+def test_what_was_remembered_may_be_wrong(machine: Machine, kept: str) -> None:
+    machine.data.mkdir()
+    (machine.data / "python").write_text(kept)
+    machine.add_python()
+    assert_answers(machine)
+    assert machine.remembered[0] == ""
+
+
+def test_a_remembered_python_that_became_too_old_is_forgotten(machine: Machine) -> None:
+    old = machine.add("old", "#!/bin/sh\nexit 77\n")
+    machine.data.mkdir()
+    (machine.data / "python").write_text(f"\n{old}\n")
+    machine.add_python()
+    done = machine.hook()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert_answers(machine)
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 139])
+def test_a_python_that_fails_costs_no_prompt(machine: Machine, code: int) -> None:
+    """Exit code 2 would erase it."""
+    failing = machine.add("failing", f"#!/bin/sh\nexit {code}\n")
+    machine.data.mkdir()
+    (machine.data / "python").write_text(f"\n{failing}\n")
+    assert machine.hook().returncode == 0
+
+
+def test_the_python_of_an_installed_judgekit_is_preferred_and_followed(machine: Machine) -> None:
+    machine.add_python()
+    assert_answers(machine)
+    assert machine.started() == ["python3"]
+    own = machine.add_python("its-python")
+    installed = machine.add("judgekit", f"#!{own}\nraise SystemExit('not to be run')\n")
+    assert_answers(machine)
+    assert machine.started() == ["its-python"]
+    assert machine.remembered[0] == str(installed)
+    installed.unlink()
+    assert_answers(machine)
+    assert machine.started() == ["python3"]
+    assert machine.remembered[0] == ""
+
+
+@pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""])
+def test_a_command_judgekit_that_names_no_python_changes_nothing(machine: Machine, first: str) -> None:
+    machine.add_python()
+    machine.add("judgekit", f"{first}\nexit 2\n")
+    assert_answers(machine)
+
+
+def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
+    """It is too old, and without the developer tools it opens a window that asks for them."""
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no /usr/bin/python3 here")
+    (machine.bin / "uname").unlink()
+    machine.add("uname", "#!/bin/sh\necho Darwin\n")
+    done = machine.hook(PATH=f"{machine.bin}:/usr/bin")
+    if machine.data.joinpath("python").exists():  # there are others in places where macOS has them
+        assert machine.remembered[1] != "/usr/bin/python3"
+    else:
+        assert "found no Python 3.11" in done.stdout
+
+
+def test_a_plugin_that_is_gone_costs_no_prompt(machine: Machine) -> None:
+    machine.add_python()
+    machine.plugin = machine.folder / "gone"
+    done = machine.hook()
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_plugin_may_lie_anywhere(machine: Machine) -> None:
+    machine.add_python()
+    machine.plugin = plugin_copy.write(machine.folder / 'it\'s a "$HOME" `x` folder')
+    assert_answers(machine)
+
+
+def test_nothing_in_the_project_is_run(machine: Machine) -> None:
+    machine.add_python()
+    for name in ("python3", "judgekit", "uname", "mkdir"):
+        (machine.project / name).write_text("#!/bin/sh\ntouch RUN\n")
+        (machine.project / name).chmod(0o755)
+    for name in ("judgekit.py", "os.py", "sitecustomize.py"):
+        (machine.project / name).write_text("open('RUN', 'w')")
+    assert_answers(machine)
+    assert not (machine.project / "RUN").exists()
+
+
+def test_the_switch_silences_it(machine: Machine) -> None:
+    machine.add_python()
+    done = machine.hook(JUDGEKIT_DISABLE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# As a command in the client's shell
+
+
+def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    path = f"{machine.bin}:{machine.plugin / 'bin'}"
+    return machine.run("/bin/sh", "-c", 'judgekit "$@"', "sh", *words, PATH=path, CLAUDE_PLUGIN_ROOT="")
+
+
+def test_as_a_command_it_searches(machine: Machine) -> None:
+    machine.add_python()
+    done = command(machine, "search", "refresh the JWT", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["results"][0]["title"] == sample_store.JWT.title
+
+
+def test_as_a_command_without_python_it_says_so(machine: Machine) -> None:
+    done = command(machine, "search", "refresh the JWT")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == "judgekit: there is no Python 3.11 or newer\n"
+
+
+def test_as_a_command_it_says_how_to_get_the_rest(machine: Machine) -> None:
+    machine.add_python()
+    done = command(machine, "judge", "a.md")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert f"pip install '{machine.plugin}'" in done.stderr
+
+
+def test_as_a_command_it_explains(machine: Machine) -> None:
+    machine.add_python()
+    done = command(machine, "hook", "--explain", QUESTION)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sample_store.JWT.title in done.stdout

@@ -1,0 +1,150 @@
+"""Without any package `search` answers as it does with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_store
+from outcome import Outcome
+
+import judgekit as package
+from judgekit.cli import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(package.__file__).parents[1]
+
+
+@pytest.fixture
+def alone(project: Path) -> Callable[..., Outcome]:
+    """Run a command in a Python that has no packages."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['pydantic'] = None\n"
+    code += "from judgekit.cli import plain; sys.exit(plain.main(sys.argv[1:]))"
+
+    def call(*arguments: str) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code, *arguments],
+            cwd=project,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("refresh the JWT",),
+        ("refresh the JWT", "-n", "1"),
+        ("database tables", "--mode", "strict"),
+        ("quokka",),
+        ("document", "--root", "."),
+        ("refresh", "--root", ".claude/memory", "--root", "claude:auto", "--no-judge"),
+        ("ü \ud83d\ude00 🎉 refresh".encode("utf-16", "surrogatepass").decode("utf-16"),),
+    ],
+)
+def test_the_json_form_is_the_one_of_the_real_command(
+    judgekit: Callable[..., Outcome], alone: Callable[..., Outcome], options: tuple[str, ...]
+) -> None:
+    expected, found = judgekit("search", "--json", *options), alone("search", "--json", *options)
+    assert (found.code, found.err) == (expected.code, expected.err) == (0, "")
+    assert found.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}
+    assert list(found.json) == list(expected.json)
+
+
+def test_a_person_reads_titles_and_paths(alone: Callable[..., Outcome]) -> None:
+    lines = alone("search", "refresh the JWT").out.splitlines()
+    assert lines[0] == sample_store.JWT.title
+    assert lines[1].split()[0] == sample_store.JWT.path
+    assert alone("search", "quokka").out == "nothing found\n"
+
+
+def test_that_no_model_judged_is_said(alone: Callable[..., Outcome]) -> None:
+    done = alone("search", "refresh the JWT", "--judge", "--json")
+    assert done.json["degraded"] == "no judge in the plugin alone"
+    assert (done.code, done.err) == (0, "judgekit: no judge in the plugin alone\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 64),
+        (("x", "--nosuch"), 64),
+        (("x", "-n", "many"), 64),
+        (("x", "--mode", "mild"), 64),
+        (("x", "--root", "nosuch"), 65),
+        (("x", "--root", ""), 65),
+        (("x", "--root", "good.md"), 65),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    alone: Callable[..., Outcome], options: tuple[str, ...], code: int
+) -> None:
+    done = alone("search", *options)
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert done.err.startswith("judgekit: ")
+
+
+def test_a_configuration_that_cannot_be_read_is_said(alone: Callable[..., Outcome], project: Path) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit/config.yaml").write_text("retrieval: {max_inject: 2}\n")
+    done = alone("search", "refresh the JWT", "--json")
+    assert done.code == 0
+    assert done.json["results"][0]["title"] == sample_store.JWT.title
+    assert (done.err.count("\n"), "defaults" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("words", [(), ("judge", "a.md"), ("rubric", "list"), ("--version",)])
+def test_other_commands_say_what_to_install(alone: Callable[..., Outcome], words: tuple[str, ...]) -> None:
+    done = alone(*words)
+    assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
+    assert f"pip install '{ROOT}'" in done.err
+
+
+def test_the_hook_is_the_hook(alone: Callable[..., Outcome]) -> None:
+    done = alone("hook", "--explain", "How do we refresh the JWT?")
+    assert done.code == 0
+    assert sample_store.JWT.title in done.out
+
+
+def test_help_is_shown(alone: Callable[..., Outcome]) -> None:
+    done = alone("search", "--help")
+    assert done.code == 0
+    assert "--root" in done.out
+
+
+def test_a_reader_that_goes_away_is_no_fault(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    def gone(text: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(plain, "_print", gone)
+    monkeypatch.setattr("os.dup2", lambda old, new: None)
+    assert plain.main(["search", "refresh the JWT"]) == 141
+
+
+def test_a_fault_of_ours_is_one_line_and_code_70(
+    monkeypatch: pytest.MonkeyPatch, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(plain, "_ranked", broken)
+    assert plain.main(["search", "refresh the JWT"]) == 70
+    assert capsys.readouterr().err == "judgekit: a fault of judgekit itself (ZeroDivisionError: by nothing)\n"
+
+
+def test_the_result_has_every_field_of_the_contract(alone: Callable[..., Outcome]) -> None:
+    (first, *_) = json.loads(alone("search", "refresh the JWT", "--json").out)["results"]
+    from judgekit.recall import Result  # noqa: PLC0415 - the names alone
+
+    assert list(first) == list(Result.model_fields)
