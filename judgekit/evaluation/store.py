@@ -46,8 +46,13 @@ class Store:
         self._index = _index(documents, profile)
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, those below the noise floor too."""
-        return [each.id for each in self._find(text, self._everything, depth)]
+        """Return the ids of the `depth` best documents, those below the noise floor too.
+
+        First what the product would look at, in its order; then what else is found by looking deeper.
+        """
+        head = self._find(text, self._everything, fulltext.POOL)
+        deeper = self._find(text, self._everything, depth) if depth > fulltext.POOL else []
+        return list(dict.fromkeys(each.id for each in (*head, *deeper)))[:depth]
 
     def candidates(self, text: str) -> list[Candidate]:
         """Return what the product finds: rated, and without what is below the noise floor."""
