@@ -1,6 +1,8 @@
-"""The prompt hook of Claude Code: JSON on stdin, context for the agent on stdout, always exit code 0.
+"""The hooks of Claude Code: JSON on stdin, context for the agent on stdout, always exit code 0.
 
-Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr.
+Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. Which
+event it is stands in the JSON: a prompt is answered, an edited file is read into the index at once, and every
+other event is met with silence.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from judgekit.hooks.settings import Settings
@@ -19,7 +22,13 @@ MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing tha
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
+PROMPT, EDIT = "UserPromptSubmit", "PostToolUse"
+_PLACES = (  # of the client's JSON that are read
+    *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
+    *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
+)
 _EXPLAIN = "--explain"
+_WHO = "Claude Code gives its hooks"
 
 
 class BadInputError(Exception):
@@ -27,7 +36,7 @@ class BadInputError(Exception):
 
 
 def run() -> None:
-    """Answer one prompt as the process that `judgekit.hooks.launch` describes, and end the process.
+    """Answer one event as the process that `judgekit.hooks.launch` describes, and end the process.
 
     It ends without the interpreter's own tidying up, a tenth of the cost of its start.
     """
@@ -35,7 +44,7 @@ def run() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one prompt, or explain one; return 0 whatever happens. `arguments` are those after `hook`."""
+    """Answer one event, or explain an answer; return 0 whatever happens. `arguments` are those of `hook`."""
     if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
         return 0
     try:
@@ -54,34 +63,48 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def answer(payload: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return what the hook prints for the client's `payload`, and its lines for stderr.
+def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return what the hook prints for a prompt's `payload`, and its lines for stderr.
 
     Raises `BadInputError` when the payload has no prompt.
     """
     prompt = prompt_of(payload)
     if is_silent(prompt):
         return "", []
-    from judgekit import paths  # noqa: PLC0415 - many prompts end above
-    from judgekit.hooks import settings  # noqa: PLC0415 - the same
+    from judgekit.hooks import settings  # noqa: PLC0415 - many prompts end above
 
-    project = paths.project_root(_folder(payload))
-    configured, notes = settings.load(project)
+    configured, notes = settings.load(_project(payload))
     if not configured["enabled"]:
         return "", notes
     ranked = find(prompt, configured)
-    notes += ranked.notes
-    injected, mentioned = choose(ranked.candidates, configured)
-    asked = [each for each in ranked.candidates if not each.damaged]
-    if configured["judge"] == "on" and asked and ranked.fallback is None:
-        try:
-            injected, mentioned = _judged(prompt, asked, payload, configured, notes) or (injected, mentioned)
-        except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-            notes.append(f"not judged ({type(error).__name__}: {error}); what is shown is the BM25 answer")
-    return _render(injected, mentioned, configured), notes
+    if ranked.notes:
+        from judgekit.hooks import notices  # noqa: PLC0415 - most stores are in order
+
+        notes += notices.due(configured.project, ranked.notes)
+    shown = choose(ranked, configured)
+    if configured["judge"] == "on" and ranked.fallback is None:
+        from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
+
+        shown = judged.choose(prompt, ranked, payload, configured, notes) or shown
+    if configured["log"]:
+        from judgekit.hooks import log  # noqa: PLC0415 - off unless the user asks for it
+
+        log.add(prompt, ranked, shown, configured)
+    return _render(shown, configured), notes
 
 
-def prompt_of(payload: dict[str, Any]) -> str:
+class Choice:
+    """What is shown of a prompt's candidates: `pinned` and `injected` in full, `mentioned` as a hint."""
+
+    __slots__ = ("injected", "mentioned", "pinned")
+
+    def __init__(
+        self, pinned: list[Candidate], injected: list[Candidate], mentioned: list[Candidate]
+    ) -> None:
+        self.pinned, self.injected, self.mentioned = pinned, injected, mentioned
+
+
+def prompt_of(payload: Mapping[str, Any]) -> str:
     """Return the prompt in the client's payload, under its present or its old name."""
     for name in ("prompt", "user_prompt"):
         prompt = payload.get(name)
@@ -89,7 +112,7 @@ def prompt_of(payload: dict[str, Any]) -> str:
             return prompt
         if prompt is not None:
             raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
-    raise BadInputError("stdin: prompt: missing; expected the JSON that Claude Code gives its prompt hooks")
+    raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
 
 
 def is_silent(prompt: str) -> bool:
@@ -111,44 +134,28 @@ def find(prompt: str, configured: Settings) -> Ranked:
         profiles=configured.profiles,
         snippets=configured["judge"] == "on",
         scorer=configured["scorer"],
+        pins=configured["pin"],
     )
 
 
-def choose(candidates: list[Candidate], configured: Settings) -> tuple[list[Candidate], list[Candidate]]:
-    """Return which candidates are shown in full and which are hinted at, no judge being asked."""
+def choose(ranked: Ranked, configured: Settings) -> Choice:
+    """Return which candidates are shown, no judge being asked. What is pinned comes on top of the others."""
     most = configured["max_inject"]
     if configured["inject"] == "top_k":
-        return [each for each in candidates if not each.damaged][:most], []
-    injected = [each for each in candidates if each.confidence_label == "high"][:most]
-    return injected, [each for each in candidates if each.worth_mentioning and each not in injected]
+        return Choice(ranked.pinned, [each for each in ranked.candidates if not each.damaged][:most], [])
+    injected = [each for each in ranked.candidates if each.confidence_label == "high"][:most]
+    mentioned = [each for each in ranked.candidates if each.worth_mentioning and each not in injected]
+    return Choice(ranked.pinned, injected, mentioned)
 
 
-def _judged(
-    prompt: str, asked: list[Candidate], payload: dict[str, Any], configured: Settings, notes: list[str]
-) -> tuple[list[Candidate], list[Candidate]] | None:
-    """Return what is shown and what is hinted at after judging; None when there is nobody to ask."""
-    from judgekit import recall  # noqa: PLC0415 - imports pydantic; only where judging is on
-
-    alone, _ = choose(asked, configured)
-    judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)
-    if isinstance(judged, str):
-        notes.append(judged)
-        return None
-    if judged.degraded is not None:
-        notes.append(judged.degraded)
-    injected = judged.kept[: configured["max_inject"]]
-    if configured["inject"] == "top_k":
-        return injected, []
-    return injected, [each for each in judged.undecided if each.worth_mentioning and each not in injected]
-
-
-def _render(injected: list[Candidate], mentioned: list[Candidate], configured: Settings) -> str:
-    if not injected and not mentioned:
+def _render(shown: Choice, configured: Settings) -> str:
+    injected = [*shown.pinned, *shown.injected]
+    if not injected and not shown.mentioned:
         return _nothing(configured)
     from judgekit.hooks import context, settings  # noqa: PLC0415 - most prompts end above
 
     described = {each.root: settings.descriptions(each.root) for each in injected}
-    text = context.render(injected, mentioned, configured.project, described)
+    text = context.render(shown.pinned, shown.injected, shown.mentioned, configured.project, described)
     return _shown(text, injected) if configured["show"] and injected else text
 
 
@@ -168,11 +175,18 @@ def _shown(text: str, injected: list[Candidate]) -> str:
     from judgekit.text import one_line  # noqa: PLC0415 - the same
 
     titles = "; ".join(one_line(each.title, 80) for each in injected)
-    output = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
+    output = {"hookEventName": PROMPT, "additionalContext": text}
     return sqljson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {titles}"})
 
 
-def _answer(payload: dict[str, Any]) -> None:
+def _answer(payload: Mapping[str, Any]) -> None:
+    event = payload.get("hook_event_name")
+    if event == EDIT:
+        from judgekit.hooks import edited  # noqa: PLC0415 - most events are prompts
+
+        edited.refresh(payload, _project(payload))
+    if event not in (None, PROMPT):
+        return
     text, notes = answer(payload)
     for note in notes:
         _complain(note)
@@ -181,27 +195,28 @@ def _answer(payload: dict[str, Any]) -> None:
 
 
 def _read_input() -> dict[str, Any]:
+    """Return what the client says, by place; raises `BadInputError`."""
     from judgekit.retrieval import sqljson  # noqa: PLC0415 - `--explain` reads nothing
 
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError("stdin: nothing to read; this command is for Claude Code, which gives it JSON")
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
-        raise BadInputError("stdin: empty; expected the JSON that Claude Code gives its prompt hooks")
+        raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
     try:
-        payload = sqljson.loads(raw.decode("utf-8-sig", "replace"))
+        found = sqljson.extract(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"), _PLACES)
     except ValueError:
-        raise BadInputError(
-            "stdin: not valid JSON; expected what Claude Code gives its prompt hooks"
-        ) from None
-    if not isinstance(payload, dict):
-        raise BadInputError(f"stdin: expected a JSON object, got {type(payload).__name__}")
-    return payload
+        raise BadInputError(f"stdin: not valid JSON; expected what {_WHO}") from None
+    if found is None:
+        raise BadInputError(f"stdin: expected a JSON object, as {_WHO}")
+    return dict(zip(_PLACES, found, strict=True))
 
 
-def _folder(payload: dict[str, Any]) -> str:
+def _project(payload: Mapping[str, Any]) -> str:
+    from judgekit import paths  # noqa: PLC0415 - many prompts end before
+
     cwd = payload.get("cwd")
-    return cwd if isinstance(cwd, str) and cwd and "\0" not in cwd else os.getcwd()
+    return paths.project_root(cwd if isinstance(cwd, str) and cwd and "\0" not in cwd else os.getcwd())
 
 
 def _explain(prompt: str) -> None:

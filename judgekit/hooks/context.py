@@ -9,10 +9,14 @@ from judgekit.text import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
     from judgekit.retrieval.candidate import Candidate
 
+    _Shown: TypeAlias = tuple[Candidate, str]  # with what is said of its confidence
+
 LIMIT = 10_000  # characters that the client takes
+PINNED = "pinned"
 NOTHING_FOUND = "<memory-nudge>No stored memory is about this prompt.</memory-nudge>"
 _TITLE, _PATH, _TAG, _DESCRIPTION = 200, 400, 40, 200  # characters
 _MAX_TAGS = 10
@@ -21,21 +25,24 @@ _TOPIC = 60  # characters
 
 
 def render(
+    pinned: list[Candidate],
     injected: list[Candidate],
     mentioned: list[Candidate],
     project: str,
     descriptions: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Return the context of a prompt: `injected` in full, `mentioned` as a hint; empty when there is neither.
+    """Return the context of a prompt: `pinned` and `injected` in full, `mentioned` as a hint.
 
     `descriptions` are those of the categories, by root. What does not fit into `LIMIT` characters is left out
-    from the end.
+    from the end. What is pinned was not found by the prompt: `pinned` stands for its confidence.
     """
-    nudge = _nudge(mentioned, more=bool(injected))
+    shown = [(candidate, PINNED) for candidate in pinned]
+    shown += [(candidate, candidate.confidence_label) for candidate in injected]
+    nudge = _nudge(mentioned, more=bool(shown))
     room = LIMIT - len(nudge) - 1
     blocks = []
-    for root in dict.fromkeys(candidate.root for candidate in injected):
-        group = [candidate for candidate in injected if candidate.root == root]
+    for root in dict.fromkeys(candidate.root for candidate, _ in shown):
+        group = [each for each in shown if each[0].root == root]
         block = _block(root, group, project, descriptions.get(root, {}), room)
         room -= len(block) + 1
         blocks.append(block)
@@ -59,14 +66,13 @@ def source(root: str, project: str) -> str:
     return root + "/"
 
 
-def _block(
-    root: str, group: list[Candidate], project: str, descriptions: Mapping[str, str], room: int
-) -> str:
+def _block(root: str, group: list[_Shown], project: str, descriptions: Mapping[str, str], room: int) -> str:
     head = f"<memory-context{_attributes(root, group, project, descriptions)}>"
     foot = "</memory-context>"
     lines: list[str] = []
     room -= len(head) + len(foot) + 1
-    for line in map(_result, group):
+    for candidate, confidence in group:
+        line = _result(candidate, confidence)
         if len(line) + 1 > room:
             break
         room -= len(line) + 1
@@ -74,22 +80,22 @@ def _block(
     return "\n".join([head, *lines, foot]) if lines else ""
 
 
-def _attributes(root: str, group: list[Candidate], project: str, descriptions: Mapping[str, str]) -> str:
+def _attributes(root: str, group: list[_Shown], project: str, descriptions: Mapping[str, str]) -> str:
     attributes = f' source="{escape(one_line(source(root, project), _PATH))}"'
-    shown = dict.fromkeys(candidate.category for candidate in group)
+    shown = dict.fromkeys(candidate.category for candidate, _ in group)
     texts = [
         f"{name}: {one_line(descriptions[name], _DESCRIPTION)}" for name in shown if name in descriptions
     ]
     return f'{attributes} descriptions="{escape("; ".join(texts))}"' if texts else attributes
 
 
-def _result(candidate: Candidate) -> str:
+def _result(candidate: Candidate, confidence: str) -> str:
     tags = [one_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
     title, path = escape(one_line(candidate.title, _TITLE)), escape(one_line(candidate.place, _PATH))
     listed = escape(",".join(tag for tag in tags if tag))
-    category, label = escape(one_line(candidate.category, _TAG).upper()), candidate.confidence_label
+    category = escape(one_line(candidate.category, _TAG).upper())
     tail = f" #tags:{listed}" if listed else ""
-    return f'<result category="{category}" confidence="{label}">{title} -> {path}{tail}</result>'
+    return f'<result category="{category}" confidence="{confidence}">{title} -> {path}{tail}</result>'
 
 
 def _nudge(mentioned: list[Candidate], *, more: bool) -> str:

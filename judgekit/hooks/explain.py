@@ -1,16 +1,29 @@
-"""Says why the hook answers a prompt as it does: `judgekit hook --explain PROMPT`."""
+"""Says why the hook answers a prompt as it does: `judgekit hook --explain PROMPT`.
+
+For a person who does not know how the hook works: what was searched for and where, what came of each memory
+that matched, and what decided it.
+"""
 
 from __future__ import annotations
 
+import os
+
 from judgekit import paths
-from judgekit.hooks import claude_code, context, settings
+from judgekit.hooks import claude_code, context, log, settings
 from judgekit.retrieval import api, query
 from judgekit.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from judgekit.hooks.claude_code import Choice
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.candidate import Candidate
+
+_TITLE = 70  # characters
+_JUDGE = "on: in the hook a model decides about these; without its answer it would be as follows"
 
 
 def report(prompt: str, folder: str) -> str:
@@ -24,9 +37,18 @@ def report(prompt: str, folder: str) -> str:
         return "\n".join([*lines, "the prompt is too short or a notification: the hook is silent"])
     ranked = claude_code.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
-    lines += [f"store: {api.resolve(root, project)}" for root in configured["roots"]]
+    lines += [_store(root, project) for root in configured["roots"]]
     lines.append(f"terms: {_terms(prompt, configured)}")
-    return "\n".join([*lines, *_candidates(ranked.candidates, configured)])
+    if configured["judge"] == "on":
+        lines.append(f"judge: {_JUDGE}")
+    shown = claude_code.choose(ranked, configured)
+    lines += ["", *_outcomes(ranked.candidates, shown, configured)]
+    return "\n".join([*lines, *_logged(prompt, configured)])
+
+
+def _store(root: str, project: str) -> str:
+    path = api.resolve(root, project)
+    return f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to find there)'}"
 
 
 def _terms(prompt: str, configured: Settings) -> str:
@@ -35,15 +57,70 @@ def _terms(prompt: str, configured: Settings) -> str:
     return ", ".join(dict.fromkeys(found)) or "none: nothing but stop words"
 
 
-def _candidates(candidates: list[Candidate], configured: Settings) -> list[str]:
-    if not candidates:
+def _outcomes(candidates: list[Candidate], shown: Choice, configured: Settings) -> list[str]:
+    if not candidates and not shown.pinned:
         return ["no memory matches: nothing is added"]
-    injected, mentioned = claude_code.choose(candidates, configured)
-    lines = ["confidence  coverage  alone  bm25   outcome     memory"]
+    lines = []
+    for each in shown.pinned:
+        lines += [f"injected   {_name(each, configured)}", "           pinned: injected with every prompt"]
     for each in candidates:
-        outcome = "injected" if each in injected else "mentioned" if each in mentioned else "left out"
-        numbers = f"{each.confidence:.2f} {each.confidence_label:<6} {each.features.coverage:>7.2f}"
-        numbers += f" {each.features.alone:>6.2f} {each.bm25:>5.2f}"
-        where = f"{context.source(each.root, configured.project)}{each.place}"
-        lines.append(f"{numbers}   {outcome:<11} {one_line(each.title, 60)} -> {where}")
+        outcome, reason = _outcome(each, shown, configured)
+        lines += [f"{outcome:<10} {_name(each, configured)}", f"           {reason}"]
+        lines.append(f"           {_evidence(each)}")
     return lines
+
+
+def _name(candidate: Candidate, configured: Settings) -> str:
+    where = f"{context.source(candidate.root, configured.project)}{candidate.place}"
+    return f"{one_line(candidate.title, _TITLE)} -> {where}"
+
+
+def _outcome(candidate: Candidate, shown: Choice, configured: Settings) -> tuple[str, str]:
+    """Return what becomes of a candidate, and what decided it."""
+    injected = candidate in shown.injected
+    outcome = "injected" if injected else "mentioned" if candidate in shown.mentioned else "left out"
+    if candidate.damaged:
+        return outcome, "its file is damaged and may be retired: never injected"
+    if configured["inject"] == "top_k":
+        which = "among" if injected else "not among"
+        return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
+    return outcome, _by_confidence(candidate, configured, injected=injected)
+
+
+def _by_confidence(candidate: Candidate, configured: Settings, *, injected: bool) -> str:
+    labels = configured.profiles.by_kind[candidate.kind].labels
+    own, label = f"confidence {candidate.confidence:.2f}", candidate.confidence_label
+    if injected:
+        return f"{own} is high: at least {labels['high']:.2f}"
+    if label == "high":
+        return f"{own} is high, but only {configured['max_inject']} are injected (retrieval.max_inject)"
+    if candidate.worth_mentioning:
+        return f"{own} is {label}: high begins at {labels['high']:.2f}"
+    return f"{own} is below {labels['mention']:.2f}, where mentioning begins"
+
+
+def _evidence(candidate: Candidate) -> str:
+    """Return the numbers behind a confidence; what they mean is in docs/hook.md."""
+    found = candidate.features
+    numbers = [f"{name} {getattr(found, name):.2f}" for name in _names(found)]
+    return ", ".join([f"bm25 {candidate.bm25:.2f}", *numbers])
+
+
+def _names(features: Any) -> Iterator[str]:  # noqa: ANN401 - whatever confidence.py goes by
+    return (name for name in type(features).__slots__ if isinstance(getattr(features, name), (int, float)))
+
+
+def _logged(prompt: str, configured: Settings) -> list[str]:
+    """Return what the log says of this prompt: it was answered by the memories and settings of that time."""
+    if not configured["log"]:
+        return ["", "log: off (retrieval.log: true in your own configuration notes down each injection)"]
+    lines = []
+    for line in log.last(prompt, configured.project):
+        injected, mentioned = _titles(line, "pinned", "injected"), _titles(line, "mentioned")
+        lines.append(f"{line.get('at')}: injected {injected}; mentioned {mentioned}")
+    return ["", f"log: {log.file()}", *(lines or ["this prompt is not in it"])]
+
+
+def _titles(line: dict[str, Any], *keys: str) -> str:
+    entries = [each for key in keys for each in line.get(key) or ()]
+    return ", ".join(str(each.get("title")) for each in entries) or "nothing"

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from judgekit.retrieval.query import Term
 
 __all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "resolve", "search"]
 
@@ -24,7 +25,7 @@ _KEYWORD = "keyword"
 _LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
 
 
-def search(
+def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
     query: str,
     roots: Sequence[str],
     *,
@@ -103,6 +104,8 @@ def _pin(ranked: Ranked, options: _Options) -> None:
     ranked.pinned = list(found.values())
     ranked.candidates[:] = [each for each in ranked.candidates if each.file not in found]
     if options.searched:
+        from judgekit.retrieval import pinned  # noqa: PLC0415 - few pin anything
+
         ranked.notes += pinned.missing(pin for pin in options.pins if pin not in options.pinned)
 
 
@@ -111,9 +114,7 @@ class _Options:
 
     __slots__ = ("limit", "pinned", "pins", "project", "scorer", "searched", "snippets")
 
-    def __init__(
-        self, limit: int, scorer: str, project: str, pins: Sequence[str], *, snippets: bool
-    ) -> None:
+    def __init__(self, limit: int, scorer: str, project: str, pins: Sequence[str], *, snippets: bool) -> None:
         self.limit, self.scorer, self.snippets = limit, scorer, snippets
         self.project, self.pins = project, pins
         self.pinned: dict[str, Candidate] = {}
@@ -147,13 +148,15 @@ def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
 
 def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> None:
     terms = query.parse(text, opened.profile.language)
-    if not terms:
+    if not terms and not options.pins:
         return
     for _ in range(MAX_ROUNDS):
-        hits, statistics = fulltext.match(opened, terms)
-        candidates = rank.order(hits, statistics, opened.profile)[: options.limit]
-        if not opened.recheck([each.place for each in candidates]):
+        named = _named(opened, options) if options.pins else {}
+        candidates = _best(opened, terms, options) if terms else []
+        if not opened.recheck([each.place for each in (*named.values(), *candidates)]):
             break
+    named = {pin: each for pin, each in named.items() if each.place not in opened.outdated}
+    options.pinned = named | options.pinned
     candidates = [each for each in candidates if each.place not in opened.outdated]
     if options.snippets:
         fulltext.add_snippets(opened, terms, candidates, SNIPPET_LIMIT)
@@ -161,12 +164,29 @@ def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> N
     ranked.candidates += candidates
 
 
+def _best(opened: index.Index, terms: list[Term], options: _Options) -> list[Candidate]:
+    hits, statistics = fulltext.match(opened, terms)
+    return rank.order(hits, statistics, opened.profile)[: options.limit]
+
+
+def _named(opened: index.Index, options: _Options) -> dict[str, Candidate]:
+    from judgekit.retrieval import pinned  # noqa: PLC0415 - few pin anything
+
+    return pinned.among_indexed(opened.connection, opened.root, opened.kind, options.pins, options.project)
+
+
 def _by_keyword(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
     from judgekit.retrieval import keyword, scan  # noqa: PLC0415 - the exception, not the rule
 
     memory = profiles.by_kind[CLAUDE_MEMORY]
     profile = profiles.by_kind[scan.kind_of(root, memory)]
-    hits, statistics, notes = keyword.match(scan.scan(root, profile.kind, memory), profile, text)
+    store = scan.scan(root, profile.kind, memory)
+    if options.pins:
+        from judgekit.retrieval import pinned  # noqa: PLC0415 - few pin anything
+
+        named = pinned.among_files(store, profile, options.pins, options.project)
+        options.pinned = named | options.pinned
+    hits, statistics, notes = keyword.match(store, profile, text)
     ranked.candidates += rank.order(hits, statistics, profile)[: options.limit]
     _note(ranked, notes)
 

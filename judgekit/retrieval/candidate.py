@@ -71,10 +71,12 @@ class Candidate:
 class Ranked:
     """The answer to a query: candidates, best first, and `notes`, one line each for stderr.
 
-    `fallback` says in a word why the full-text index was not used; None when it was.
+    `pinned` are those that the caller asked for by name; they are not among `candidates`. `fallback`
+    says in a word why the full-text index was not used; None when it was.
     """
 
-    __slots__ = ("candidates", "fallback", "notes")
+    __slots__ = ("candidates", "fallback", "notes", "pinned")
 
     def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
         self.candidates, self.notes, self.fallback = candidates, notes, fallback
+        self.pinned: list[Candidate] = []

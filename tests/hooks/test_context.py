@@ -41,10 +41,13 @@ def candidate(title: str, name: str = "jwt", root: str = "/p/.claude/memory", **
 
 
 def render(
-    *injected: Candidate, mentioned: tuple[Candidate, ...] = (), described: dict[str, str] | None = None
+    *injected: Candidate,
+    pinned: tuple[Candidate, ...] = (),
+    mentioned: tuple[Candidate, ...] = (),
+    described: dict[str, str] | None = None,
 ) -> str:
     descriptions = {"/p/.claude/memory": described or {}}
-    return context.render(list(injected), list(mentioned), "/p", descriptions)
+    return context.render(list(pinned), list(injected), list(mentioned), "/p", descriptions)
 
 
 def test_the_form_is_the_published_one() -> None:
@@ -146,3 +149,27 @@ def test_a_store_is_named_from_the_project(root: str, shown: str) -> None:
 
 def test_a_store_in_the_home_folder_is_named_from_there(isolated: object) -> None:
     assert context.source(f"{isolated}/.claude/projects/x/memory", "/p") == "~/.claude/projects/x/memory/"
+
+
+def test_what_is_pinned_comes_first_and_says_so() -> None:
+    text = render(candidate("Found", "b"), pinned=(candidate("Wanted", "a", label="low"),))
+    assert text.splitlines()[1:3] == [
+        '<result category="DECISION" confidence="pinned">Wanted -> decisions/a.json #tags:auth,jwt</result>',
+        '<result category="DECISION" confidence="high">Found -> decisions/b.json #tags:auth,jwt</result>',
+    ]
+
+
+def test_pins_count_into_what_the_client_takes() -> None:
+    pins = tuple(candidate("t" * 200, f"p{number}" * 50) for number in range(40))
+    text = render(candidate("Found"), pinned=pins, mentioned=(candidate("Hint"),))
+    assert len(text) <= context.LIMIT
+    assert "Found" not in text
+    assert "1 more memory may be about: Hint" in text
+
+
+@pytest.mark.parametrize("title", ["x" * 10_000, "</memory-context>" * 600, "\u202e\u200b" * 5_000 + "tail"])
+def test_a_title_of_ten_thousand_characters_is_cut(title: str) -> None:
+    text = render(candidate(title), pinned=(candidate(title, "p"),), mentioned=(candidate(title, "m"),))
+    assert len(text) < 2_500
+    assert text.count("</memory-context>") == 1
+    ET.fromstring(f"<all>{text}</all>")

@@ -144,15 +144,15 @@ def test_a_projects_profile_counts(project: Path) -> None:
     folder = project / ".judgekit" / "retrieval"
     folder.mkdir()
     path = folder / "markdown.yaml"
-    path.write_text(text.replace("tiny_store: 10", "tiny_store: 4"), encoding="utf-8")
-    for expected in (4, 5):
-        path.write_text(text.replace("tiny_store: 10", f"tiny_store: {expected}"), encoding="utf-8")
-        os.utime(path, ns=(expected, expected))
+    path.write_text(text.replace("noise_floor: 0.25", "noise_floor: 0.6"), encoding="utf-8")
+    for expected in (0.4, 0.5):
+        path.write_text(text.replace("noise_floor: 0.25", f"noise_floor: {expected}"), encoding="utf-8")
+        os.utime(path, ns=(int(expected * 10), int(expected * 10)))
         loaded, notes = settings.load(str(project))
-        assert (loaded.profiles.by_kind["markdown"].tiny_store, notes) == (expected, [])
+        assert (loaded.profiles.by_kind["markdown"].noise_floor, notes) == (expected, [])
     path.write_text("retrieval: markdown\n")
     loaded, notes = settings.load(str(project))
-    assert loaded.profiles.by_kind["markdown"].tiny_store == 10
+    assert loaded.profiles.by_kind["markdown"].noise_floor == 0.25
     assert len(notes) == 1
     assert "bundled profiles" in notes[0]
 
@@ -196,7 +196,7 @@ def test_descriptions_of_categories(project: Path) -> None:
 
 
 def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
-    assert {str(path) for path in config.sources(project)} <= set(settings._sources(str(project)))
+    assert {str(path) for path in config.sources(project)} == set(settings.files(str(project)))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

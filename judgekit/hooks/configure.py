@@ -1,0 +1,81 @@
+"""Validates a configuration for the hook: the part that needs pydantic and YAML, once per change."""
+
+from __future__ import annotations
+
+import os
+
+from judgekit.hooks import third_party
+from judgekit.hooks.settings import Settings
+from judgekit.retrieval import cachefile, compiled, sqljson
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def settings(project: str) -> tuple[Settings, list[str]]:
+    """Return the settings that hold in `project`; a line tells what is wrong and left at the default."""
+    try:
+        third_party.make_importable()
+        from judgekit import config  # noqa: F401, PLC0415 - only whether it can be imported
+    except ImportError as error:
+        defaults = Settings(compiled.bundled()["settings"], None, project)
+        return defaults, [f"the configuration is not read ({error}); going on with the defaults"]
+    values, trusted, notes = _values(project)
+    profiles, more = _profiles(project)
+    return Settings(values, profiles, project, trusted), notes + more
+
+
+def keep(path: str, key: str, found: Settings) -> None:
+    """Keep validated settings under `key`; where they cannot be, the next prompt validates them again."""
+    bundled = found.data is compiled.bundled()
+    kept = {
+        "key": key,
+        "values": found.values,
+        "trusted": found.trusted,
+        "profiles": None if bundled else found.data,
+    }
+    try:
+        cachefile.folder(os.path.basename(os.path.dirname(path)))
+        cachefile.write(path, sqljson.dumps(kept))
+    except OSError:
+        return
+
+
+def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
+    from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
+
+    from judgekit import config  # noqa: PLC0415 - the same
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+
+    try:
+        return _dumped(config.load(Path(project))), config.user_roots() or [], []
+    except ConfigError as error:
+        problem = str(error)
+    # What the user said holds although a project's file is wrong: `enabled: false` above all.
+    try:
+        values, roots = _dumped(config.load(None)), config.user_roots() or []
+    except ConfigError:
+        return compiled.bundled()["settings"], [], [f"{problem}; going on with the defaults"]
+    return values, roots, [f"{problem}; going on without the project's settings"]
+
+
+def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.Config, which is imported late
+    values: dict[str, Any] = loaded.model_dump(mode="json")["retrieval"]
+    return values
+
+
+def _profiles(project: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the profiles that a project or the user wrote; None where the bundled ones hold."""
+    from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
+
+    from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+    from judgekit.retrieval import profile  # noqa: PLC0415 - the same
+
+    try:
+        found = profile.compile_profiles(Path(project))
+    except ConfigError as error:
+        return None, [f"{error}; going on with the bundled profiles"]
+    bundled = compiled.bundled()
+    same = all(found[part] == bundled[part] for part in ("languages", "profiles"))
+    return None if same else found, []

@@ -1,0 +1,125 @@
+"""What the hook imports, to the module: each costs a hundredth of starting Python, on every prompt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit.hooks import launch
+from judgekit.retrieval import watch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUESTION = "How do we refresh the JWT?"
+
+# What Python itself loads at its start differs between versions; beyond that, these and no others.
+STANDARD = {"__future__", "_functools", "_sqlite3", "math", "time"}
+# `os` and what it imports are loaded by `site` at a usual start, and by us without it.
+OS = {"_collections_abc", "_stat", "genericpath", "ntpath", "os", "os.path", "posixpath", "stat"}
+EDGE = {"judgekit", "judgekit.hooks", "judgekit.hooks.claude_code", "judgekit.retrieval"}
+SETTINGS = {"bundled_profiles", "compiled", "sqljson"}
+SEARCH = {
+    *("api", "cachefile", "candidate", "columns", "confidence", "fulltext", "index", "query", "rank"),
+    *("schema", "stemmer", "watch"),
+}
+SHOWN = {"judgekit.hooks.context", "judgekit.text"}
+
+
+def _retrieval(names: set[str]) -> set[str]:
+    return {f"judgekit.retrieval.{name}" for name in names}
+
+
+SILENT = EDGE | _retrieval({"sqljson"})
+CONFIGURED = SILENT | {"judgekit.paths", "judgekit.hooks.settings"} | _retrieval(SETTINGS)
+ANSWERED = CONFIGURED | _retrieval(SEARCH) | SHOWN
+
+PROBE = """
+import sys
+before = set(sys.modules)
+sys.path.insert(0, {root!r})
+from judgekit.hooks.claude_code import main
+del sys.path[0]
+code = main([])
+print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def imported(payload: dict[str, object]) -> tuple[str, set[str]]:
+    """Return what the hook prints, and the modules that it has imported by then."""
+    done = subprocess.run(
+        [sys.executable, *launch.OPTIONS, PROBE.format(root=launch.ROOT)],
+        input=json.dumps(payload).encode(),
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout.decode(), set(done.stderr.decode().split())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """Return a store that is indexed, and old enough for its files' times to tell every change."""
+    made = jwt_store(tmp_path / "project", 50)
+    settle(made)
+    return made
+
+
+def settle(store: MemoryStore) -> None:
+    time.sleep(watch.WINDOW / 1e9 + 0.1)
+    imported(payload(store))
+
+
+def payload(store: MemoryStore, prompt: str = QUESTION, **more: object) -> dict[str, object]:
+    return {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(store.project), **more}
+
+
+def ours(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.partition(".")[0] == "judgekit"}
+
+
+def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) -> None:
+    out, modules = imported(payload(store))
+    assert "JWT token refresh flow" in out
+    assert ours(modules) <= ANSWERED
+    assert modules - ours(modules) <= STANDARD | OS
+    assert len(ours(modules)) <= 22, "each module more is a hundredth of starting Python more: merge or defer"
+
+
+def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:
+    (store.root / "memory-config.json").write_text('{"retrieval": {"max_inject": 2}}')
+    settle(store)
+    out, modules = imported(payload(store))
+    assert "JWT token refresh flow" in out
+    assert modules <= ANSWERED | STANDARD | OS
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        ({"prompt": "yes"}, SILENT),
+        ({"hook_event_name": "SessionStart"}, SILENT),
+        ({"hook_event_name": "Unheard of"}, SILENT),
+        ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT | {"judgekit.hooks.edited"}),
+    ],
+)
+def test_silence_does_not_even_look_for_the_store(
+    store: MemoryStore, change: dict[str, object], most: set[str]
+) -> None:
+    out, modules = imported(payload(store) | change)
+    assert out == ""
+    assert modules - OS - STANDARD <= most | {"judgekit.paths"}
+
+
+def test_a_store_that_is_missing_is_not_searched(tmp_path: Path) -> None:
+    out, modules = imported({"prompt": QUESTION, "cwd": str(tmp_path)})
+    assert out == ""
+    assert modules - ANSWERED - OS - STANDARD == set()
+    assert "judgekit.hooks.context" not in modules
