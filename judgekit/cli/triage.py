@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Ledgers, Project, damaged, named, places
-from judgekit.cli.output import coloured, emit, say
+from judgekit.cli.output import emit, say
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -76,9 +76,8 @@ def _verdict(verdict: VerdictLine) -> str:
     commit = f" in {verdict.commit[:12]}" if verdict.commit else ""
     issues = [each.issue or each.suggestion for each in verdict.findings]
     why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
-    word = coloured(verdict.verdict, verdict.verdict)
-    day = verdict.timestamp.date()
-    return f"{day} {verdict.project}: {verdict.task_id}{commit}: {word} {scores}{': ' if why else ''}{why}"
+    what = f"{verdict.project}: {verdict.task_id}{commit}: {verdict.verdict} {scores}".rstrip()
+    return f"{verdict.timestamp.date()} {what}{': ' if why else ''}{why}"
 
 
 def _override(override: OverrideLine) -> str:

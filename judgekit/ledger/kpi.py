@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.interval import Interval
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
+LEAST = 20  # verdicts; the interval of a handful is too sure of itself, and a gate must not flip on a bad day
 State: TypeAlias = Literal["holds", "missed", "open"]
 KpiName: TypeAlias = Literal["wrong_nogo", "wrong_go", "go", "undetermined", "availability", "latency"]
 
@@ -74,9 +75,9 @@ class Kpi(NamedTuple):
         """Whether it holds, is shown to be missed, or is open for lack of evidence.
 
         A labelled one holds when its whole interval is inside the limit, any other when its value is. Missed
-        means the whole interval is outside.
+        means the whole interval is outside. Fewer than `LEAST` verdicts show nothing.
         """
-        if self.value is None:
+        if self.value is None or self.total < LEAST:
             return "open"
         if self.interval is not None and self.limit.excludes(self.interval):
             return "missed"
@@ -138,7 +139,7 @@ def measure(found: Evidence) -> list[Kpi]:
 
 def by_rubric(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each rubric's version, the newest verdict's first."""
-    return _grouped(found, {each.id: f"{each.rubric.id}@{each.rubric.version}" for each in found.verdicts})
+    return _grouped(found, {each.id: _rubric(each) for each in found.verdicts})
 
 
 def by_model(found: Evidence) -> dict[str, Evidence]:
@@ -149,6 +150,10 @@ def by_model(found: Evidence) -> dict[str, Evidence]:
 def decider(verdict: VerdictLine) -> str:
     """Return the model that decided, else the first that was asked."""
     return verdict.model or next((each.model for each in verdict.rounds), "no model")
+
+
+def _rubric(verdict: VerdictLine) -> str:
+    return f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
 
 
 def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
+from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -78,7 +79,7 @@ def _build(found: Fields, fields: Fields, known: set[str]) -> VerdictLine:
 
 
 def _of_push(found: Fields) -> Fields:
-    files = [_name(each) for each in found.get("files_evaluated") or []]
+    files = [_name(each) for each in _list(found.get("files_evaluated"))]
     commit = _name(found.get("commit")) or None
     word = _WORDS.get(str(found.get("verdict")).upper())
     if word is None:
@@ -159,9 +160,10 @@ def _scores(found: object) -> dict[str, float]:
 def _number(found: object) -> float | None:
     """Return a number, also one that was written as a text."""
     try:
-        return float(found) if isinstance(found, int | float | str) else None
-    except ValueError:
+        number = float(found) if isinstance(found, int | float | str) else None
+    except (ValueError, OverflowError):
         return None
+    return number if number is not None and isfinite(number) else None
 
 
 def _findings(found: object) -> Iterable[Fields]:

@@ -54,9 +54,9 @@ def standing(records: Iterable[Record], rubric: str | None = None, now: datetime
     )
     promoted = max((each.timestamp for each in changes if each.mode == "blocking"), default=None)
     since = [each for each in lines if promoted is None or each.timestamp >= promoted]
-    missed = [each for each in kpi.measure(kpi.evidence(_under(since, rubric))) if each.state == "missed"]
-    why = [said(each) for each in missed]
-    return Standing(bool(missed), why, bool(changes) and changes[-1].mode == "advisory")
+    found = kpi.measure(kpi.evidence(_under(since, rubric)))
+    why = [said(each) for each in found if each.state == "missed" and not _is_too_good(each)]
+    return Standing(bool(why), why, bool(changes) and changes[-1].mode == "advisory")
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
@@ -93,11 +93,17 @@ def wanted(each: Kpi) -> str:
     return f"wanted below {number(each, high or 0)}"
 
 
+def _is_too_good(each: Kpi) -> bool:
+    """Whether more is GO than wanted: no reason to stop a blocking that had nothing to do."""
+    return each.name == "go" and (each.value or 0) > (each.limit.high or 1)
+
+
 def _lack(each: Kpi) -> str:
     if each.state == "open" and each.limit.labelled:
         word = "NO-GO" if each.name == "wrong_nogo" else "GO"
         return f"{said(each)}: not enough labels of {word} verdicts to be sure; run judgekit label"
-    return said(each)
+    few = each.value is not None and each.total < kpi.LEAST
+    return f"{said(each)}: at least {kpi.LEAST} verdicts are needed" if few else said(each)
 
 
 def _recent(records: Iterable[Record], now: datetime) -> Sequence[Record]:

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ledger_lines import NOW, label, verdict
+
+from judgekit.ledger import Ledger, VerdictLine, importing, older, read, records
+from judgekit.ledger import purge as purging
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PUSH: dict[str, Any] = {
+    "commit": "abc1234",
+    "timestamp": "2026-02-10T10:00:00",
+    "author": "Ann <ann@example.invalid>",
+    "judge_model": "some-model",
+    "files_evaluated": ["docs/a.md"],
+    "scores": {"semantic": 2, "pragmatic": "3", "syntactic": 4.0},
+    "verdict": "NO-GO",
+    "findings": ["the port is wrong", {"dimension": "semantic", "issue": "old", "line": 3}],
+    "revision_suggestions": ["say 8080"],
+    "branch": "main",
+}
+TASK: dict[str, Any] = {
+    "task_id": "T-7",
+    "model": "deep-model",
+    "mode": "deep",
+    "verdict": "reject",
+    "scores": {"semantic": 1},
+    "average": 1.0,
+    "reasoning": "said at length",
+    "improvements": ["add the steps"],
+    "timestamp": "2026-02-11T10:00:00+01:00",
+    "round": 2,
+    "judge_tier": "deep",
+    "previous_rounds": [
+        {"model": "quick-model", "mode": "quick", "verdict": "accept", "scores": {"semantic": 4}}
+    ],
+    "consensus": "majority",
+    "human_override": {"decision": "accept", "why": "known", "who": "bob", "at": "2026-02-12T00:00:00Z"},
+    "cost": 0.1,
+}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "own", "own-0123456789ab")
+
+
+def write(path: Path, *lines: object) -> Path:
+    texts = [each if isinstance(each, str) else json.dumps(each) for each in lines]
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+def test_a_verdict_on_a_push() -> None:
+    found = older.verdict(PUSH)
+    assert (found.verdict, found.word, found.model, found.commit) == (
+        "reject",
+        "NO-GO",
+        "some-model",
+        "abc1234",
+    )
+    assert found.timestamp == datetime(2026, 2, 10, 10, tzinfo=UTC)
+    assert found.scores == {"semantic": 2, "pragmatic": 3, "syntactic": 4}
+    assert found.average == 3
+    assert [each.path for each in found.subjects] == ["docs/a.md"]
+    assert found.task_id == "docs/a.md@abc1234"
+    assert [(each.issue, each.suggestion) for each in found.findings] == [
+        ("the port is wrong", ""),
+        ("old", ""),
+        ("", "say 8080"),
+    ]
+    assert found.imported == {"branch": "main"}
+    assert found.answered
+
+
+def test_a_verdict_on_a_task() -> None:
+    found = older.verdict(TASK)
+    assert (found.verdict, found.task_id, found.judge_tier, found.consensus) == (
+        "reject",
+        "T-7",
+        "deep",
+        "majority",
+    )
+    assert [(each.tier, each.model) for each in found.rounds] == [
+        ("quick", "quick-model"),
+        ("deep", "deep-model"),
+    ]
+    assert found.timestamp == datetime(2026, 2, 11, 9, tzinfo=UTC)
+    assert found.human_override is not None
+    assert found.human_override.who == "bob"
+    assert found.imported == {"cost": 0.1}
+    assert b"at length" not in records.line(found)
+    assert older.verdict(TASK, text=True).reasoning == "said at length"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scores": None, "verdict": "UNDETERMINED", "findings": None, "revision_suggestions": None},
+        {"scores": {}, "verdict": "go", "findings": {"semantic": "fine"}, "author": {"name": "Ann"}},
+        {"files_evaluated": [], "commit": None, "author": None, "findings": "one text"},
+        {"files_evaluated": ["\ud800.md"], "note": "\udfff"},
+        {
+            "scores": {"semantic": float("inf"), "pragmatic": 10**400},
+            "files_evaluated": "a.md",
+            "x": float("nan"),
+        },
+    ],
+)
+def test_loose_lines_are_read_and_can_be_written(changes: dict[str, Any]) -> None:
+    found = older.verdict(PUSH | changes)
+    assert isinstance(read.parse(records.line(found)), VerdictLine)
+
+
+@pytest.mark.parametrize("given", ["reject", {"verdict": "reject", "reason": "no"}, None, "", {"x": 1}, 3])
+def test_overrides_are_written_in_many_ways(given: object) -> None:
+    found = older.verdict(TASK | {"human_override": given}).human_override
+    told = given == "reject" or (isinstance(given, dict) and "verdict" in given)
+    assert (found.decision if found else None) == ("reject" if told else None)
+
+
+def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    source = write(tmp_path / "2026-02-10.jsonl", PUSH, TASK, PUSH)
+    first = importing.bring(ledger, [source])
+    assert (first.added, first.known, first.damaged) == (2, 1, [])
+    again = importing.bring(ledger, [source, tmp_path / "2026-02-10.jsonl"])
+    assert (again.added, again.known) == (0, 3)
+    assert [path.name for path in read.files([ledger.folder])] == ["2026-02-10.jsonl", "2026-02-11.jsonl"]
+
+
+def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_path: Path) -> None:
+    bad = [
+        '{"commit": "x", ',
+        "[]",
+        {},
+        PUSH | {"verdict": "MAYBE"},
+        PUSH | {"timestamp": "yesterday"},
+        PUSH | {"timestamp": None},
+        TASK | {"verdict": "GO"},
+        {"schema": "judgekit/later@1"},
+    ]
+    done = importing.bring(ledger, [write(tmp_path / "x.jsonl", *bad, PUSH)])
+    assert done.added == 1
+    assert [each.line for each in done.damaged] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'" in str(done.damaged[3])
+
+
+def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger(tmp_path / "other", "other-0123456789ab")
+    line = verdict(name="a")
+    other.add(line, label(line, "go"))
+    assert importing.bring(ledger, [other.folder]).added == 2
+    assert importing.bring(ledger, [other.folder]).added == 0
+    assert {each.project for each in ledger.records()} == {"own-0123456789ab"}
+
+
+def test_many_lines_are_brought(ledger: Ledger, tmp_path: Path) -> None:
+    lines = [PUSH | {"commit": f"{number:07x}"} for number in range(1201)]
+    assert importing.bring(ledger, [write(tmp_path / "x.jsonl", *lines)]).added == 1201
+    assert len(list(ledger.records())) == 1201
+
+
+# Removing
+
+
+def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -> None:
+    old, new = verdict(name="old", days=10), verdict(name="new")
+    ledger.add(old, new, label(old, "go", after=230), label(new, "go"))
+    before = date(2026, 3, 15)
+    assert purging.count(ledger.folder, before) == {"verdict": 1, "label": 1}
+    purging.purge(ledger.folder, before)
+    assert [each.of if hasattr(each, "of") else each.id for each in ledger.records()] == ["new", "new"]
+    assert purging.count(ledger.folder, before) == {}
+    files = read.files([ledger.folder])
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+    assert sorted(path.name for path in ledger.folder.iterdir()) == [".lock", *(path.name for path in files)]
+
+
+def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: Ledger) -> None:
+    ledger.add(verdict(name="old", days=1), verdict(name="new"))
+    later = read.files([ledger.folder])[-1]
+    later.write_bytes(b"damaged\n" + later.read_bytes())
+    purging.purge(ledger.folder, NOW.date())
+    assert [each.id for each in ledger.records()] == ["new"]
+    assert later.read_bytes().startswith(b"damaged\n")

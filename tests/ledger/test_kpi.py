@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ledger_lines import NOW, label, round_of, verdict
+
+from judgekit.ledger import Fault, Gate, ModeChange, OverrideLine, kpi, standing
+
+if TYPE_CHECKING:
+    from judgekit.ledger import Record, VerdictLine
+    from judgekit.ledger.kpi import Kpi, KpiName
+    from judgekit.ledger.records import LabelWord
+    from judgekit.verdict import VerdictWord
+
+
+def several(
+    word: VerdictWord,
+    count: int,
+    days: float = 5,
+    **changes: Any,  # noqa: ANN401 - any field of a verdict
+) -> list[VerdictLine]:
+    stem = f"{word}-{days}-{len(changes)}"
+    return [
+        verdict(word, days=days + number / 1000, name=f"{stem}-{number}", **changes)
+        for number in range(count)
+    ]
+
+
+def labelled(verdicts: list[VerdictLine], words: list[LabelWord]) -> list[Record]:
+    return [label(each, word) for each, word in zip(verdicts, words, strict=False)]
+
+
+def measured(*records: Record) -> dict[KpiName, Kpi]:
+    return {each.name: each for each in kpi.measure(kpi.evidence(records))}
+
+
+def test_each_kpi_by_hand() -> None:
+    go, nogo = several("accept", 14), [*several("reject", 2), *several("improve", 2)]
+    unclear = [*several("escalate", 1, rounds=[round_of("accept")]), *several("undetermined", 1)]
+    labels = [*labelled(go, ["go", "go", "no-go", "unsure"]), *labelled(nogo, ["no-go", "go"])]
+    found = measured(*go, *nogo, *unclear, *labels)
+    values = {name: (each.hits, each.total) for name, each in found.items() if name != "latency"}
+    assert values == {
+        "wrong_nogo": (1, 2),
+        "wrong_go": (1, 3),
+        "go": (14, 20),
+        "undetermined": (2, 20),
+        "availability": (19, 20),
+    }
+    assert (found["latency"].value, found["latency"].total) == (1.2, 20)
+
+
+def test_nothing_measured_is_open() -> None:
+    assert {each.state for each in measured().values()} == {"open"}
+
+
+def test_latency_is_the_median_of_our_own_verdicts() -> None:
+    times = [1000, 2000, 90_000]
+    lines = [verdict(name=str(ms), duration_ms=ms) for ms in times]
+    imported = verdict(name="older", duration_ms=0, imported={})
+    assert measured(*lines, imported)["latency"].value == 2.0
+
+
+def test_a_verdict_used_again_is_no_new_measurement() -> None:
+    fresh, again = verdict(name="a"), verdict(name="b", gate=Gate(cached=True))
+    assert measured(fresh, again)["go"].total == 1
+
+
+def test_a_fault_counts_as_undetermined_and_unavailable() -> None:
+    found = measured(verdict(), Fault(problem="x", paths=["a.md", "b.md"]), Fault(problem="x"))
+    assert (found["undetermined"].hits, found["undetermined"].total) == (3, 4)
+    assert (found["availability"].hits, found["availability"].total) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("said", "agreed"),
+    [
+        ([("ann", "go")], "go"),
+        ([("ann", "go"), ("ann", "no-go")], "no-go"),
+        ([("ann", "go"), ("ann", "withdrawn")], "withdrawn"),
+        ([("ann", "go"), ("bob", "no-go")], "unsure"),
+        ([("ann", "go"), ("bob", "no-go"), ("cleo", "go")], "go"),
+        ([("ann", "go"), ("bob", "no-go"), ("bob", "withdrawn")], "go"),
+    ],
+)
+def test_the_last_word_of_each_person_and_the_majority(
+    said: list[tuple[str, LabelWord]], agreed: str
+) -> None:
+    line = verdict(name="a")
+    labels = [label(line, word, who, after=hour) for hour, (who, word) in enumerate(said)]
+    assert kpi.agreed(reversed(labels)) == {"a": agreed}
+
+
+def test_groups() -> None:
+    newer = {"id": "kls", "version": "2.0.0", "sha256": ""}
+    older = verdict(name="old", days=9, imported={}, rubric={"id": "kls", "version": "", "sha256": ""})
+    asked = verdict("undetermined", name="none", rubric=newer)
+    found = kpi.evidence([verdict(name="a", days=2), asked, older, verdict(name="b", days=3, model="big")])
+    by_rubric = {name: [each.id for each in group.verdicts] for name, group in kpi.by_rubric(found).items()}
+    assert by_rubric == {"kls@2.0.0": ["none"], "kls@1.0.0": ["a", "b"], "kls@imported": ["old"]}
+    assert list(by_rubric) == ["kls@2.0.0", "kls@1.0.0", "kls@imported"]
+    by_model = {name: [each.id for each in group.verdicts] for name, group in kpi.by_model(found).items()}
+    assert by_model == {"small": ["none", "a", "old"], "big": ["b"]}
+    assert kpi.decider(verdict("undetermined", rounds=[])) == "no model"
+
+
+def shares(name: KpiName, hits: int, total: int) -> str:
+    return kpi._share(name, hits, total).state
+
+
+@pytest.mark.parametrize(
+    ("name", "hits", "total", "state"),
+    [
+        ("wrong_go", 0, 72, "open"),
+        ("wrong_go", 0, 73, "holds"),
+        ("wrong_go", 3, 73, "open"),
+        ("wrong_go", 8, 60, "missed"),
+        ("wrong_go", 19, 19, "open"),
+        ("wrong_nogo", 0, 35, "holds"),
+        ("wrong_nogo", 9, 35, "missed"),
+        ("go", 70, 100, "holds"),
+        ("go", 90, 100, "holds"),
+        ("go", 91, 100, "open"),
+        ("go", 99, 100, "missed"),
+        ("go", 50, 100, "missed"),
+        ("undetermined", 14, 100, "holds"),
+        ("undetermined", 15, 100, "open"),
+        ("undetermined", 30, 100, "missed"),
+        ("availability", 96, 100, "holds"),
+        ("availability", 95, 100, "open"),
+        ("availability", 80, 100, "missed"),
+        ("availability", 3, 3, "open"),
+    ],
+)
+def test_states(name: KpiName, hits: int, total: int, state: str) -> None:
+    assert shares(name, hits, total) == state
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(29, "holds"), (30, "missed"), (31, "missed")])
+def test_states_of_the_latency(seconds: float, state: str) -> None:
+    lines = several("accept", 20, duration_ms=int(seconds * 1000))
+    found = measured(*lines)["latency"]
+    assert found.state == (state if seconds != 30 else "open")
+
+
+GO = several("accept", 130, days=20)
+NOGO = [*several("reject", 20, days=3), *several("improve", 18, days=2)]
+LABELS = [*labelled(GO, ["go"] * 75), *labelled(NOGO, ["no-go"] * 38)]
+READY: list[Record] = [*GO, *NOGO, *LABELS]
+
+
+def test_a_gate_is_ready_when_all_six_hold_for_long_enough() -> None:
+    found = standing.readiness(READY, "kls@1.0.0", NOW)
+    assert found.missing == []
+    assert found.ready
+    assert {each.state for each in found.kpis} == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("records", "rubric", "missing"),
+    [
+        (
+            [],
+            None,
+            ["time", "wrong NO-GO", "wrong GO", "GO", "UNDETERMINED", "availability", "median latency"],
+        ),
+        ([*GO, *NOGO], None, ["wrong NO-GO", "wrong GO"]),
+        (
+            READY,
+            "kls@2.0.0",
+            ["time", "wrong NO-GO", "wrong GO", "GO", "UNDETERMINED", "availability", "median"],
+        ),
+        (
+            [each for each in READY if each.timestamp > NOW - timedelta(days=9)],
+            None,
+            ["time", "wrong GO", "GO"],
+        ),
+        ([*READY, *several("undetermined", 30)], None, ["GO", "UNDETERMINED", "availability"]),
+        ([*READY, *several("accept", 200, duration_ms=60_000)], None, ["median latency"]),
+    ],
+)
+def test_what_is_missing_is_said(records: list[Record], rubric: str | None, missing: list[str]) -> None:
+    found = standing.readiness(records, rubric, NOW)
+    assert not found.ready
+    assert len(found.missing) == len(missing)
+    for line, words in zip(found.missing, missing, strict=True):
+        assert line.startswith(words)
+
+
+def test_lines_say_value_interval_and_limit() -> None:
+    (line,) = [each for each in standing.readiness([*GO, *NOGO], None, NOW).missing if "wrong GO" in each]
+    assert line == (
+        "wrong GO: nothing measured yet (wanted below 5.0 %): not enough labels of GO verdicts to be sure; "
+        "run judgekit label"
+    )
+    found = standing.said(measured(*READY)["wrong_go"])
+    assert found == (
+        "wrong GO 0.0 % of 75 labelled verdicts, 95 % interval 0.0 % to 4.9 % (wanted below 5.0 %)"
+    )
+
+
+def test_older_verdicts_count_for_the_rubric_of_their_name() -> None:
+    older: dict[str, Any] = {"imported": {}, "rubric": {"id": "kls", "version": "", "sha256": ""}}
+    lines = several("accept", 3, **older)
+    assert standing.readiness(lines, "kls@1.0.0", NOW).kpis[2].total == 3
+    assert standing.readiness(lines, "mine@1.0.0", NOW).kpis[2].total == 0
+
+
+BAD_NOGO = several("reject", 30, days=4)
+BAD = [*BAD_NOGO, *labelled(BAD_NOGO[:12], ["go"] * 12), *labelled(BAD_NOGO[12:], ["no-go"] * 18)]
+FINE = several("accept", 120, days=4)
+LONG_AGO = several("reject", 30, days=40)
+
+
+def test_enough_wrong_verdicts_take_the_gate_back_to_advisory() -> None:
+    found = standing.standing([*FINE, *BAD], "kls@1.0.0", NOW)
+    assert found.advisory
+    assert not found.told
+    assert [line.partition(" 4")[0] for line in found.why] == ["wrong NO-GO"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [],
+        [*FINE, *BAD_NOGO],  # no labels: no evidence
+        [*FINE, *BAD_NOGO, *labelled(BAD_NOGO, ["go"] * 12)],
+        several("undetermined", 3),
+        [*FINE, *LONG_AGO, *labelled(LONG_AGO, ["go"] * 30)],
+        several("accept", 200),
+    ],
+    ids=["nothing", "no labels", "few labels", "a bad hour", "long ago", "all is well"],
+)
+def test_lack_of_evidence_leaves_it_blocking(records: list[Record]) -> None:
+    assert not standing.standing(records, None, NOW).advisory
+
+
+def test_another_rubrics_errors_do_not_count() -> None:
+    assert not standing.standing([*FINE, *BAD], "kls@2.0.0", NOW).advisory
+
+
+def test_evidence_from_before_the_last_promotion_does_not_count() -> None:
+    promoted = ModeChange(mode="blocking", forced=True, timestamp=NOW - timedelta(days=3))
+    returned = ModeChange(mode="advisory", timestamp=NOW - timedelta(days=1))
+    assert not standing.standing([*FINE, *BAD, promoted], None, NOW).advisory
+    early = promoted.model_copy(update={"timestamp": NOW - timedelta(days=10)})
+    assert standing.standing([*FINE, *BAD, early], None, NOW).advisory
+    assert standing.standing([returned, *FINE, *BAD, early], None, NOW).told
+
+
+def test_what_is_no_measurement_is_passed_over() -> None:
+    line = OverrideLine(task_id="a.md@3f2c3f2c", decision="accept", why="x", who="x", terminal=True)
+    assert measured(line, verdict())["go"].total == 1

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import csv
+import hashlib
+import subprocess
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from ledger_lines import NOW, label, round_of, verdict
+
+from judgekit.errors import UsageError
+from judgekit.ledger import (
+    Fault,
+    ModeChange,
+    OverrideLine,
+    Skip,
+    content,
+    kpi,
+    person,
+    plot,
+    queue,
+    table,
+    times,
+)
+from judgekit.ledger.triage import triage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.ledger import Record, VerdictLine
+
+
+def override(**changes: object) -> OverrideLine:
+    fields = {
+        "task_id": verdict().task_id,
+        "decision": "accept",
+        "why": "known",
+        "who": "ann",
+        "terminal": True,
+    }
+    return OverrideLine.model_validate(fields | {"timestamp": NOW} | changes)
+
+
+# Triage
+
+
+def test_what_needs_a_person() -> None:
+    found = triage(
+        [
+            verdict("accept", path="fine.md"),
+            verdict("reject", path="bad.md"),
+            verdict("improve", path="poor.md", days=1),
+            verdict("escalate", path="odd.md"),
+            verdict("undetermined", path="gone.md"),
+            Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True),
+            Fault(problem="config.yaml:3: unknown key"),
+            ModeChange(mode="advisory"),
+        ]
+    )
+    assert [each.subjects[0].path for each in found.nogo] == ["bad.md", "poor.md"]
+    assert [each.subjects[0].path for each in found.unclear] == ["gone.md", "odd.md"]
+    assert (len(found.skips), len(found.changes), found.settled) == (1, 1, 0)
+    assert found.faults == {"config.yaml:3: unknown key": 1}
+    assert found.failures == {("timeout", "small", "no reply in 45 s"): 2}
+
+
+def test_what_was_mended_or_overridden_is_settled() -> None:
+    mended = [verdict("reject", days=2), verdict("accept", days=1, task_id="a.md@" + "1" * 12)]
+    again = [verdict("accept", path="b.md", days=2), verdict("reject", path="b.md", days=1)]
+    decided: list[Record] = [verdict("escalate", path="c.md"), override(task_id=verdict(path="c.md").task_id)]
+    found = triage([*mended, *again, *decided])
+    assert [each.subjects[0].path for each in found.nogo] == ["b.md"]
+    assert found.unclear == []
+    assert found.settled == 2
+    assert len(found.overrides) == 1
+
+
+def test_the_same_path_in_two_projects_is_two_things() -> None:
+    found = triage([verdict("reject", project="one"), verdict("accept", name="x", project="two")])
+    assert len(found.nogo) == 1
+
+
+def test_an_override_without_a_terminal_settles_nothing() -> None:
+    assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
+
+
+def test_failures_are_grouped() -> None:
+    lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
+    other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
+    found = triage([*lines, other])
+    assert [count for _, count in found.failures.most_common()] == [5, 1]
+
+
+# The queue
+
+
+def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
+    lines = [verdict("accept", name=f"g{n}", path=f"g{n}.md") for n in range(40)]
+    lines += [verdict("reject", name=f"n{n}", path=f"n{n}.md") for n in range(10)]
+    order = queue.waiting(lines, "ann")
+    assert queue.waiting(list(reversed(lines)), "ann") == order
+    assert sorted(each.id for each in order) == sorted(each.id for each in lines)
+    early = [each.word for each in order[:16]]
+    assert 4 <= early.count("NO-GO") <= 10
+    assert [each.id for each in order if each.word == "GO"] != [each.id for each in lines[:40]]
+
+
+def test_the_queue_goes_on_where_this_person_stopped() -> None:
+    one, two, three = (verdict(name=name, path=f"{name}.md") for name in "abc")
+    said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), label(three, "withdrawn", after=2)]
+    assert {each.id for each in queue.waiting([one, two, three, *said], "ann")} == {"b", "c"}
+
+
+def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -> None:
+    one, again = verdict(name="a", days=2), verdict(name="b", days=1)
+    waiting = queue.waiting([one, again, verdict("undetermined"), verdict("escalate")], "ann")
+    assert [each.id for each in waiting] == ["b"]
+    assert queue.waiting([one, again, label(one, "go")], "ann") == []
+
+
+# Content
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.invalid"]
+    done = subprocess.run(
+        ["git", *identity, "-C", str(folder), *arguments], check=True, capture_output=True, timeout=60
+    )
+    return done.stdout.decode().strip()
+
+
+def about(data: bytes, path: str = "docs/a.md", commit: str | None = None) -> dict[str, object]:
+    return {"subjects": [{"path": path, "sha256": hashlib.sha256(data).hexdigest()}], "commit": commit}
+
+
+def test_the_content_comes_from_the_commit_or_from_the_folder(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_bytes(b"pushed \x1b[31m\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    (tmp_path / "docs" / "a.md").write_bytes(b"changed\n")
+    pushed = verdict(**about(b"pushed \x1b[31m\n", commit=commit))  # type: ignore[arg-type]  # fields of a verdict
+    assert content.texts(pushed, tmp_path / "docs") == {"docs/a.md": "pushed [31m\n"}
+    present = verdict(**about(b"changed\n"))  # type: ignore[arg-type]  # the same
+    assert content.texts(present, tmp_path) == {"docs/a.md": "changed\n"}
+    for commit_ in (None, "0" * 40, "--help"):
+        gone = verdict(**about(b"gone\n", commit=commit_))  # type: ignore[arg-type]  # the same
+        assert content.texts(gone, tmp_path) == {"docs/a.md": None}
+
+
+def test_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "user.email", "ann@example.invalid")
+    assert person.who(tmp_path) == "ann@example.invalid"
+    assert "@" in person.who(tmp_path.parent)
+    assert not person.at_terminal()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert not person.at_terminal()
+
+
+# Tables, pictures, times
+
+
+def test_verdicts_as_a_table() -> None:
+    line = verdict(
+        "reject", path="=cmd.md", author={"name": "+ann"}, degraded='a "quoted", text\nof two lines'
+    )
+    given = override(task_id=line.task_id, subjects=[line.subjects[0].sha256])
+    rows = list(
+        csv.DictReader("\n".join(table.rows([line, label(line, "go"), given])).splitlines(keepends=True))
+    )
+    assert len(rows) == 1
+    assert (rows[0]["verdict"], rows[0]["gate"], rows[0]["label"], rows[0]["override"]) == (
+        *("reject", "NO-GO", "go", "accept"),
+    )
+    assert rows[0]["task_id"].startswith("'=cmd.md")
+    assert rows[0]["author"] == "'+ann"
+    assert rows[0]["degraded"] == 'a "quoted", text\nof two lines'
+
+
+def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
+    lines = [verdict("accept" if n % 4 else "reject", days=n / 2, name=f"v{n}") for n in range(20)]
+    text = plot.svg(kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])]))
+    root = ET.fromstring(text)  # ours
+    name = "{http://www.w3.org/2000/svg}"
+    panels = root.findall(f"{name}g")
+    assert [panel.findtext(f"{name}text") for panel in panels] == [each.title for each in kpi.LIMITS.values()]
+    assert len(panels[2].findall(f"{name}circle")) == 10
+    assert len(panels[2].findall(f"{name}line")) == 2
+    heights = [float(each.get("cy", "nan")) for panel in panels for each in panel.iter(f"{name}circle")]
+    assert all(0 <= each <= 130 for each in heights)
+    assert plot.html(kpi.evidence(lines)).startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("lines", [[], [verdict()]])
+def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
+    assert "nothing measured" in plot.svg(kpi.evidence(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"),
+    [("14d", 14), ("2w", 14), ("36h", 1.5), ("0d", 0), ("2026-03-19", 1.5), ("2026-03-20T13:00:00+01:00", 0)],
+)
+def test_points_in_time(text: str, ago: float) -> None:
+    assert times.point(text, NOW) == NOW - timedelta(days=ago)
+
+
+@pytest.mark.parametrize("text", ["", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"])
+def test_no_point_in_time(text: str) -> None:
+    with pytest.raises(UsageError, match="is no point in time"):
+        times.point(text, NOW)
