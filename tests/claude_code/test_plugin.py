@@ -104,31 +104,33 @@ def test_a_plugin_folder_that_is_gone_costs_no_prompt(client: Client, plugin: Pa
 
 
 def test_an_edited_memory_is_found_by_the_next_prompt(bare: Client, plugin: Path) -> None:
-    log = watch(plugin)
+    given, said = watch(plugin)
     install(bare, plugin)
-    assert "<memory-context" not in ask(bare, "Where do the flamingos sleep?")
-    file = str(bare.project / JWT.path)
+    question = "Where do the pink flamingos sleep?"
+    assert JWT.title not in ask(bare, question)
+    file, old = str(bare.project / JWT.path), "people were logged out mid-form"
     bare.api.script += [
         ToolCall("Read", {"file_path": file}),
-        ToolCall("Edit", {"file_path": file, "old_string": JWT.title, "new_string": "Where flamingos sleep"}),
+        ToolCall("Edit", {"file_path": file, "old_string": old, "new_string": "pink flamingos sleep there"}),
     ]
-    ask(bare, "Rename that memory, please.", "--permission-mode", "bypassPermissions")
+    ask(bare, "Correct that memory, please.", "--permission-mode", "bypassPermissions")
     assert [each.get("is_error", False) for each in tool_results(bare)] == [False, False]
-    events = [json.loads(line) for line in log.read_text().splitlines()]
+    events = [json.loads(line) for line in given.read_text().splitlines()]
     assert [each["tool_name"] for each in events if each["hook_event_name"] == "PostToolUse"] == ["Edit"]
-    assert "Where flamingos sleep -> decisions/" in ask(bare, "Where do the flamingos sleep?")
+    assert said.read_text() == ""
+    assert JWT.title in ask(bare, question)
 
 
-def watch(plugin: Path) -> Path:
-    """Let the plugin write down what each of its hooks is given, and return the file."""
-    log = plugin / "log.jsonl"
+def watch(plugin: Path) -> tuple[Path, Path]:
+    """Let the plugin write down what its hooks are given, and what they say on stderr; return both files."""
+    given, said = plugin / "given.jsonl", plugin / "said"
     hook = plugin / "bin" / "judgekit"
     hook.rename(plugin / "bin" / "watched")
     hook.write_text(
-        f'payload=$(cat)\nprintf "%s\\n" "$payload" >>"{log}"\n'
-        f'printf "%s" "$payload" | sh "{plugin}/bin/watched" hook\n'
+        f'payload=$(cat)\nprintf "%s\\n" "$payload" >>"{given}"\n'
+        f'printf "%s" "$payload" | sh "{plugin}/bin/watched" hook 2>>"{said}"\n'
     )
-    return log
+    return given, said
 
 
 def test_the_search_skill_may_list_without_asking_and_no_more(bare: Client, plugin: Path) -> None:
