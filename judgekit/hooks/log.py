@@ -84,7 +84,7 @@ def _append(path: str, line: bytes) -> None:
         full = os.fstat(descriptor).st_size > MAX_BYTES
     finally:
         os.close(descriptor)
-    if full:
+    if full and os.stat(path).st_size > MAX_BYTES:  # not what another hook has begun anew meanwhile
         os.replace(path, f"{path}.1")
 
 

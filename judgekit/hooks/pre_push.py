@@ -5,6 +5,7 @@ Nothing that fails here may hold up a push: a fault of ours is UNDETERMINED, sai
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
 import sys
@@ -26,6 +27,22 @@ SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 def skipped_by(environ: Mapping[str, str]) -> str | None:
     """Return the variable that sends a push past the gate, None when there is none."""
     return next((name for name in SKIP if environ.get(name, "0") not in ("", "0")), None)
+
+
+def nothing_to_do(words: Sequence[str]) -> bool:
+    """Whether `judgekit gate WORDS` is a push that is sure to bring nothing to judge.
+
+    Found out without importing what judging needs; False where that cannot be told.
+    """
+    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by(os.environ):
+        return False
+    from judgekit.gate import glance  # noqa: PLC0415 - what git is asked with
+    from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+    try:
+        return glance.nothing_to_judge(Repository(Path.cwd()), _updates(), words[1])
+    except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
+        return False
 
 
 def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcome | None:
@@ -58,6 +75,7 @@ def code(outcome: Outcome | None, blocked: int) -> int:
     return blocked if outcome is not None and outcome.blocked else Exit.ACCEPTED
 
 
+@functools.cache  # git says it once
 def _updates() -> list[RefUpdate]:
     from judgekit.gate import updates  # noqa: PLC0415 - a skipped push needs little
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,3 +94,77 @@ def test_a_package_that_is_gone_is_no_lost_prompt(store: MemoryStore, tmp_path: 
     """Code 2 would erase the prompt; 1 is said to the user, and the prompt goes on."""
     command = [sys.executable, *launch.OPTIONS, launch.code(str(tmp_path / "gone"))]
     assert start(command, payload(store)).returncode == 1
+
+
+# What needs installed packages still finds them, although the interpreter did not look for any.
+
+
+def configured(store: MemoryStore, text: str) -> None:
+    path = store.project / ".judgekit" / "config.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def bare(folder: Path) -> str:
+    """Return an interpreter that has no packages at all."""
+    venv.create(folder, with_pip=False, symlinks=os.name != "nt")
+    return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+
+
+def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
+    configured(store, "retrieval: {max_inject: 0}\n")
+    for _ in range(2):  # validated, then as it was kept
+        done = start(launch.command(), payload(store))
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"<result" not in done.stdout
+        assert b"<memory-nudge>" in done.stdout
+
+
+def test_a_wrong_configuration_is_named(store: MemoryStore) -> None:
+    configured(store, "retrieval: {max_inject: many}\n")
+    done = start(launch.command(), payload(store))
+    assert b"config.yaml:1: retrieval.max_inject: expected" in done.stderr
+    assert ANSWER in done.stdout
+
+
+def test_a_judge_is_asked(store: MemoryStore, isolated: Path) -> None:
+    """No provider can be reached here: the judge's own words say that it was there to find that out."""
+    home = isolated / "judgekit" / "config.yaml"
+    home.parent.mkdir(exist_ok=True)
+    home.write_text("retrieval: {judge: on}\n")
+    done = start(launch.command(), payload(store), PATH="")
+    assert ANSWER in done.stdout
+    assert b"not judged" not in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_dependencies_beside_the_package_are_found(store: MemoryStore, tmp_path: Path) -> None:
+    """As `pip install --target` leaves them: our package and what it needs in one folder."""
+    command = copied(tmp_path)
+    import pydantic  # noqa: PLC0415 - only to know where packages are
+
+    for each in Path(pydantic.__file__).parents[1].iterdir():
+        if each.name != "judgekit" and not each.name.startswith("_"):
+            (tmp_path / each.name).symlink_to(each)
+    for data in ("retrieval", "providers", "rubrics"):
+        shutil.copytree(Path(launch.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
+    configured(store, "retrieval: {max_inject: 0}\n")
+    done = start([bare(tmp_path / "venv"), *command[1:]], payload(store))
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"<result" not in done.stdout
+
+
+def test_without_dependencies_the_defaults_hold(store: MemoryStore, tmp_path: Path) -> None:
+    command = copied(tmp_path)
+    configured(store, "retrieval: {max_inject: 0}\n")
+    done = start([bare(tmp_path / "venv"), *command[1:]], payload(store))
+    assert done.returncode == 0
+    assert ANSWER in done.stdout
+    assert done.stderr.startswith(b"judgekit: the configuration is not read (No module named ")
+
+
+def test_an_edit_is_answered(store: MemoryStore) -> None:
+    event = {"hook_event_name": "PostToolUse", "tool_name": "Write"}
+    path = str(store.root / "decisions" / "jwt.json")
+    done = start(launch.command(), payload(store, **event, tool_input={"file_path": path}))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,0 +1,138 @@
+"""Events other than a prompt: an edited file is read at once, all others are met with silence."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit.hooks import claude_code, edited
+from judgekit.retrieval import index
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUESTION = "How do we refresh the JWT?"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    made = jwt_store(tmp_path / "project", 20)
+    claude_code.answer({"prompt": QUESTION, "cwd": str(made.project)})
+    return made
+
+
+def send(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, payload: object
+) -> tuple[str, str]:
+    raw = json.dumps(payload).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+    assert claude_code.main([]) == 0
+    out, err = capfd.readouterr()
+    return out, err
+
+
+def titles(store: MemoryStore) -> set[str]:
+    """Return the titles in the index as it is, without bringing it up to date."""
+    path = index.path_of(str(store.root.resolve()))
+    assert path is not None
+    connection = sqlite3.connect(path)
+    try:
+        return {title for (title,) in connection.execute("SELECT title FROM file WHERE live")}
+    finally:
+        connection.close()
+
+
+def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "file_path") -> dict[str, Any]:
+    return {
+        "hook_event_name": "PostToolUse",
+        "tool_name": tool,
+        "tool_input": {key: str(path)},
+        "tool_response": {"filePath": str(path)},
+        "cwd": str(store.project),
+    }
+
+
+@pytest.mark.parametrize("tool", edited.TOOLS)
+@pytest.mark.parametrize("how", ["absolute", "relative"])
+def test_an_edited_memory_is_read_at_once(
+    store: MemoryStore,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    how: str,
+) -> None:
+    path = store.add("jwt", "JWT tokens are opaque now", listed=False)
+    assert "JWT tokens are opaque now" not in titles(store)
+    named = path if how == "absolute" else path.relative_to(store.project)
+    key = "notebook_path" if tool == "NotebookEdit" else "file_path"
+    assert send(capfd, monkeypatch, edit(store, named, tool, key)) == ("", "")
+    assert "JWT tokens are opaque now" in titles(store)
+
+
+def test_a_new_and_a_removed_memory_are_seen(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store.add("new", "Brand new", listed=False)
+    assert send(capfd, monkeypatch, edit(store, path, "Write")) == ("", "")
+    assert "Brand new" in titles(store)
+    path.unlink()
+    assert send(capfd, monkeypatch, edit(store, path)) == ("", "")
+    assert "Brand new" not in titles(store)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tool_name": "Bash"},
+        {"tool_name": None},
+        {"tool_input": {"file_path": 7}},
+        {"tool_input": {"file_path": "a\0b.json"}},
+        {"tool_input": "x"},
+        {"tool_input": None},
+        {"hook_event_name": "PreToolUse"},
+        {"hook_event_name": "SessionStart", "source": "startup"},
+        {"hook_event_name": "Unheard of", "prompt": QUESTION},
+        {"hook_event_name": ["UserPromptSubmit"], "prompt": QUESTION},
+    ],
+)
+def test_everything_else_is_silence(
+    store: MemoryStore,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, object],
+) -> None:
+    path = store.add("jwt", "JWT tokens are opaque now", listed=False)
+    assert send(capfd, monkeypatch, edit(store, path) | change) == ("", "")
+    assert "JWT tokens are opaque now" not in titles(store)
+
+
+@pytest.mark.parametrize("name", ["src/main.py", "/etc/hostname", "elsewhere.json", "gone/away.md", ".."])
+def test_files_of_no_store_are_left_alone(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = titles(store)
+    assert send(capfd, monkeypatch, edit(store, name)) == ("", "")
+    assert titles(store) == before
+
+
+def test_where_nothing_was_indexed_no_index_is_made(
+    tmp_path: Path, isolated: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = jwt_store(tmp_path / "other", 3)
+    assert send(capfd, monkeypatch, edit(made, made.root / "decisions" / "jwt.json")) == ("", "")
+    assert not (isolated / "judgekit" / "cache" / "index").exists()
+
+
+def test_switched_off_nothing_is_read(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store.root / "memory-config.json").write_text('{"retrieval": {"enabled": false}}')
+    path = store.add("jwt", "JWT tokens are opaque now", listed=False)
+    assert send(capfd, monkeypatch, edit(store, path)) == ("", "")
+    assert "JWT tokens are opaque now" not in titles(store)

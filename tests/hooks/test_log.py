@@ -1,0 +1,162 @@
+"""The log of injections, and notices that are not repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit import paths
+from judgekit.hooks import claude_code, explain, log, notices
+
+QUESTION = "How do we refresh the JWT?"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    return jwt_store(tmp_path / "project", 20)
+
+
+@pytest.fixture
+def switched_on(isolated: Path) -> Path:
+    path = isolated / "judgekit" / "config.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("retrieval: {log: true}\n")
+    return path
+
+
+def ask(store: MemoryStore, prompt: str = QUESTION) -> None:
+    claude_code.answer({"prompt": prompt, "cwd": str(store.project)})
+
+
+def lines() -> list[dict[str, object]]:
+    return [json.loads(line) for line in Path(log.file()).read_text(encoding="utf-8").splitlines()]
+
+
+def test_without_being_asked_for_nothing_is_written(store: MemoryStore) -> None:
+    ask(store)
+    assert not Path(log.file()).exists()
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_a_line_a_prompt(store: MemoryStore) -> None:
+    ask(store)
+    ask(store, "invoice avatar or what? " + "x" * 500 + "\nsecret at the end")
+    first, second = lines()
+    assert first["injected"] == [
+        {
+            "path": ".claude/memory/decisions/jwt.json",
+            "title": "JWT token refresh flow",
+            "confidence": pytest.approx(0.9, abs=0.5),
+        }
+    ]
+    assert (first["prompt"], first["project"], first["judge"]) == (QUESTION, str(store.project), "off")
+    assert len(str(second["prompt"])) <= log.PROMPT_CHARS
+    assert "secret" not in str(second)
+
+
+@pytest.mark.usefixtures("switched_on")
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
+    ask(store)
+    assert stat.S_IMODE(Path(log.file()).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(log.file()).parent.stat().st_mode) == 0o700
+    assert log.file().startswith(paths.state_home())
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_it_is_bounded(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "MAX_BYTES", 1_000)
+    for _ in range(12):
+        ask(store)
+    sizes = [path.stat().st_size for path in Path(log.file()).parent.iterdir()]
+    assert 1 <= len(sizes) <= 2
+    assert max(sizes) < 2_000
+    assert len(log.last(QUESTION, str(store.project))) == 3
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_a_folder_that_cannot_be_written_costs_no_answer(store: MemoryStore, isolated: Path) -> None:
+    (isolated / "judgekit" / "state").write_text("in the way")
+    text, notes = claude_code.answer({"prompt": QUESTION, "cwd": str(store.project)})
+    assert "JWT token refresh flow" in text
+    assert notes == []
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_explain_reads_it(store: MemoryStore) -> None:
+    assert "this prompt is not in it" in explain.report(QUESTION, str(store.project))
+    ask(store)
+    ask(store, "something else entirely")
+    with Path(log.file()).open("a", encoding="utf-8") as file:
+        file.write('{"cut off')
+    report = explain.report(QUESTION, str(store.project))
+    assert "injected JWT token refresh flow; mentioned nothing" in report
+    assert report.count("Z: injected") == 1
+
+
+def test_explain_says_how_to_switch_it_on(store: MemoryStore) -> None:
+    assert "log: off (retrieval.log: true" in explain.report(QUESTION, str(store.project))
+
+
+def test_a_project_cannot_switch_it_on(store: MemoryStore) -> None:
+    path = store.project / ".judgekit" / "config.yaml"
+    path.parent.mkdir()
+    path.write_text("retrieval: {log: true}\n")
+    _, notes = claude_code.answer({"prompt": QUESTION, "cwd": str(store.project)})
+    assert len(notes) == 1
+    assert "only the user's configuration may" in notes[0]
+    assert not Path(log.file()).exists()
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_hooks_at_once_do_not_mix_their_lines(store: MemoryStore) -> None:
+    payload = json.dumps({"prompt": QUESTION, "cwd": str(store.project)}).encode()
+    command = [sys.executable, "-m", "judgekit", "hook"]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) for _ in range(5)]
+    for process in running:
+        process.communicate(payload, timeout=120)
+    assert len(lines()) == 5
+
+
+# Notices
+
+
+def test_a_notice_is_due_once_a_day() -> None:
+    now = 1_000_000.0
+    assert notices.due("/p", ["a", "b"], now) == ["a", "b"]
+    assert notices.due("/p", ["b", "c"], now + 60) == ["c"]
+    assert notices.due("/other", ["a"], now + 60) == ["a"]
+    assert notices.due("/p", ["a", "b", "c"], now + notices.AGAIN + 1) == ["a", "b"]
+    assert notices.due("/p", ["a"], now) == ["a"], "a clock that was put back does not silence anything"
+
+
+def test_notices_that_cannot_be_remembered_are_said(isolated: Path) -> None:
+    (isolated / "judgekit").mkdir(exist_ok=True)
+    (isolated / "judgekit" / "cache").write_text("in the way")
+    assert notices.due("/p", ["a"]) == ["a"]
+    assert notices.due("/p", ["a"]) == ["a"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": "x"}'])
+def test_a_spoiled_memory_of_notices_is_made_anew(content: str) -> None:
+    assert notices.due("/p", ["a"]) == ["a"]
+    (kept,) = Path(paths.cache_home(), notices.FOLDER).iterdir()
+    kept.write_text(content)
+    assert notices.due("/p", ["a"]) == ["a"]
+    assert notices.due("/p", ["a"]) == []
+
+
+def test_what_is_wrong_with_a_store_is_said_once(store: MemoryStore) -> None:
+    (store.root / "decisions" / "broken.json").write_bytes(b"\xff{")
+    payload = {"prompt": QUESTION, "cwd": str(store.project)}
+    first, second = claude_code.answer(payload), claude_code.answer(payload)
+    assert first[0] == second[0]
+    assert [len(notes) for _, notes in (first, second)] == [1, 0]
+    assert "broken.json" in explain.report(QUESTION, str(store.project))
