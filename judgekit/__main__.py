@@ -6,11 +6,16 @@ import sys
 
 
 def main() -> int:
-    """Run the command line and return its exit code; the prompt hook skips what other commands import."""
+    """Run the command line and return its exit code; the hooks skip what other commands import."""
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] not in (["--help"], ["-h"]):
         from judgekit.hooks import claude_code  # noqa: PLC0415 - the only import that the hook pays for
 
         return claude_code.main()
+    if sys.argv[1:2] == ["gate"]:
+        from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
+
+        if pre_push.nothing_to_do(sys.argv[2:]):
+            return 0
     from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it
 
     return run()

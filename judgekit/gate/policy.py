@@ -9,32 +9,14 @@ from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit.errors import ConfigError
+from judgekit.gate.rules_commit import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
 
 MAX_BYTES = 1_000_000  # of one file of rules
-_RULES = (".judgekit", ".claude/memory/memory-config.json")
-_USUAL = ("HEAD", "main", "master")
-
-
-def commit_of(repository: Repository, updates: Sequence[RefUpdate], remote: str) -> str | None:
-    """Return the commit whose rules hold for a push: the remote's own, the pushed one where it has none.
-
-    That is where the first existing ref of the push stands; for new refs alone the remote's default branch.
-    """
-    told = [each.remote_oid for each in updates if not each.is_new]
-    usual = [f"refs/remotes/{remote}/{name}" for name in _USUAL]
-    fetched = repository.ask("for-each-ref", "--format=%(objectname)", f"refs/remotes/{remote}/")
-    pushed = [each.local_oid for each in updates if not each.deletes]
-    for name in (*told, *usual, *fetched.decode().split(), *pushed):
-        commit = repository.commit(name)
-        if commit is not None:
-            return commit
-    return None
 
 
 @contextmanager
@@ -46,7 +28,7 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:
-            _write(repository, commit, _RULES, root)
+            _write(repository, commit, RULES, root)
             rubric = _rubric_path(root)
             if rubric is not None:
                 _write(repository, commit, (rubric,), root)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import config as configuration
 from judgekit import library
-from judgekit.gate import commits, files, policy
+from judgekit.gate import commits, files, glance, policy
 from judgekit.gate.flow import Gatekeeper, blocks
+from judgekit.gate.rules_commit import commit_of
 from judgekit.gate.selection import Wanted
 from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
 from judgekit.ledger.standing import standing
@@ -58,7 +59,7 @@ def check_push(
     """
     refs = ", ".join(each.remote_ref for each in updates if not each.deletes)
     push = Gate(remote=url or remote, ref=refs)
-    rules = policy.commit_of(repository, updates, remote)
+    rules = commit_of(repository, updates, remote)
     return _check(
         repository,
         rules,
@@ -87,6 +88,7 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         folder = stack.enter_context(policy.rules(repository, commit))
         settings = configuration.load(folder)
         mode = run.mode or settings.gate.mode
+        glance.keep(repository, commit, settings.gate.paths, settings.gate.authors)
         found = find(Wanted(settings.gate.paths, settings.gate.authors))
         if not found.changes:
             return Outcome([], mode, found.notes)

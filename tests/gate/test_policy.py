@@ -11,6 +11,7 @@ from git_repo import GitRepo
 from judgekit import config, library
 from judgekit.errors import ConfigError
 from judgekit.gate import policy
+from judgekit.gate.rules_commit import commit_of
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
 
@@ -41,7 +42,7 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
 
 def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
     repository = Repository(work.folder)
-    with policy.rules(repository, policy.commit_of(repository, updates, remote)) as folder:
+    with policy.rules(repository, commit_of(repository, updates, remote)) as folder:
         return config.load(folder).gate.mode
 
 
