@@ -107,12 +107,14 @@ class Store:
         try:
             if not entry.is_file() or (entry.is_symlink() and not self._holds(name, listing)):
                 return
-            status = entry.stat()
-        except OSError:  # it went away meanwhile, or is a link to itself
+        except OSError:  # a link to itself
+            return
+        stamp = watch.look(entry.path)
+        if stamp is None:  # it went away meanwhile
             return
         self.room -= 1
         if self.room >= 0:
-            listing.files[name] = (status.st_size, status.st_mtime_ns, status.st_ino)
+            listing.files[name] = stamp
         elif self.room == -1:
             listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is left out")
 

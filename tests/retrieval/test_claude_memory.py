@@ -10,6 +10,8 @@ from judgekit.retrieval.sources import claude_memory
 from judgekit.retrieval.sources.base import Unreadable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_store import MemoryStore
 
     from judgekit.retrieval.sources.base import Entry
@@ -219,6 +221,15 @@ def test_an_index_that_is_no_text_is_reported_and_the_records_stand(
     assert found == {}
     assert notes[0].endswith("going by the records alone")
     assert entry(store).title == "JWT token refresh flow"
+
+
+def test_an_index_that_is_a_link_out_is_not_read(store: MemoryStore, tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text("- [DECISION] From outside -> decisions/jwt.json")
+    (store.root / "index.md").unlink()
+    (store.root / "index.md").symlink_to(tmp_path / "index.md")
+    found, notes = hints(store)
+    assert found == {}
+    assert notes == ["index.md: leads out of its store; going by the records alone"]
 
 
 def test_many_lies_are_one_line(store: MemoryStore) -> None:

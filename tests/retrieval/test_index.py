@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from judgekit import paths
-from judgekit.retrieval import cachefile, compiled, index, scan, schema
+from judgekit.retrieval import cachefile, compiled, index, schema, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,28 +19,33 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.index import Index
 
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+PROFILES = compiled.Profiles(compiled.bundled())
 FRESH = "SELECT path, size, mtime, inode, hint, live, problem, id, file.title, category, file.tags, updated, "
 CONTENT = f"{FRESH} text.title, text.tags, body, parts FROM file LEFT JOIN text ON number = text.rowid"
 
 
 def opened(store: MemoryStore, *, anew: bool = False) -> Index:
-    return index.open_index(scan.scan(str(store.root), "claude-memory", PROFILE), PROFILE, anew=anew)
+    return index.open_index(str(store.root.resolve()), PROFILES, anew=anew)
 
 
 def content(found: Index) -> list[Any]:
-    rows = sorted(found.connection.execute(CONTENT).fetchall())
+    live = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
+    found.recheck([path for (path,) in live])
+    rows = [*sorted(found.connection.execute(CONTENT).fetchall()), found.notes()]
     found.close()
     return rows
 
 
 def files() -> list[Path]:
-    return sorted(Path(paths.cache_home(), index.FOLDER).glob("*"))
+    return sorted(each for each in Path(paths.cache_home(), index.FOLDER).rglob("*") if each.is_file())
+
+
+def databases() -> list[Path]:
+    return [each for each in files() if each.suffix == ".sqlite"]
 
 
 def fresh(store: MemoryStore) -> list[Any]:
-    found = scan.scan(str(store.root), "claude-memory", PROFILE)
-    return content(index._fill(":memory:", found, PROFILE))
+    return content(index._in_memory(str(store.root.resolve()), PROFILES, None))
 
 
 def add(store: MemoryStore) -> None:
@@ -105,7 +108,7 @@ def test_an_updated_index_is_what_a_fresh_one_would_be(
     after = content(opened(store))
     assert after == fresh(store)
     assert after != before
-    assert len([path for path in files() if path.suffix == ".sqlite"]) == 1
+    assert len(databases()) == 1
 
 
 def test_any_order_of_changes_ends_in_the_same_index(store: MemoryStore) -> None:
@@ -115,18 +118,19 @@ def test_any_order_of_changes_ends_in_the_same_index(store: MemoryStore) -> None
     assert content(opened(store)) == fresh(store)
 
 
-def test_nothing_is_written_when_nothing_changed(store: MemoryStore) -> None:
+def test_nothing_is_written_when_nothing_changed(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
     opened(store).close()
-    before = {path: path.read_bytes() for path in files() if path.suffix == ".sqlite"}
+    before = {path: path.read_bytes() for path in databases()}
     opened(store).close()
-    assert {path: path.read_bytes() for path in files() if path.suffix == ".sqlite"} == before
+    assert {path: path.read_bytes() for path in databases()} == before
 
 
 def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     held = opened(store)
     for path in files():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for folder in (Path(paths.cache_home()), Path(paths.cache_home(), index.FOLDER)):
+    for folder in (Path(paths.cache_home()), Path(paths.cache_home(), index.FOLDER), databases()[0].parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     held.close()
 
@@ -147,21 +151,21 @@ def spoiled(path: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["empty", "garbage", "truncated", "other tables"])
 def test_a_damaged_index_is_replaced_by_the_next_generation(store: MemoryStore, how: str) -> None:
     whole = content(opened(store))
-    (path,) = [path for path in files() if path.suffix == ".sqlite"]
+    (path,) = databases()
     spoiled(path, how)
     try:
         rows = content(opened(store))
     except sqlite3.DatabaseError:  # damage that shows only where it is read
         rows = content(opened(store, anew=True))
     assert rows == whole
-    (path,) = [path for path in files() if path.suffix == ".sqlite"]
+    (path,) = databases()
     assert path.name.endswith(".1.sqlite")
     assert content(opened(store)) == whole
 
 
 def test_an_index_of_another_root_is_replaced(store: MemoryStore) -> None:
     opened(store).close()
-    (path,) = [path for path in files() if path.suffix == ".sqlite"]
+    (path,) = databases()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE about SET value = '/elsewhere' WHERE key = 'root'")
     connection.commit()
@@ -193,7 +197,7 @@ def test_another_process_that_writes_is_waited_for_and_then_passed_by(
 ) -> None:
     before = content(opened(store))
     monkeypatch.setattr(schema, "BUSY_SECONDS", 0.05)
-    (path,) = [path for path in files() if path.suffix == ".sqlite"]
+    (path,) = databases()
     writer = sqlite3.connect(path)
     writer.execute("BEGIN IMMEDIATE")
     add(store)
@@ -211,56 +215,25 @@ def test_a_reader_of_a_replaced_index_is_not_disturbed(store: MemoryStore) -> No
     reader.close()
 
 
-PROCESS = """
-import json, sys
-from judgekit.retrieval import compiled, index, scan
-profile = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
-for _ in range(int(sys.argv[2])):
-    found = index.open_index(scan.scan(sys.argv[1], "claude-memory", profile), profile)
-    assert found.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    size = found.size
-    found.close()
-print(json.dumps(size))
-"""
-
-
-def test_several_processes_at_once_build_one_sound_index(store: MemoryStore) -> None:
-    store.fill(60).write_index()
-    command = [sys.executable, "-c", PROCESS, str(store.root), "3"]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(5)]
-    for number in range(5):
-        store.add(f"late-{number}", f"Late {number}")
-    outputs = [process.communicate(timeout=120) for process in running]
-    assert [(error, process.returncode) for (_, error), process in zip(outputs, running, strict=True)] == [
-        (b"", 0)
-    ] * 5
-    assert all(61 <= json.loads(output) <= 66 for output, _ in outputs)
-    assert content(opened(store)) == fresh(store)
-    assert len([path for path in files() if path.suffix == ".sqlite"]) == 1
-    assert [path for path in files() if "building" in path.name] == []
-
-
 def test_a_change_of_what_is_read_makes_a_new_index(store: MemoryStore) -> None:
     data = compiled.bundled()
     data["profiles"]["claude-memory"]["categories"]["decision"]["body"] = ["rationale"]
-    changed = compiled.Profiles(data).by_kind["claude-memory"]
-    opened(store).close()
-    found = index.open_index(scan.scan(str(store.root), "claude-memory", changed), changed)
-    assert "rotating" not in str(content(found))
-    assert "rotating" in str(content(opened(store)))
+    changed = compiled.Profiles(data)
+    before = content(opened(store))
+    assert content(index.open_index(str(store.root.resolve()), changed)) != before
+    assert content(opened(store)) == before
 
 
 def test_what_a_killed_process_left_is_swept_away_after_a_while(store: MemoryStore) -> None:
     opened(store).close()
-    (path,) = [path for path in files() if path.suffix == ".sqlite"]
-    base = path.name.partition(".v")[0]
-    old, young = (path.with_name(f"{base}.{pid}.building") for pid in (1, 2))
-    old.write_bytes(b"half")
-    young.write_bytes(b"half")
+    (path,) = databases()
+    old, young, other = (path.with_name(name) for name in ("1.making", "2.making", "v1.0.sqlite"))
+    for each in (old, young, other):
+        each.write_bytes(b"half")
     os.utime(old, (1, 1))
+    os.utime(other, (1, 1))
     opened(store, anew=True).close()
-    assert not old.exists()
-    assert young.exists()
+    assert [each.exists() for each in (old, young, other)] == [False, True, False]
 
 
 def test_names_in_the_cache_tell_paths_apart() -> None:

@@ -18,14 +18,14 @@ PROFILES = compiled.Profiles(compiled.bundled()).by_kind
 
 
 def listed(root: Path, kind: str = CLAUDE_MEMORY) -> Scan:
-    return scan.scan(str(root), kind, PROFILES[kind])
+    return scan.scan(str(root), kind, PROFILES[CLAUDE_MEMORY])
 
 
 def kind_of(root: Path) -> str:
     return scan.kind_of(str(root), PROFILES[CLAUDE_MEMORY])
 
 
-def test_a_store_lists_its_index_and_its_records(tmp_path: Path) -> None:
+def test_a_store_lists_its_records(tmp_path: Path) -> None:
     store = jwt_store(tmp_path, 3)
     (store.root / "decisions" / "notes.txt").write_text("no record")
     (store.root / "decisions" / ".hidden.json").write_text("{}")
@@ -35,7 +35,6 @@ def test_a_store_lists_its_index_and_its_records(tmp_path: Path) -> None:
         "constraints/filler-1.json",
         "decisions/filler-0.json",
         "decisions/jwt.json",
-        "index.md",
         "preferences/filler-2.json",
     ]
 
@@ -62,15 +61,11 @@ def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
     (store.root / "decisions" / "link.json").symlink_to(outside / "secret.json")
     (store.root / "runbooks").symlink_to(outside)
     found = listed(store.root)
-    assert sorted(found.files) == ["decisions/jwt.json", "index.md"]
-    assert [problem.partition(":")[0] for problem in found.problems] == ["decisions/link.json", "runbooks"]
-
-
-def test_an_index_that_is_a_link_out_is_not_read(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path / "project")
-    (tmp_path / "index.md").write_text("- [DECISION] X -> decisions/x.json")
-    (store.root / "index.md").symlink_to(tmp_path / "index.md")
-    assert listed(store.root).files == {}
+    assert sorted(found.files) == ["decisions/jwt.json"]
+    assert sorted(problem.partition(":")[0] for problem in found.problems) == [
+        "decisions/link.json",
+        "runbooks",
+    ]
 
 
 def test_links_inside_the_store_are_followed(tmp_path: Path) -> None:
@@ -96,7 +91,7 @@ def test_what_is_no_file_is_passed_over(tmp_path: Path, name: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(path if name == "loop.json" else store.root / "decisions" / "gone.json")
-    assert sorted(listed(store.root).files) == ["decisions/jwt.json", "index.md"]
+    assert sorted(listed(store.root).files) == ["decisions/jwt.json"]
 
 
 def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
@@ -106,7 +101,7 @@ def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
     except OSError:
         pytest.skip("this file system refuses such names")
-    assert sorted(listed(store.root).files) == ["decisions/jwt.json", "index.md"]
+    assert sorted(listed(store.root).files) == ["decisions/jwt.json"]
 
 
 def test_a_folder_of_markdown_is_walked(tmp_path: Path) -> None:
@@ -167,3 +162,33 @@ def test_a_folder_with_a_longer_name_is_outside(tmp_path: Path) -> None:
     assert scan.contained(str(tmp_path.resolve() / "store"), "a/../b") == str(
         tmp_path.resolve() / "store" / "b"
     )
+
+
+def test_what_the_store_ignores_is_not_listed(tmp_path: Path) -> None:
+    for name in ("a.md", "drafts/b.md", "deep/drafts/c.md", "deep/d.md", "index.md"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (tmp_path / ".judgekitignore").write_text("drafts/\na.md\nindex.md\n")
+    assert sorted(listed(tmp_path, MARKDOWN).files) == ["deep/d.md", "index.md"]
+
+
+def test_of_too_many_files_the_rest_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "MAX_FILES", 3)
+    found = listed(jwt_store(tmp_path, 6).root)
+    assert len(found.files) == 3
+    assert [problem.partition(": ")[2] for problem in found.problems] == [
+        "more than 3 files; the rest is left out"
+    ]
+
+
+def test_a_folder_that_may_not_be_read_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = jwt_store(tmp_path)
+
+    def refuse(path: str) -> object:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert listed(store.root).files == {}

@@ -1,0 +1,281 @@
+"""What a query sees of a store that changed, compared with an index built afresh, over random histories.
+
+Time is the test's own: files and folders get the times that a file system with ticks of two seconds
+would give them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from judgekit.retrieval import compiled, index, scan, watch
+from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.watch import Stamp
+
+PROFILES = compiled.Profiles(compiled.bundled())
+SECOND = 1_000_000_000
+TICK = 2 * SECOND
+SLICE = 3
+ROWS = """SELECT path, pending, size, mtime, inode, hint, live, problem, id, file.title, category,
+    file.tags, updated, text.title, text.tags, body, parts
+    FROM file LEFT JOIN text ON number = text.rowid ORDER BY path"""
+FOLDERS = {
+    CLAUDE_MEMORY: ["decisions", "runbooks", "elsewhere", "constraints"],
+    AUTO_MEMORY: ["", "sub"],
+    MARKDOWN: ["", "a", "a/b", "a/b/c", "decisions"],
+}
+OWN = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: "index.md"}
+
+
+class World:
+    """A store and its clock. What is edited in place may be seen later; `edited` says where that happened."""
+
+    def __init__(self, root: Path, kind: str) -> None:
+        self.root, self.kind = Path(os.path.realpath(root)), kind
+        self.now = 1_800_000_000 * SECOND
+        self.times: dict[str, int] = {}
+        self.edited: set[str] = set()
+        self.root.mkdir(parents=True)
+        self.own(0)
+        self.write(0, 0, 0)
+
+    def tick(self) -> int:
+        return self.now - self.now % TICK
+
+    def touch(self, path: Path) -> None:
+        self.times[str(path)] = self.tick()
+
+    def look(self, path: str) -> Stamp | None:
+        try:
+            found = Path(path).stat()
+        except OSError:
+            return None
+        return found.st_size, self.times.get(path, 0), found.st_ino
+
+    def look_at_folder(self, path: str) -> Stamp | None:
+        stamp = self.look(path)
+        return None if stamp is None else (stamp[1], stamp[1], stamp[2])
+
+    def place(self, folder: int, name: int) -> Path:
+        folders = FOLDERS[self.kind]
+        ending = "json" if self.kind == CLAUDE_MEMORY else "md"
+        return self.root / folders[folder % len(folders)] / f"f{name}.{ending}"
+
+    def folder(self, path: Path) -> None:
+        missing = [each for each in (path, *path.parents) if not each.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for each in missing:
+            self.touch(each)
+            self.touch(each.parent)
+
+    def write(self, folder: int, name: int, text: int) -> None:
+        """Add a file, or edit it in place."""
+        path = self.place(folder, name)
+        self.folder(path.parent)
+        if path.exists():
+            self.edited.add(path.relative_to(self.root).as_posix())
+        else:
+            self.touch(path.parent)
+        path.write_text(self.content(text), encoding="utf-8")
+        self.touch(path)
+
+    def content(self, text: int) -> str:
+        word = ("apple", "grape", "melon", "longer")[text % 4]  # three of them of the same length
+        status = ("drafts" if self.kind == CLAUDE_MEMORY else "retired") if text % 5 == 4 else "active"
+        if text % 7 == 6:
+            return f"{{{word}"
+        if self.kind == CLAUDE_MEMORY:
+            return json.dumps({"title": word, "record_status": status, "content": {"context": word}})
+        return f"---\nstatus: {status}\n---\n# {word}\ntext of {word}"
+
+    def delete(self, folder: int, name: int) -> None:
+        path = self.place(folder, name)
+        if path.exists():
+            path.unlink()
+            self.times.pop(str(path))
+            self.edited.discard(path.relative_to(self.root).as_posix())
+            self.touch(path.parent)
+
+    def replace(self, folder: int, name: int, text: int) -> None:
+        """Remove a file and add another one in its place, which may well get the same inode."""
+        self.delete(folder, name)
+        self.write(folder, name, text)
+
+    def rename(self, folder: int, name: int, to_folder: int, to_name: int) -> None:
+        """Give a file another place, over what is there."""
+        old, new = self.place(folder, name), self.place(to_folder, to_name)
+        if old.exists() and old != new:
+            self.folder(new.parent)
+            old.replace(new)
+            self.edited.discard(new.relative_to(self.root).as_posix())
+            self.times[str(new)] = self.times.pop(str(old))
+            self.touch(old.parent)
+            self.touch(new.parent)
+
+    def rename_folder(self, folder: int, to_folder: int) -> None:
+        old, new = self.place(folder, 0).parent, self.place(to_folder, 0).parent
+        if old == self.root or not old.exists() or new.exists() or new.is_relative_to(old):
+            return
+        self.folder(new.parent)
+        old.rename(new)
+        for path in [each for each in self.times if each == str(old) or each.startswith(f"{old}/")]:
+            self.times[str(new) + path[len(str(old)) :]] = self.times.pop(path)
+        self.touch(old.parent)
+        self.touch(new.parent)
+
+    def own(self, text: int) -> None:
+        """Write the store's own index, or remove it."""
+        path = self.root / OWN[self.kind]
+        if text % 4 == 3:
+            path.unlink(missing_ok=True)
+            self.times.pop(str(path), None)
+            self.touch(self.root)
+            return
+        if not path.exists():
+            self.touch(self.root)
+        word = ("first", "other", "third")[text % 4]
+        lines = [f"- [DECISION] {word} {n} -> decisions/f{n}.json #tags:{word}" for n in range(3)]
+        if self.kind != CLAUDE_MEMORY:
+            lines = [f"- [{word} {n}](f{n}.md)" for n in range(3)]
+        path.write_text("\n".join([f"# Index {word}", *lines]), encoding="utf-8")
+        self.touch(path)
+
+    def ignore(self, text: int) -> None:
+        path = self.root / ".judgekitignore"
+        if not path.exists():
+            self.touch(self.root)
+        path.write_text(["", "f1.*\n", "decisions/\n", "f2.*\n!f2.md"][text % 4], encoding="utf-8")
+        self.touch(path)
+
+    def wait(self, seconds: int) -> None:
+        self.now += seconds * SECOND
+
+
+@pytest.fixture
+def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
+    monkeypatch.setattr(watch, "SLICE", SLICE)
+    monkeypatch.setattr(watch, "LAP", 10**9)
+
+    def make(kind: str) -> World:
+        world = World(tmp_path_factory.mktemp("world") / "store", kind)
+        monkeypatch.setattr(watch, "clock", lambda: world.now)
+        monkeypatch.setattr(watch, "look", world.look)
+        monkeypatch.setattr(watch, "look_at_folder", world.look_at_folder)
+        return world
+
+    return make
+
+
+def rows(found: Index) -> dict[str, tuple[Any, ...]]:
+    return {row[0]: row for row in found.connection.execute(ROWS)}
+
+
+def notes(found: Index) -> list[str]:
+    return sorted(found.notes())
+
+
+def fresh(world: World) -> Index:
+    return index._in_memory(str(world.root), PROFILES, None)
+
+
+def opened(world: World) -> Index:
+    return index.open_index(str(world.root), PROFILES)
+
+
+def check_at_once(world: World) -> None:
+    """What the very next query must see."""
+    found, whole = opened(world), fresh(world)
+    try:
+        expected = rows(whole)
+        seen = rows(found)
+        assert found.kind == whole.kind
+        listed = scan.scan(str(world.root), found.kind, PROFILES.by_kind[CLAUDE_MEMORY]).files
+        assert expected.keys() == listed.keys()
+        assert seen.keys() == expected.keys()
+        hint = 5
+        assert {path: row[hint] for path, row in seen.items()} == {
+            path: row[hint] for path, row in expected.items()
+        }
+        assert {path: row for path, row in seen.items() if path not in world.edited} == {
+            path: row for path, row in expected.items() if path not in world.edited
+        }
+        shown = [path for path, row in seen.items() if row[6]]
+        found.recheck(shown)
+        assert found.outdated == set()
+        seen = rows(found)
+        assert {path: seen.get(path) for path in shown} == {path: expected.get(path) for path in shown}
+        assert found.size == sum(row[6] for row in seen.values())
+        own = world.root / OWN[world.kind]
+        if own.exists() and own.name in expected:
+            assert seen[own.name] == expected[own.name]
+    finally:
+        found.close()
+        whole.close()
+
+
+def check_after_a_lap(world: World) -> None:
+    """What is seen after the promised number of queries: all of it."""
+    whole = fresh(world)
+    for _ in range(len(rows(whole)) // SLICE + 1):
+        opened(world).close()
+    found = opened(world)
+    try:
+        assert rows(found) == rows(whole)
+        assert notes(found) == notes(whole)
+        assert found.size == whole.size
+        world.edited.clear()
+    finally:
+        found.close()
+        whole.close()
+
+
+def query(world: World) -> None:
+    opened(world).close()
+
+
+NUMBERS = st.integers(0, 7)
+STEPS = st.one_of(
+    st.tuples(st.just("write"), NUMBERS, NUMBERS, st.integers(0, 40)),
+    st.tuples(st.just("delete"), NUMBERS, NUMBERS),
+    st.tuples(st.just("rename"), NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    st.tuples(st.just("rename_folder"), NUMBERS, NUMBERS),
+    st.tuples(st.just("own"), NUMBERS),
+    st.tuples(st.just("ignore"), NUMBERS),
+    st.tuples(st.just("wait"), st.integers(1, 5)),
+    # Again and again the same few files, which is where a tick hides something.
+    st.tuples(st.just("write"), st.just(0), st.just(0), st.integers(0, 40)),
+    st.tuples(st.just("replace"), st.just(0), st.just(0), st.integers(0, 40)),
+)
+HISTORIES = st.lists(
+    st.tuples(st.lists(STEPS, max_size=4), st.sampled_from([check_at_once, check_after_a_lap, query])),
+    min_size=1,
+    max_size=10,
+)
+
+
+@pytest.mark.parametrize("kind", [CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(history=HISTORIES)
+def test_a_query_sees_what_it_must(world_of: Any, kind: str, history: list[Any]) -> None:  # noqa: ANN401 - a fixture
+    world = world_of(kind)
+    opened(world).close()
+    for steps, check in history:
+        for name, *arguments in steps:
+            getattr(world, name)(*arguments)
+        check(world)
+    check_after_a_lap(world)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from judgekit.retrieval import ignore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = [
+    "a.md",
+    "b.md",
+    "drafts/a.md",
+    "deep/drafts/b.md",
+    "deep/er/a.md",
+    "a/b/c.md",
+    "a/b.txt",
+    "x y.md",
+    "[a].md",
+]
+
+
+def left_out(patterns: str, path: str) -> bool:
+    """Ask for each folder above a file and then for the file, as a walk does."""
+    rules = ignore.Rules(patterns.split("\n"))
+    parts = path.split("/")
+    above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    return any(rules.match(each, folder=True) for each in above) or rules.match(path, folder=False)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("", []),
+        ("# comment\n\n   ", []),
+        ("a.md", ["a.md", "drafts/a.md", "deep/er/a.md"]),
+        ("/a.md", ["a.md"]),
+        ("drafts/", ["drafts/a.md", "deep/drafts/b.md"]),
+        ("deep/**", ["deep/drafts/b.md", "deep/er/a.md"]),
+        ("**/er/*", ["deep/er/a.md"]),
+        ("a/**/c.md", ["a/b/c.md"]),
+        ("*.md\n!b.md", ["a.md", "drafts/a.md", "deep/er/a.md", "a/b/c.md", "x y.md", "[a].md"]),
+        ("deep/\n!deep/er/a.md", ["deep/drafts/b.md", "deep/er/a.md"]),
+        ("?.md", ["a.md", "b.md", "drafts/a.md", "deep/drafts/b.md", "deep/er/a.md", "a/b/c.md"]),
+        ("[!a].md", ["b.md", "deep/drafts/b.md", "a/b/c.md"]),
+        ("[a-b].md", ["a.md", "b.md", "drafts/a.md", "deep/drafts/b.md", "deep/er/a.md"]),
+        ("\\[a].md", ["[a].md"]),
+        ("x y.md   ", ["x y.md"]),
+        ("a.md\r", ["a.md", "drafts/a.md", "deep/er/a.md"]),
+        ("[", []),
+        ("\\", []),
+    ],
+)
+def test_patterns_mean_what_they_mean_to_git(patterns: str, expected: list[str]) -> None:
+    assert sorted(path for path in FILES if left_out(patterns, path)) == sorted(expected)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=30)
+    for name in FILES:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    return folder
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        "b",
+        "c",
+        "*",
+        "**",
+        "?",
+        "/",
+        ".md",
+        "drafts",
+        "deep",
+        "er",
+        "!",
+        "[ab]",
+        "[!a]",
+        "[a-c]",
+        "\\",
+        "#",
+        " ",
+    ]
+)
+LINES = st.lists(st.lists(PIECES, max_size=6).map("".join), max_size=4).map("\n".join)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(patterns=LINES)
+def test_git_leaves_out_the_same(repository: Path, patterns: str) -> None:
+    (repository / ".gitignore").write_text(patterns)
+    asked = "\0".join(FILES).encode() + b"\0"
+    command = ["git", "-C", str(repository), "check-ignore", "-z", "--stdin", "--no-index"]
+    answer = subprocess.run(command, input=asked, capture_output=True, check=False, timeout=30)
+    ignored = {name for name in answer.stdout.decode().split("\0") if name}
+    assert {path for path in FILES if left_out(patterns, path)} == ignored
+
+
+def test_a_file_that_cannot_be_read_leaves_nothing_out(tmp_path: Path) -> None:
+    assert ignore.read(str(tmp_path / "none")).match("a", folder=False) is False
