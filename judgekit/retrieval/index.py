@@ -190,8 +190,8 @@ def _kept(
             if path is None or anew:
                 path, anew = _make(root, profiles), False
             index = _open_kept(path, root, profiles)
-            if index is not None:
-                return _fresh(index, patience, progress)
+            if index is not None and _is_fresh(index, patience, progress):
+                return index
             anew = True
     except (
         OSError,
@@ -229,27 +229,33 @@ def _open_kept(path: str, root: str, profiles: Profiles) -> Index | None:
     return None
 
 
-def _fresh(index: Index, patience: float | None, progress: Progress | None) -> Index:
-    """Look at what may have changed and read it; on failure the index is closed."""
+def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -> bool:
+    """Look at what may have changed and read it; False for a damaged index. On failure it is closed."""
     try:
-        turn = watch.Turn(f"{index.path}.turn")
-        turn.queries += 1
-        places: Sequence[str] | None = None
-        numbers: list[int] = []
-        if index.kind:
-            places = watch.changed_places(index.connection, index.root, index.folders, turn)
-            numbers = watch.changed_files(index.connection, index.root, turn)
-            if turn.file == 0 and turn.queries >= watch.LAP:
-                places, turn.queries = None, 0
-        turn.keep()
-        if places is None or places or numbers or index.pending:
-            from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
-
-            update.refresh(index, places, numbers, patience=patience, progress=progress)
-    except BaseException:
+        _freshen(index, patience, progress)
+    except BaseException as error:
         index.close()
+        if isinstance(error, sqlite.DatabaseError) and schema.is_damage(error):
+            return False
         raise
-    return index
+    return True
+
+
+def _freshen(index: Index, patience: float | None, progress: Progress | None) -> None:
+    turn = watch.Turn(f"{index.path}.turn")
+    turn.queries += 1
+    places: Sequence[str] | None = None
+    numbers: list[int] = []
+    if index.kind:
+        places = watch.changed_places(index.connection, index.root, index.folders, turn)
+        numbers = watch.changed_files(index.connection, index.root, turn)
+        if turn.file == 0 and turn.queries >= watch.LAP:
+            places, turn.queries = None, 0
+    turn.keep()
+    if places is None or places or numbers or index.pending:
+        from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
+
+        update.refresh(index, places, numbers, patience=patience, progress=progress)
 
 
 def _in_memory(root: str, profiles: Profiles, progress: Progress | None) -> Index:
