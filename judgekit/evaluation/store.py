@@ -84,7 +84,7 @@ def _index(documents: Iterable[Document], profile: Profile) -> Index:
 def _fill(connection: Connection, documents: Iterable[Document], profile: Profile) -> int:
     """Put the documents in, and return how many there are."""
     category = next(iter(profile.categories))
-    number = 0
+    number, terms = 0, columns.Terms(connection)
     connection.execute("BEGIN")
     for number, document in enumerate(documents, 1):
         body = document.text[: profile.max_bytes]
@@ -92,6 +92,8 @@ def _fill(connection: Connection, documents: Iterable[Document], profile: Profil
         texts = [_storable(text) for text in columns.row(entry, profile.language)]
         connection.execute(_FILE, (number, entry.id, entry.id, _storable(entry.title), category))
         connection.execute(_TEXT, (number, *texts))
+        terms.add(texts)
+    terms.write()
     connection.execute("COMMIT")
     return number
 

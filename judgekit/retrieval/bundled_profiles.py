@@ -22,7 +22,8 @@ DATA = {'settings': {'enabled': True,
               'show': False,
               'hint_on_zero': False,
               'log': False},
- 'languages': {'english': {'stop': 'a about after again all also am an and any are aren as at be '
+ 'languages': {'english': {'fingerprint': 'd69b1296',
+                           'stop': 'a about after again all also am an and any are aren as at be '
                                    'because been before being below between both but by can could '
                                    'couldn did didn do does doesn doing don done down during each '
                                    'either else etc few for from further get gonna had has hasn '
@@ -50,12 +51,55 @@ DATA = {'settings': {'enabled': True,
                                      'yesterday',
                            'short': 'env doc dep dev var lib arg param',
                            'min_prefix': 4,
+                           'irregular': 'arose arise arisen arise bore bear borne bear beaten beat '
+                                        'became become began begin begun begin bent bend bound '
+                                        'bind bit bite bitten bite bled bleed blew blow blown blow '
+                                        'broke break broken break bred breed brought bring built '
+                                        'build burnt burn bought buy caught catch chose choose '
+                                        'chosen choose clung cling came come crept creep dealt '
+                                        'deal dug dig drew draw drawn draw dreamt dream drank '
+                                        'drink drunk drink drove drive driven drive ate eat eaten '
+                                        'eat fell fall fallen fall fed feed felt feel fought fight '
+                                        'found find fled flee flew fly flown fly forbade forbid '
+                                        'forbidden forbid forgot forget forgotten forget forgave '
+                                        'forgive forgiven forgive froze freeze frozen freeze got '
+                                        'get gotten get gave give given give went go gone go grew '
+                                        'grow grown grow hung hang heard hear hid hide hidden hide '
+                                        'held hold kept keep knelt kneel knew know known know laid '
+                                        'lay led lead learnt learn left leave lent lend lain lie '
+                                        'lit light lost lose made make meant mean met meet '
+                                        'overcame overcome paid pay proven prove rode ride ridden '
+                                        'ride rang ring rung ring rose rise risen rise ran run '
+                                        'said say saw see seen see sought seek sold sell sent send '
+                                        'shook shake shaken shake shone shine shot shoot shown '
+                                        'show shrank shrink shrunk shrink sang sing sung sing sank '
+                                        'sink sunk sink sat sit slept sleep slid slide spoke speak '
+                                        'spoken speak sped speed spent spend spun spin stood stand '
+                                        'stole steal stolen steal stuck stick stung sting struck '
+                                        'strike stricken strike strove strive swore swear sworn '
+                                        'swear swept sweep swam swim swum swim swung swing took '
+                                        'take taken take taught teach tore tear torn tear told '
+                                        'tell thought think threw throw thrown throw understood '
+                                        'understand woke wake woken wake wore wear worn wear wove '
+                                        'weave woven weave wept weep won win wound wind withdrew '
+                                        'withdraw withdrawn withdraw wrote write written write '
+                                        'rewrote rewrite rewritten rewrite rebuilt rebuild undid '
+                                        'undo undone undo overrode override overridden override '
+                                        'children child men man women woman people person feet '
+                                        'foot teeth tooth mice mouse geese goose lives life wives '
+                                        'wife knives knife leaves leaf halves half shelves shelf '
+                                        'wolves wolf thieves thief indices index matrices matrix '
+                                        'vertices vertex appendices appendix criteria criterion '
+                                        'phenomena phenomenon analyses analysis hypotheses '
+                                        'hypothesis theses thesis crises crisis axes axis spectra '
+                                        'spectrum radii radius nuclei nucleus stimuli stimulus '
+                                        'vortices vortex formulae formula schemata schema better '
+                                        'good best good worse bad worst bad farther far',
                            'abbreviations': {'auth': 'authentication|authorization',
                                              'cfg': 'configuration',
                                              'config': 'configuration',
                                              'creds': 'credentials',
                                              'db': 'database',
-                                             'deploy': 'deployment',
                                              'deps': 'dependencies',
                                              'dev': 'development',
                                              'docs': 'documentation',
@@ -104,7 +148,8 @@ DATA = {'settings': {'enabled': True,
                                 'recent_days': 30.0,
                                 'weights': {'title': 3.0, 'tags': 2.0, 'body': 1.0, 'parts': 0.5},
                                 'noise_floor': 0.25,
-                                'tiny_store': 10,
+                                'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
+                                'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
                                 'background': {'documents': 100, 'plain': 0.02, 'common': 0.15},
                                 'confidence': {'intercept': -4.57,
                                                'coverage': 2.83,
@@ -127,7 +172,8 @@ DATA = {'settings': {'enabled': True,
                                                  'body': 1.0,
                                                  'parts': 0.5},
                                      'noise_floor': 0.25,
-                                     'tiny_store': 10,
+                                     'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
+                                     'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
                                      'background': {'documents': 100,
                                                     'plain': 0.02,
                                                     'common': 0.15},
@@ -145,7 +191,8 @@ DATA = {'settings': {'enabled': True,
                            'recent_days': 30.0,
                            'weights': {'title': 3.0, 'tags': 2.0, 'body': 1.0, 'parts': 0.5},
                            'noise_floor': 0.25,
-                           'tiny_store': 10,
+                           'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
+                           'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
                            'background': {'documents': 100, 'plain': 0.02, 'common': 0.15},
                            'confidence': {'intercept': -4.57,
                                           'coverage': 2.83,

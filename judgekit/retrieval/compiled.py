@@ -15,15 +15,32 @@ CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = "claude-memory", "claude-auto-memory", "m
 
 
 class Language:
-    """What the words of a language are worth as search terms."""
+    """What the words of a language are worth as search terms.
 
-    __slots__ = ("abbreviations", "common", "min_prefix", "short", "stop")
+    `fingerprint` is another one when texts would be indexed differently. `stems` remembers the words that
+    were cut before.
+    """
+
+    __slots__ = (
+        "abbreviations",
+        "common",
+        "fingerprint",
+        "irregular",
+        "min_prefix",
+        "short",
+        "stems",
+        "stop",
+    )
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.stop = frozenset(data["stop"].split())
         self.common = frozenset(data["common"].split())
         self.short = frozenset(data["short"].split())
         self.min_prefix: int = data["min_prefix"]
+        self.fingerprint: str = data["fingerprint"]
+        pairs = data["irregular"].split()
+        self.irregular = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        self.stems: dict[str, str] = {}
         self.abbreviations = {short: words.split("|") for short, words in data["abbreviations"].items()}
 
 
@@ -43,15 +60,16 @@ class Profile:
 
     __slots__ = (
         "background",
+        "bm25",
         "categories",
         "confidence",
+        "feedback",
         "kind",
         "labels",
         "language",
         "max_bytes",
         "noise_floor",
         "recent_days",
-        "tiny_store",
         "version",
         "weights",
     )
@@ -67,7 +85,8 @@ class Profile:
         self.recent_days: float = data["recent_days"]
         self.weights: dict[str, float] = data["weights"]
         self.noise_floor: float = data["noise_floor"]
-        self.tiny_store: int = data["tiny_store"]
+        self.bm25: dict[str, float] = data["bm25"]
+        self.feedback: dict[str, float] = data["feedback"]
         self.background: dict[str, float] = data["background"]
         self.confidence: dict[str, float] = data["confidence"]
         self.labels: dict[str, float] = data["labels"]

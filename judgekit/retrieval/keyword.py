@@ -65,7 +65,7 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
             hit = Hit(candidate, candidate.bm25)
             hit.matched = hit.titled = matched
             hits.append(hit)
-    terms = [Term(word, word, common=word in profile.language.common) for word in query]
+    terms = [Term(word, [word], common=word in profile.language.common) for word in query]
     return hits, Statistics(terms, counts, len(entries), profile), notes
 
 

@@ -7,6 +7,7 @@ After a change of the bundled files: `python -m judgekit.retrieval.profile` writ
 from __future__ import annotations
 
 import sys
+import zlib
 from pathlib import Path
 from pprint import pformat
 from typing import Annotated, Any
@@ -42,6 +43,7 @@ class LanguageFile(Strict):
     stop: list[Word]
     common: list[Word]
     prefix: Prefix
+    irregular: dict[Word, Words] = {}
     abbreviations: dict[Word, Annotated[list[Words], Field(min_length=1)]] = {}
 
 
@@ -59,6 +61,23 @@ class Weights(Strict):
     tags: Weight
     body: Weight
     parts: Weight
+
+
+class Bm25(Strict):
+    """The constants of BM25: see judgekit/retrieval/bm25.py."""
+
+    k1: float = Field(ge=0, le=10)
+    b: Share
+    padding: float = Field(ge=0, le=1_000)
+    prefix: Share
+
+
+class Feedback(Strict):
+    """What the best hits add to the order of all: see judgekit/retrieval/feedback.py."""
+
+    entries: int = Field(ge=0, le=20)
+    words: int = Field(ge=0, le=200)
+    share: Share
 
 
 class Background(Strict):
@@ -109,7 +128,8 @@ class ProfileFile(Strict):
     recent_days: float = Field(ge=0)
     weights: Weights
     noise_floor: Share
-    tiny_store: int = Field(ge=0)
+    bm25: Bm25
+    feedback: Feedback
     background: Background
     confidence: Confidence
     labels: Labels
@@ -171,11 +191,15 @@ def _find(name: str, project: Path | None) -> Path:
 
 
 def _language(file: LanguageFile) -> dict[str, Any]:
+    pairs = [(form, base) for base, forms in file.irregular.items() for form in forms.split()]
+    indexed = repr((sorted(file.stop), pairs, file.abbreviations))
     return {
+        "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
         "stop": " ".join(file.stop),
         "common": " ".join(file.common),
         "short": " ".join(file.prefix.short),
         "min_prefix": file.prefix.min_length,
+        "irregular": " ".join(f"{form} {base}" for form, base in pairs),
         "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
     }
 

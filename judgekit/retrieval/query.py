@@ -6,9 +6,11 @@ Of a long prompt the beginning and the end are read: what is asked stands there,
 
 from __future__ import annotations
 
+from judgekit.retrieval.analysis import fold, stem_of, stems, words
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from judgekit.retrieval.compiled import Language
 
@@ -21,12 +23,31 @@ _PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
 
 
 class Term:
-    """One thing to look for: the text to show, its FTS5 expression, and whether it is a common word."""
+    """One thing to look for: the text to show, what is searched for, and whether it is a common word.
 
-    __slots__ = ("common", "expression", "text")
+    `phrases` are rows of stems, each of which an entry may have; `prefix` is the stem that longer ones may
+    begin with, None when only whole ones count. `shown` is an FTS5 expression over text as it was written.
+    """
 
-    def __init__(self, text: str, expression: str, *, common: bool = False) -> None:
-        self.text, self.expression, self.common = text, expression, common
+    __slots__ = ("common", "phrases", "prefix", "shown", "text")
+
+    def __init__(
+        self,
+        text: str,
+        phrases: Sequence[str],
+        *,
+        prefix: str | None = None,
+        shown: str = "",
+        common: bool = False,
+    ) -> None:
+        self.text, self.phrases, self.prefix = text, tuple(phrases), prefix
+        self.shown, self.common = shown or _quote(text), common
+
+    @property
+    def expression(self) -> str:
+        """The FTS5 expression over stems that an entry with this term satisfies."""
+        forms = [_quote(phrase) for phrase in self.phrases if phrase != self.prefix]
+        return _either([_prefix(self.prefix), *forms] if self.prefix else forms)
 
 
 def parse(prompt: str, language: Language) -> list[Term]:
@@ -52,11 +73,6 @@ def tokens(text: str) -> Iterator[str]:
             start = None
     if start is not None:
         yield text[start:].rstrip(_JOINERS)
-
-
-def words(text: str) -> list[str]:
-    """Return the runs of letters and digits in `text`, as unicode61 cuts it."""
-    return "".join(char if char.isalnum() else " " for char in text).split()
 
 
 def camel(word: str) -> list[str]:
@@ -103,29 +119,40 @@ def excerpt(prompt: str) -> str:
 def _terms(token: str, language: Language) -> Iterator[Term]:
     """Yield what a token is searched by: a compound as a phrase, then each of its parts."""
     parts = words(token)
-    if 1 < len(parts) <= MAX_PARTS and any(_worthwhile(part.lower(), language) for part in parts):
-        yield Term(token.lower(), _quote(" ".join(parts)))
+    if 1 < len(parts) <= MAX_PARTS:
+        yield from _phrase(token.lower(), [" ".join(parts)], language)
     for part in parts:
         inner = camel(part)
         if inner:
-            yield Term(part.lower(), _either([_quote(part), _quote(" ".join(inner))]))
+            yield from _phrase(part.lower(), [part, " ".join(inner)], language)
         for word in inner or [part]:
-            if _worthwhile(word.lower(), language):
-                yield _word(word.lower(), language)
+            yield from _word(word.lower(), language)
 
 
-def _word(word: str, language: Language) -> Term:
-    forms = [_prefix(word) if _is_prefix(word, language) else _quote(word)]
-    forms += [_quote(long) for long in language.abbreviations.get(word, ())]
-    return Term(word, _either(forms), common=word in language.common)
+def _phrase(text: str, forms: Sequence[str], language: Language) -> Iterator[Term]:
+    """Yield a term for a compound, unless it comes down to a single word."""
+    phrases = [" ".join(stems(form, language)) for form in forms]
+    if any(" " in phrase for phrase in phrases):
+        yield Term(text, phrases, shown=_either([_quote(form) for form in forms]))
 
 
-def _worthwhile(word: str, language: Language) -> bool:
-    return 1 < len(word) <= MAX_WORD and word not in language.stop
+def _word(word: str, language: Language) -> Iterator[Term]:
+    folded = fold(word)
+    stem = stem_of(folded, language)
+    if not stem or not 1 < len(word) <= MAX_WORD:
+        return
+    prefix = stem if _is_prefix(folded, stem, language) else None
+    longer = language.abbreviations.get(folded, ())
+    others = [" ".join(stems(each, language)) for each in longer]
+    if prefix is not None:
+        others = [each for each in others if not each.startswith(prefix)]
+    shown = [_prefix(word) if prefix else _quote(word), *map(_quote, longer)]
+    common = folded in language.common or language.irregular.get(folded) in language.common
+    yield Term(word, [stem, *others], prefix=prefix, shown=_either(shown), common=common)
 
 
-def _is_prefix(word: str, language: Language) -> bool:
-    return len(word) >= language.min_prefix or word in language.short
+def _is_prefix(word: str, stem: str, language: Language) -> bool:
+    return len(stem) >= language.min_prefix or word in language.short or stem in language.short
 
 
 def _either(forms: list[str]) -> str:

@@ -1,4 +1,7 @@
-"""Orders what matched: score, then the category's priority, then recency; cuts the noise."""
+"""Orders what matched: score, then the category's priority, then recency; cuts the noise.
+
+A hit's `score` is what orders it; its candidate's `bm25` alone says whether it is noise.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,9 @@ def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Can
     """Return the candidates of `hits`, best first, without those below the noise floor."""
     if not hits:
         return []
-    if statistics.documents < profile.tiny_store:
-        _score_by_rarity(hits, statistics.rarities)
-    best = max(hit.score for hit in hits)
-    kept = [hit for hit in hits if hit.score >= profile.noise_floor * best]
+    floor = profile.noise_floor * max(hit.candidate.bm25 for hit in hits)
+    kept = [hit for hit in hits if hit.candidate.bm25 >= floor]
+    best = max(hit.score for hit in kept)
     now = time.time()
     kept.sort(key=lambda hit: _place(hit, best, now, profile))
     scores = [hit.score for hit in kept]
@@ -61,20 +63,15 @@ def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Can
     return [hit.candidate for hit in kept]
 
 
-def _score_by_rarity(hits: list[Hit], rarities: list[float]) -> None:
-    """Replace bm25 where its idf vanishes by the smoothed rarity of the terms that occur.
-
-    What bm25 still tells, how often and in which column, decides between equals.
-    """
-    best = max(hit.score for hit in hits) or 1.0
-    for hit in hits:
-        hit.score = sum(rarities[number] for number in hit.matched) + 0.1 * hit.score / best
-
-
 def _place(hit: Hit, best: float, now: float, profile: Profile) -> tuple[float, int, bool, float]:
     candidate = hit.candidate
     old = now - candidate.updated > profile.recent_days * _DAY
-    return -round(hit.score / best, _DIGITS), profile.priority(candidate.category), old, -candidate.updated
+    return (
+        -round(hit.score / (best or 1), _DIGITS),
+        profile.priority(candidate.category),
+        old,
+        -candidate.updated,
+    )
 
 
 def _rate(candidate: Candidate, found: confidence.Features, profile: Profile) -> None:

@@ -37,6 +37,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL",
         "CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL)",  # what is wrong beside single files
     ),
+    # In how many entries each stem of the table `text` occurs, see columns.py.
+    ("CREATE TABLE term (term TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID",),
 )
 _CREATE = (  # what columns.py decides, and no migration can follow
     f"CREATE VIRTUAL TABLE text USING fts5({', '.join(columns.NAMES)}, tokenize = '{columns.TOKENIZER}')",

@@ -67,11 +67,12 @@ class Writer:
 
     def __init__(self, connection: Connection, root: str, about: dict[str, Any]) -> None:
         self.connection, self.root, self.about = connection, root, about
+        self.terms = columns.Terms(connection)
 
     def carry_out(self, plan: Plan) -> None:
         """Write what a plan says; files to be read are marked as pending."""
         if plan.anew:
-            for table in ("file", "text", "watch", "note"):
+            for table in ("file", "text", "term", "watch", "note"):
                 self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             self.about |= {"kind": plan.kind, "size": 0}
         for number in plan.lost:
@@ -114,11 +115,13 @@ class Writer:
         self.connection.execute(_SET_FILE, values)
         if found.texts is not None:
             self.connection.execute(_ADD_TEXT, (number, *found.texts))
+            self.terms.add(found.texts)
             self.about["size"] += 1
         return True
 
     def count(self) -> None:
         """Note what the index says of itself."""
+        self.terms.write()
         (pending,) = self.connection.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.connection.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
         builder = os.getpid() if pending else 0
@@ -128,6 +131,7 @@ class Writer:
     def _drop_text(self, number: int) -> None:
         row = self.connection.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
         if row is not None and row[0]:
+            self.terms.remove(number)
             self.connection.execute("DELETE FROM text WHERE rowid = ?", (number,))
             self.about["size"] -= 1
 

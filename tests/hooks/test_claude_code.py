@@ -339,7 +339,7 @@ def test_the_judge_decides_when_it_is_on(
     monkeypatch.setattr(recall, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
     assert asked == [("invoice or avatar or backup?", asked[0][1], str(store.project), str(store.project))]
-    assert asked[0][1] == 3
+    assert 3 <= asked[0][1] <= 15
     assert out.count("<result ") == 1
     assert "<memory-nudge>" not in out
     assert err == ["judgekit: said once"]

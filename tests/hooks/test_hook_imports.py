@@ -27,7 +27,7 @@ EDGE = {"judgekit", "judgekit.hooks", "judgekit.hooks.claude_code", "judgekit.re
 SETTINGS = {"bundled_profiles", "compiled", "sqljson"}
 SEARCH = {
     *("api", "cachefile", "candidate", "columns", "confidence", "fulltext", "index", "query", "rank"),
-    *("schema", "stemmer", "watch"),
+    *("schema", "stemmer", "watch", "analysis", "bm25", "feedback"),
 }
 SHOWN = {"judgekit.hooks.context", "judgekit.text"}
 

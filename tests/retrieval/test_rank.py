@@ -22,12 +22,13 @@ def hit(name: str, score: float, category: str = "decision", age: float = 100, m
         name, name, category, tags=(), updated=NOW - age * DAY, root="/r", place=name, kind="claude-memory"
     )
     found = Hit(candidate, score)
+    candidate.bm25 = score
     found.matched = found.titled = set(range(matched))
     return found
 
 
 def statistics(documents: int = 100, terms: int = 2) -> Statistics:
-    return Statistics([Term(f"t{n}", f'"t{n}"') for n in range(terms)], [1] * terms, documents, PROFILE)
+    return Statistics([Term(f"t{n}", [f"t{n}"]) for n in range(terms)], [1] * terms, documents, PROFILE)
 
 
 def order(*hits: Hit, documents: int = 100) -> list[str]:
@@ -52,11 +53,10 @@ def test_ties_go_by_category_then_by_recency() -> None:
     assert order(*reversed(tied)) == ["new", "old", "older", "runbook", "session", "unknown"]
 
 
-def test_in_a_tiny_store_coverage_outranks_a_score_that_means_nothing() -> None:
-    both, one = hit("both", 2e-6, matched=2), hit("one", 0.5, matched=1)
-    assert order(both, one, documents=3) == ["both", "one"]
-    both, one = hit("both", 2e-6, matched=2), hit("one", 0.5, matched=1)
-    assert order(both, one, documents=100) == ["one"]
+def test_noise_is_told_by_bm25_and_order_by_the_score() -> None:
+    best, noise, other = hit("best", 0.7), hit("noise", 0.9), hit("other", 1.0)
+    best.candidate.bm25, noise.candidate.bm25, other.candidate.bm25 = 8.0, 1.9, 2.0
+    assert order(best, noise, other) == ["other", "best"]
 
 
 def test_a_candidate_is_rated() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sqlite3
 from pathlib import Path
@@ -301,7 +302,7 @@ def test_a_body_is_read_anew_and_checked_again(store: MemoryStore, tmp_path: Pat
 
 
 def test_a_projects_profile_is_used(store: MemoryStore) -> None:
-    data = compiled.bundled()
+    data = copy.deepcopy(compiled.bundled())
     data["profiles"]["claude-memory"]["labels"] = {"high": 1.0, "medium": 1.0, "mention": 1.0}
     (found,) = search(store, profiles=compiled.Profiles(data)).candidates
     assert (found.confidence_label, found.worth_mentioning) == ("low", False)

@@ -1,0 +1,174 @@
+"""Cuts English words to their stems: the Snowball English stemmer ("Porter2").
+
+After the description at https://snowballstem.org/algorithms/english/stemmer.html. Two words with the same stem
+are taken for the same word: `refresh`, `refreshes`, `refreshing`.
+"""
+
+from __future__ import annotations
+
+_VOWELS = frozenset("aeiouy")
+_DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
+_LI_ENDINGS = "cdeghkmnrt"
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+_WHOLE = {
+    "skis": "ski", "skies": "sky", "idly": "idl", "gently": "gentl", "ugly": "ugli", "early": "earli",
+    "only": "onli", "singly": "singl", "sky": "sky", "news": "news", "howe": "howe", "atlas": "atlas",
+    "cosmos": "cosmos", "bias": "bias", "andes": "andes",
+}  # fmt: skip
+_AS_THEY_ARE = frozenset("inning outing canning herring earring evening proceed exceed succeed".split())
+_R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
+
+# Longest first: the first ending that fits is the only one looked at.
+_STEP_2 = (
+    ("ization", "ize"), ("ational", "ate"), ("fulness", "ful"), ("ousness", "ous"), ("iveness", "ive"),
+    ("tional", "tion"), ("biliti", "ble"), ("lessli", "less"), ("entli", "ent"), ("ation", "ate"),
+    ("alism", "al"), ("aliti", "al"), ("ousli", "ous"), ("iviti", "ive"), ("fulli", "ful"), ("ogist", "og"),
+    ("enci", "ence"), ("anci", "ance"), ("abli", "able"), ("izer", "ize"), ("ator", "ate"), ("alli", "al"),
+    ("bli", "ble"), ("ogi", "og"), ("li", ""),
+)  # fmt: skip
+_STEP_3 = (
+    ("ational", "ate"), ("tional", "tion"), ("alize", "al"), ("icate", "ic"), ("iciti", "ic"), ("ative", ""),
+    ("ical", "ic"), ("ness", ""), ("ful", ""),
+)  # fmt: skip
+_STEP_4 = (
+    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize",
+    "ion", "al", "er", "ic",
+)  # fmt: skip
+
+
+def stem(word: str) -> str:
+    """Return the stem of a word in small letters; one with others than a-z and 0-9 is its own stem."""
+    if len(word) < 3 or not _LETTERS.issuperset(word):
+        return word
+    if word in _WHOLE:
+        return _WHOLE[word]
+    word = _mark_consonants(word)
+    r1, r2 = _regions(word)
+    word = _step_1a(word)
+    if word in _AS_THEY_ARE:
+        return word
+    word = _step_1c(_step_1b(word, r1))
+    word = _step_3(_step_2(word, r1), r1, r2)
+    return _step_5(_step_4(word, r2), r1, r2).lower()
+
+
+def _mark_consonants(word: str) -> str:
+    """Write every y that is a consonant as Y: at the beginning and after a vowel."""
+    if "y" not in word:
+        return word
+    marked = ""
+    for char in word:
+        consonant = char == "y" and (not marked or marked[-1] in _VOWELS)
+        marked += "Y" if consonant else char
+    return marked
+
+
+def _regions(word: str) -> tuple[int, int]:
+    """Return where R1 and R2 begin: after the first consonant that follows a vowel, and once more."""
+    start = next((len(each) for each in _R1_STARTS if word.startswith(each)), None)
+    r1 = _after_vowel_consonant(word, 0) if start is None else start
+    return r1, _after_vowel_consonant(word, r1)
+
+
+def _after_vowel_consonant(word: str, start: int) -> int:
+    for place in range(start + 1, len(word)):
+        if word[place] not in _VOWELS and word[place - 1] in _VOWELS:
+            return place + 1
+    return len(word)
+
+
+def _has_vowel(text: str) -> bool:
+    return not _VOWELS.isdisjoint(text)
+
+
+def _ends_short(word: str) -> bool:
+    """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y."""
+    if len(word) == 2:
+        return word[0] in _VOWELS and word[1] not in _VOWELS
+    if word.endswith("past"):
+        return True
+    return len(word) > 2 and (
+        word[-3] not in _VOWELS and word[-2] in _VOWELS and word[-1] not in _VOWELS and word[-1] not in "wxY"
+    )
+
+
+def _step_1a(word: str) -> str:
+    if word.endswith("sses"):
+        return word[:-2]
+    if word.endswith(("ied", "ies")):
+        return word[:-2] if len(word) > 4 else word[:-1]
+    if word.endswith("s") and not word.endswith(("us", "ss")) and _has_vowel(word[:-2]):
+        return word[:-1]
+    return word
+
+
+def _step_1b(word: str, r1: int) -> str:
+    for ending in ("eedly", "eed"):
+        if word.endswith(ending):
+            return word[: -len(ending)] + "ee" if len(word) - len(ending) >= r1 else word
+    for ending in ("ingly", "edly", "ing", "ed"):
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            return _mend(rest, r1, ending) if _has_vowel(rest) or _is_ying(rest, ending) else word
+    return word
+
+
+def _is_ying(rest: str, ending: str) -> bool:
+    return ending == "ing" and len(rest) == 2 and rest[1] == "y"
+
+
+def _mend(rest: str, r1: int, ending: str) -> str:
+    """Give a word without its -ed or -ing the end it had before."""
+    if _is_ying(rest, ending) and rest[0] not in _VOWELS:
+        return rest[0] + "ie"
+    if rest.endswith(("at", "bl", "iz")):
+        return rest + "e"
+    if rest.endswith(_DOUBLES):
+        return rest if len(rest) == 3 and rest[0] in "aeo" else rest[:-1]
+    return rest + "e" if len(rest) <= r1 and _ends_short(rest) else rest
+
+
+def _step_1c(word: str) -> str:
+    if len(word) > 2 and word[-1] in "yY" and word[-2] not in _VOWELS:
+        return word[:-1] + "i"
+    return word
+
+
+def _step_2(word: str, r1: int) -> str:
+    for ending, instead in _STEP_2:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            fits = len(rest) >= r1
+            if ending == "li":
+                fits = fits and rest[-1:] != "" and rest[-1] in _LI_ENDINGS
+            elif ending == "ogi":
+                fits = fits and rest.endswith("l")
+            return rest + instead if fits else word
+    return word
+
+
+def _step_3(word: str, r1: int, r2: int) -> str:
+    for ending, instead in _STEP_3:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            return rest + instead if len(rest) >= (r2 if ending == "ative" else r1) else word
+    return word
+
+
+def _step_4(word: str, r2: int) -> str:
+    for ending in _STEP_4:
+        if word.endswith(ending):
+            rest = word[: -len(ending)]
+            fits = len(rest) >= r2 and (ending != "ion" or rest.endswith(("s", "t")))
+            return rest if fits else word
+    return word
+
+
+def _step_5(word: str, r1: int, r2: int) -> str:
+    rest = word[:-1]
+    if word.endswith("e"):
+        return rest if len(rest) >= r2 or (len(rest) >= r1 and not _ends_short(rest)) else word
+    if word.endswith("ll") and len(rest) >= r2:
+        return rest
+    return word
