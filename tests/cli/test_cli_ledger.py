@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ledger_lines import label, verdict
+
+from judgekit import config
+from judgekit.ledger import Label, Ledger, ModeChange, OverrideLine, Skip, Wanted, person
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from outcome import Outcome
+
+    from judgekit.ledger import VerdictLine
+    from judgekit.verdict import VerdictWord
+
+NOW = datetime.now(UTC)
+PUSH = {
+    "commit": "abc1234",
+    "timestamp": "2026-02-10T10:00:00Z",
+    "author": "Ann",
+    "judge_model": "some-model",
+    "files_evaluated": ["docs/a.md"],
+    "scores": {"semantic": 4},
+    "verdict": "GO",
+    "findings": [],
+    "revision_suggestions": [],
+}
+
+
+@pytest.fixture
+def ledger(project: Path) -> Ledger:
+    """The ledger of the project that is the current folder."""
+    return Ledger.of(project)
+
+
+def given(
+    word: VerdictWord = "accept", *, days: float = 1, path: str = "a.md", **changes: object
+) -> VerdictLine:
+    fields = {"name": f"{word}-{path}-{days}", "path": path} | changes
+    return verdict(word, timestamp=NOW - timedelta(days=days), **fields)  # type: ignore[arg-type]  # of a verdict
+
+
+def labels(ledger: Ledger) -> list[tuple[str, str]]:
+    return [
+        (each.of, each.label) for each in ledger.records(Wanted(kinds=[Label])) if isinstance(each, Label)
+    ]
+
+
+# export, import, purge
+
+
+def test_lines_come_out_as_they_are(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    ledger.add(given(days=9), given(days=1), Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True))
+    done = judgekit("ledger", "export", "--since", "2d")
+    assert done.code == 0
+    assert [json.loads(line)["schema"] for line in done.out.splitlines()] == [
+        "judgekit/verdict@1",
+        "judgekit/skip@1",
+    ]
+    kept = b"".join(path.read_bytes() for path in sorted(ledger.folder.glob("*.jsonl")))
+    assert judgekit("ledger", "export").out.encode() == kept
+
+
+def test_what_is_damaged_is_said_on_stderr(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    ledger.add(given())
+    (path,) = ledger.folder.glob("*.jsonl")
+    path.write_bytes(b'{"torn\n' + path.read_bytes())
+    done = judgekit("ledger", "export", "--format", "csv")
+    why = "not JSON (cut off when its writer was killed, or edited)"
+    assert done.err == f"judgekit: {path}:1: {why}; this line is skipped\n"
+    assert len(done.out.splitlines()) == 2
+
+
+def test_projects_are_told_apart(judgekit: Callable[..., Outcome], ledger: Ledger, tmp_path: Path) -> None:
+    ledger.add(given(path="here.md"))
+    Ledger.of(tmp_path.parent).add(given(path="there.md"))
+    assert len(judgekit("ledger", "export").out.splitlines()) == 2
+    assert "here.md" in judgekit("ledger", "export", "--project", ledger.name).out
+    assert "there.md" not in judgekit("ledger", "export", "--project", ledger.name).out
+    assert judgekit("ledger", "export", "--project", "unknown").out == ""
+    assert judgekit("kpi", "--json").json["all"]["verdicts"] == 1
+    assert judgekit("kpi", "--json", "--project", "all").json["all"]["verdicts"] == 2
+
+
+def test_older_lines_are_brought_in_once(judgekit: Callable[..., Outcome], project: Path) -> None:
+    source = project / "older.jsonl"
+    source.write_text(json.dumps(PUSH) + '\n{"torn\n')
+    done = judgekit("ledger", "import", str(source))
+    assert (done.code, done.out.split()[0]) == (65, "1")
+    assert done.err == f"judgekit: {source}:2: not JSON; this line is skipped\n"
+    again = judgekit("ledger", "import", str(source))
+    assert again.out.startswith("0 lines added")
+    assert again.out.endswith("1 were there already\n")
+    assert json.loads(judgekit("ledger", "export").out)["imported"] == {}
+
+
+@pytest.mark.parametrize("arguments", [("ledger", "import"), ("triage", "--ledger"), ("kpi", "--ledger")])
+def test_a_missing_file_is_bad_input(
+    judgekit: Callable[..., Outcome], project: Path, arguments: tuple[str, ...]
+) -> None:
+    done = judgekit(*arguments, "gone.jsonl")
+    assert (done.code, done.out) == (65, "")
+    assert "gone.jsonl: no such file or folder" in done.err
+
+
+def test_purging_asks_first(
+    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = given(days=100)
+    ledger.add(old, given(), label(old, "go"))
+    done = judgekit("ledger", "purge", "--before", "90d")
+    assert (done.code, done.out) == (64, f"{ledger.name}: 1 label, 1 verdict\n")
+    assert "--yes" in done.err
+    monkeypatch.setattr(person, "at_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert judgekit("ledger", "purge", "--before", "90d").code == 130
+    assert len(list(ledger.records())) == 3
+    done = judgekit("ledger", "purge", "--before", "90d", "--yes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "removed 2 lines")
+    assert len(list(ledger.records())) == 1
+    assert judgekit("ledger", "purge", "--before", "90d").out.startswith("nothing is older")
+
+
+def test_a_wrong_time_is_wrong_usage(judgekit: Callable[..., Outcome], project: Path) -> None:
+    for command in (("kpi", "--since"), ("triage", "--since"), ("ledger", "purge", "--before")):
+        done = judgekit(*command, "tomorrow")
+        assert (done.code, "is no point in time" in done.err) == (64, True)
+
+
+def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
+    judgekit: Callable[..., Outcome], ledger: Ledger, isolated: Path
+) -> None:
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "state").write_text("a file in the way")
+    done = judgekit("override", "a.md@3f2c3f2c3f2c", "accept", "--why", "known")
+    assert done.code == 70
+    assert "the ledger cannot be written" in done.err
+    assert done.err.count("\n") == 1
+
+
+# override
+
+
+def test_an_override_by_path_holds_for_what_was_judged(
+    judgekit: Callable[..., Outcome], ledger: Ledger
+) -> None:
+    line = given("reject", path="docs/a.md")
+    ledger.add(given("accept", path="docs/a.md", days=3, task_id="docs/a.md@" + "9" * 12), line)
+    done = judgekit("override", "docs/a.md", "accept", "--why", "the port is right")
+    assert done.code == 0
+    assert done.out.startswith(f"{line.task_id}: accept by ")
+    assert "given without a terminal: it does not count unless" in done.err
+    hashes = [line.subjects[0].sha256]
+    assert ledger.override_for(line.task_id, hashes) is None
+    found = ledger.override_for(line.task_id, hashes, without_terminal=True)
+    assert found is not None
+    assert (found.why, found.terminal) == ("the port is right", False)
+
+
+def test_an_override_at_a_terminal_counts(
+    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(person, "at_terminal", lambda: True)
+    done = judgekit("override", "a.md@3f2c3f2c3f2c", "reject", "--why", "no")
+    assert (done.code, "yet; it holds for the next one" in done.err) == (0, True)
+    assert ledger.override_for("a.md@3f2c3f2c3f2c") is not None
+
+
+def test_the_user_may_let_overrides_without_a_terminal_count(
+    judgekit: Callable[..., Outcome], ledger: Ledger
+) -> None:
+    config.user_file().parent.mkdir(parents=True, exist_ok=True)
+    config.user_file().write_text("gate: {override_without_terminal: true}\n")
+    assert judgekit("override", "a.md@3f2c3f2c3f2c", "accept", "--why", "x").err.count("terminal") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a.md", "accept", "--why", "x"), "no verdict on it"),
+        (("a.md@3f2c", "accept", "--why", "x"), "no verdict on it"),
+        (("a.md@3f2c3f2c", "maybe", "--why", "x"), "maybe"),
+        (("a.md@3f2c3f2c", "accept", "--why", " "), "--why is empty"),
+        (("a.md@3f2c3f2c", "accept"), "--why"),
+    ],
+)
+def test_an_override_needs_a_known_task_a_word_and_a_reason(
+    judgekit: Callable[..., Outcome], ledger: Ledger, arguments: tuple[str, ...], said: str
+) -> None:
+    done = judgekit("override", *arguments)
+    assert (done.code, said in done.err) == (64, True)
+    assert list(ledger.records()) == []
+
+
+# kpi and promote
+
+
+def measured(ledger: Ledger) -> None:
+    """Fill the ledger with what a gate needs to be promoted."""
+    go = [given("accept", days=20 + n / 100, path=f"{n}.md") for n in range(170)]
+    nogo = [given("reject", days=3 + n / 100, path=f"{n}.md") for n in range(40)]
+    said = [*(label(each, "go") for each in go[:80]), *(label(each, "no-go") for each in nogo)]
+    ledger.add(*go, *nogo, *said)
+
+
+def test_the_figures(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    measured(ledger)
+    ledger.add(given("accept", path="x.md", model="big"))
+    done = judgekit("kpi", "--since", "30d")
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "all: 211 verdicts, 120 of them labelled"
+    assert (
+        "wrong GO 0.0 % of 80 labelled verdicts, 95 % interval 0.0 % to 4.6 % (wanted below 5.0 %)"
+        in done.out
+    )
+    assert "\nbig: 1 verdicts" in done.out
+    found = judgekit("kpi", "--since", "30d", "--json").json
+    assert found["all"]["kpis"]["wrong_go"]["state"] == "holds"
+    assert list(found["rubrics"]) == ["kls@1.0.0"]
+    assert set(found["models"]) == {"small", "big"}
+    assert judgekit("kpi", "--json").json["all"]["verdicts"] == 41
+
+
+@pytest.mark.parametrize("name", ["kpi.svg", "kpi.html"])
+def test_the_figures_are_drawn(judgekit: Callable[..., Outcome], ledger: Ledger, name: str) -> None:
+    measured(ledger)
+    done = judgekit("kpi", "--plot", name)
+    assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
+    assert "<svg" in Path(name).read_text()
+
+
+def test_a_picture_of_another_kind_is_wrong_usage(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    assert judgekit("kpi", "--plot", "kpi.png").code == 64
+    assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
+
+
+def test_promotion_is_refused_until_all_holds(
+    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+) -> None:
+    ledger.add(given())
+    done = judgekit("promote")
+    assert done.code == 1
+    assert "missing: time: verdicts reach back 1 days; 14 are needed" in done.err
+    assert "not enough labels of NO-GO verdicts" in done.err
+    assert not (project / ".judgekit").exists()
+    measured(ledger)
+    (project / ".judgekit").mkdir()
+    path = project / ".judgekit" / "config.yaml"
+    path.write_text("gate:  # ours\n  mode: advisory  # for now\n")
+    done = judgekit("promote")
+    assert (done.code, done.err) == (0, "")
+    assert path.read_text() == "gate:  # ours\n  mode: blocking  # for now\n"
+    (change,) = ledger.records(Wanted(kinds=[ModeChange]))
+    assert isinstance(change, ModeChange)
+    assert (change.mode, change.forced, change.why) == ("blocking", False, [])
+
+
+def test_a_forced_promotion_leaves_its_trace(
+    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+) -> None:
+    done = judgekit("promote", "--force")
+    assert done.code == 0
+    assert config.load(project).gate.mode == "blocking"
+    (change,) = ledger.records(Wanted(kinds=[ModeChange]))
+    assert isinstance(change, ModeChange)
+    assert change.forced
+    assert len(change.why) == 7
+
+
+# triage
+
+
+def test_what_needs_a_person_over_many_ledgers(
+    judgekit: Callable[..., Outcome], project: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        Ledger(tmp_path / name, f"{name}-0123456789ab").add(
+            given(
+                "reject", path=f"{name}.md", commit="c0ffee" * 6, findings=[{"issue": "wrong\x1b[31m port"}]
+            ),
+            given("reject", path="long-ago.md", days=9, name=f"{name}-long-ago"),
+            given("undetermined", path=f"{name}.md", days=2),
+            OverrideLine(task_id="b.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=False),
+        )
+    places = ("--ledger", str(tmp_path / "one"), "--ledger", str(tmp_path / "two"))
+    done = judgekit("triage", *places)
+    assert done.code == 0
+    assert "NO-GO (2)\n" in done.out
+    assert "one.md@3f2c00000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
+    assert "Overrides (2)" in done.out
+    assert "WITHOUT A TERMINAL: known" in done.out
+    assert "2 times timeout, small: no reply in 45 s" in done.out
+    assert "long-ago" not in done.out
+    assert len(judgekit("triage", *places, "--since", "2w", "--json").json["nogo"]) == 4
+    assert judgekit("triage").out == "nothing needs a person\n"
+
+
+# label
+
+
+def test_labels_come_from_a_file(judgekit: Callable[..., Outcome], ledger: Ledger, project: Path) -> None:
+    ledger.add(given(name="aa11"), given(name="ab22", path="b.md"), given(name="ab", path="c.md"))
+    (project / "labels.csv").write_text("aa, go\nab,no-go,bob\nab2,unsure\n\nzz,go\naa11,maybe\na,go\n")
+    done = judgekit("label", "--from", "labels.csv")
+    assert (done.code, done.out) == (65, "3 labelled\n")
+    assert [line.split(":")[2] for line in done.err.splitlines()] == ["5", "6", "7"]
+    assert labels(ledger) == [("aa11", "go"), ("ab", "no-go"), ("ab22", "unsure")]
+
+
+def test_labels_come_from_standard_input(
+    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.add(given(name="aa11"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("aa11,go\n"))
+    assert judgekit("label", "--from", "-").code == 0
+    assert judgekit("label", "--from", "gone.csv").code == 65
+
+
+def test_without_a_terminal_nobody_labels(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    ledger.add(given())
+    done = judgekit("label")
+    assert (done.code, done.out) == (64, "")
+    assert "needs a terminal" in done.err
+
+
+@pytest.fixture
+def press(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let a person at a terminal press keys, one after the other; at their end there is no input any more."""
+    monkeypatch.setattr(person, "at_terminal", lambda: True)
+
+    def keys(text: str) -> None:
+        left = iter(text)
+
+        def getchar() -> str:
+            try:
+                return next(left)
+            except StopIteration:
+                raise EOFError from None
+
+        monkeypatch.setattr("typer.getchar", getchar)
+
+    return keys
+
+
+def test_one_key_a_verdict(
+    judgekit: Callable[..., Outcome], ledger: Ledger, press: Callable[[str], None]
+) -> None:
+    ledger.add(
+        *[given(path=f"{n}.md") for n in range(3)], *[given("reject", path=f"n{n}.md") for n in range(3)]
+    )
+    press("gxNu")
+    done = judgekit("label")
+    assert done.out.splitlines()[-1] == "3 labelled, 3 left"
+    assert [word for _, word in labels(ledger)] == ["go", "no-go", "unsure"]
+    press("sgq")
+    assert judgekit("label").out.splitlines()[-1] == "1 labelled, 2 left"
+    assert len({of for of, _ in labels(ledger)}) == 4
+    press("")
+    assert judgekit("label", "-n", "1").out.splitlines()[-1] == "0 labelled, 1 left"
+
+
+def test_the_last_answer_is_taken_back(
+    judgekit: Callable[..., Outcome], ledger: Ledger, press: Callable[[str], None]
+) -> None:
+    ledger.add(given(name="a"), given(name="b", path="b.md"))
+    press("bgbngsbb")
+    done = judgekit("label")
+    first, second = (of for of, _ in labels(ledger)[:1] + labels(ledger)[3:4])
+    assert labels(ledger)[:3] == [(first, "go"), (first, "withdrawn"), (first, "no-go")]
+    assert labels(ledger)[3] == (second, "go")
+    assert done.code == 0
+
+
+def test_blind_shows_the_text_and_not_the_verdict(
+    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path, press: Callable[[str], None]
+) -> None:
+    text = "".join(f"line {n}\n" for n in range(60))
+    (project / "doc.md").write_text(text)
+    subject = {"path": "doc.md", "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    line = given("reject", path="doc.md", subjects=[subject], findings=[{"issue": "wrong port"}])
+    ledger.add(line)
+    press("aq")
+    blind = judgekit("label", "--blind").out
+    assert "line 39\n" in blind
+    assert "20 more lines (a shows them)" in blind
+    assert "line 59\n" in blind
+    assert "REJECT" not in blind
+    assert "wrong port" not in blind
+    press("g")
+    seen = judgekit("label").out
+    assert "REJECT" in seen
+    assert "wrong port" in seen
+    assert [each.blind for each in ledger.records(Wanted(kinds=[Label])) if isinstance(each, Label)] == [
+        False
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
+def test_labelling_at_a_real_terminal(ledger: Ledger, project: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ledger.add(given(name="a"), given("reject", name="b", path="b.md"))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "judgekit", "label", "--blind"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=project,
+    )
+    os.close(theirs)
+    seen, sent = b"", 0
+    try:
+        while chunk := _read(ours):
+            seen += chunk
+            if seen.count(b"q quit") > sent:
+                os.write(ours, b"gn"[sent : sent + 1])
+                sent += 1
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert sorted(word for _, word in labels(ledger)) == ["go", "no-go"]
+    assert b"2 labelled, 0 left" in seen
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # what Linux says when the other side is closed
+        return b""
