@@ -40,7 +40,7 @@ TABLE = """\
 
 | push | wall s | calls | against its yardstick |
 | --- | --- | --- | --- |
-| all files new | {wall} | {calls} | {ratio} times the floor of {floor} s, litellm's import ({import_wall} s) aside |
+| all files new | {wall} | {calls} | {ratio} times the floor of {floor} s, litellm's {import_wall} s aside |
 | the same again | {again_wall} | {again_calls} | |
 | nothing that is judged | | 0 | {idle_cpu_ms} ms of CPU, {idle_ratio} times `python -c pass` |"""
 
