@@ -13,6 +13,7 @@ from judgekit.cli import (
     doctor,
     evaluate,
     gate,
+    index,
     install,
     judge,
     kpi,
@@ -42,6 +43,7 @@ app.command("search")(search.search)
 app.command("judge")(judge.judge)
 app.command("gate")(gate.gate)
 app.add_typer(evaluate.app, name="eval")
+app.add_typer(index.app, name="index")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")
 app.add_typer(ledger.app, name="ledger")

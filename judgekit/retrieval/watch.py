@@ -144,3 +144,14 @@ def _differing(
         for number, path, size, mtime, inode, read in rows
         if look(start + path) != (size, mtime, inode) or not sure(mtime, read)
     ]
+
+
+def any_changed(connection: Connection, root: str) -> bool:
+    """Whether a stamp of any folder or file of a store is another one than the index knows: looks at them all."""
+    start = root + "/"
+    for path, folder, x, y, z, _, _ in connection.execute(_WATCH).fetchall():
+        known = None if x is None else (x, y, z)
+        if known != (look_at_folder(start + path) if folder else look(start + path)):
+            return True
+    rows = connection.execute(_FILES).fetchall()
+    return any(look(start + path) != (size, mtime, inode) for _, path, size, mtime, inode, _ in rows)

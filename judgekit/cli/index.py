@@ -1,0 +1,135 @@
+"""`judgekit index`: what is known of each store, and reading it all anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.output import complain, emit, say
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.compiled import Profiles
+
+app = typer.Typer(no_args_is_help=True, help="The index of each store: what it holds, and making it anew.")
+
+Roots = Annotated[
+    list[str] | None,
+    typer.Option("--root", help="A store or folder; repeat for several. Else those of the configuration."),
+]
+
+
+@app.command()
+def status(
+    root: Roots = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Say of each store what its index holds, how large and how old it is."""
+    from judgekit.retrieval import status as state
+
+    home = _home()
+    profiles = _profiles(home)
+    found = [state.of(each, profiles) for each in _stores(root, home)]
+    if as_json:
+        emit(json.dumps({"roots": [each | {"updated": _moment(each["updated"])} for each in found]}))
+    else:
+        for each in found:
+            _print(each)
+    return 0
+
+
+@app.command()
+def rebuild(root: Roots = None) -> int:
+    """Read each store anew, whatever its index says."""
+    from judgekit.retrieval import index
+
+    home = _home()
+    profiles = _profiles(home)
+    for each in _stores(root, home):
+        started = time.perf_counter()
+        opened = index.open_index(each, profiles, anew=True, progress=_progress)
+        try:
+            for note in opened.notes():
+                complain(note)
+            kept = opened.path or "in memory only: no file can be kept in the cache folder"
+            say(
+                f"{each}: {opened.kind}, {_entries(opened.size)}, {time.perf_counter() - started:.1f} s, {kept}"
+            )
+        finally:
+            opened.close()
+    return 0
+
+
+def _print(found: dict[str, Any]) -> None:
+    say(found["root"])
+    if found["path"] is None:
+        say("    no index yet; the first query makes it")
+        return
+    state = "stale, the next query brings it up to date" if found["stale"] else "up to date"
+    say(
+        f"    {found['kind'] or 'unknown kind'}, {_entries(found['entries'])} in {found['files']:,} files; {state}"
+    )
+    size = f"{found['bytes'] / 1e6:.1f} MB, generation {found['generation']}"
+    say(f"    {size}, last update {_moment(found['updated']) or 'never'}; {found['path']}")
+    if found["pending"]:
+        say(f"    {found['pending']:,} files not read yet; the next query goes on")
+    for problem in found["problems"]:
+        say(f"    problem: {problem}")
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _home() -> str:
+    return paths.project_root(str(Path.cwd()))
+
+
+def _profiles(home: str) -> Profiles:
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.profile import compile_profiles
+
+    return Profiles(compile_profiles(Path(home)))
+
+
+def _stores(roots: list[str] | None, home: str) -> list[str]:
+    """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
+    from judgekit import config
+    from judgekit.errors import InputError
+    from judgekit.retrieval import api
+    from judgekit.text import visible
+
+    named = roots or config.load(Path(home)).retrieval.roots
+    trusted = roots or config.user_roots() or ()
+    base = os.path.join(os.path.realpath(home), "")
+    found: dict[str, None] = {}
+    for root in named:
+        folder = os.path.realpath(api.resolve(root, str(Path.cwd()) if roots else home))
+        if not Path(folder).is_dir():
+            if roots:
+                raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
+        elif root in trusted or os.path.join(folder, "").startswith(base):
+            found[folder] = None
+        else:
+            complain(f"{root}: leads out of the project; only your own configuration may name such a root")
+    if not found:
+        complain("no store to look at; name one with --root")
+    return list(found)
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr is not None and sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{done:,} of {total:,} files read{end}")
+        sys.stderr.flush()
