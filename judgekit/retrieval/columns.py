@@ -1,13 +1,12 @@
-"""What the full-text table holds: its columns, its tokenizer, the row that an entry becomes, and how common
-each word is.
+"""What the full-text table holds: its columns, its tokenizer, the row of an entry, how common words are.
 
 `VERSION` stands for all of it: an index that was filled under another one is built anew.
 """
 
 from __future__ import annotations
 
-from judgekit.retrieval.analysis import stems
 from judgekit.retrieval.query import hidden_words
+from judgekit.retrieval.stemmer import stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,23 +1,27 @@
 """Asks an index: which entries match, with what score, and which terms occur in each.
 
-Two steps: FTS5 finds the entries that may be best, by the terms that are not in half of the store; these few are
-rated by all terms, and put in order by what the best of them have in common.
+FTS5 finds the entries that may be best, by the rarer terms where others are very frequent; these few are then
+scored by all terms.
 """
 
 from __future__ import annotations
 
-from judgekit.retrieval import columns, confidence, feedback
-from judgekit.retrieval.bm25 import Scorer, Text
+from judgekit.retrieval import columns, confidence, scoring
 from judgekit.retrieval.candidate import Candidate
 from judgekit.retrieval.rank import Hit, Statistics
+from judgekit.retrieval.scoring import Scorer, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from sqlite3 import Connection
+    from typing import TypeAlias
 
     from judgekit.retrieval.index import Index
     from judgekit.retrieval.query import Term
+
+    # The file as `_BEST` selects it, and the stems of its columns.
+    Row: TypeAlias = tuple[int, str, str, str, str, str, float, int, str, str, str, str]
 
 POOL = 50  # hits that are rated; a page of results is far smaller
 POSTINGS = 3_000  # occurrences that FTS5 looks at before more frequent terms are left to the rating: 2 ms
@@ -26,8 +30,8 @@ _BODY = 20_000  # characters of a body's stems that are read
 _FEEDBACK_WORDS = 300  # words of the best entries whose rarity is looked up
 _MOST = 0.5  # of the hits may be taken for the best ones
 
-_BEST = f"""SELECT file.number, file.id, file.title, category, file.tags, path, updated, problem IS NOT NULL,
-    c0, c1, substr(c2, 1, {_BODY}), c3
+_BEST = """SELECT file.number, file.id, file.title, category, file.tags, path, updated, problem IS NOT NULL,
+    c0, c1, substr(c2, 1, ?), c3
     FROM (SELECT rowid AS best FROM text WHERE text MATCH ? ORDER BY bm25(text, ?, ?, ?, ?) LIMIT ?)
     JOIN file ON file.number = best JOIN text_content ON text_content.id = best"""
 _SIZE = "SELECT sz FROM text_docsize WHERE id = ?"
@@ -42,7 +46,7 @@ def match(index: Index, terms: list[Term], pool: int = POOL) -> tuple[list[Hit],
     if not chosen:
         return [], statistics
     weights = [profile.weights[column] for column in columns.NAMES]
-    rows = connection.execute(_BEST, (expression(chosen), *weights, pool)).fetchall()
+    rows = connection.execute(_BEST, (_BODY, expression(chosen), *weights, pool)).fetchall()
     texts = [_text(connection, row) for row in rows]
     average = columns.frequency(connection, columns.TOTAL) / (index.size or 1)
     scorer = Scorer(terms, statistics.rarities, average, profile)
@@ -92,7 +96,7 @@ def _rarest(terms: list[Term], counts: list[int], pool: int) -> list[Term]:
     return chosen
 
 
-def _text(connection: Connection, row: tuple[object, ...]) -> Text:
+def _text(connection: Connection, row: Row) -> Text:
     stems = [str(column) for column in row[-len(columns.NAMES) :]]
     if max(map(len, stems)) < _BODY:
         return Text(stems)
@@ -111,9 +115,7 @@ def _varints(raw: bytes) -> list[int]:
     return numbers
 
 
-def _hidden(
-    connection: Connection, terms: list[Term], rows: list[tuple[object, ...]]
-) -> dict[object, frozenset[int]]:
+def _hidden(connection: Connection, terms: list[Term], rows: list[Row]) -> dict[object, frozenset[int]]:
     """Return the numbers of the terms in those entries whose text was too long to read in full."""
     long = [row[0] for row in rows if len(str(row[-2])) == _BODY]
     if not long:
@@ -145,8 +147,10 @@ def _reorder(index: Index, hits: list[Hit], texts: list[Text], scorer: Scorer) -
         }
 
     best = [(texts[place], hits[place].score) for place in first]
-    subject = feedback.subject(best, int(settings["words"]), rarity)
-    alike = [feedback.likeness(text, subject) / (1 + scorer.damping(text)) for text in texts]
+    subject = scoring.subject(
+        best, rarity, most=int(settings["words"]), padding=index.profile.bm25["padding"]
+    )
+    alike = [scoring.likeness(text, subject) / (1 + scorer.damping(text)) for text in texts]
     most, top, share = max(alike), hits[first[0]].score, settings["share"]
     if most > 0 and top > 0:
         for hit, likeness in zip(hits, alike, strict=True):

@@ -64,7 +64,7 @@ class Weights(Strict):
 
 
 class Bm25(Strict):
-    """The constants of BM25: see judgekit/retrieval/bm25.py."""
+    """The constants of BM25: see judgekit/retrieval/scoring.py."""
 
     k1: float = Field(ge=0, le=10)
     b: Share
@@ -73,7 +73,7 @@ class Bm25(Strict):
 
 
 class Feedback(Strict):
-    """What the best hits add to the order of all: see judgekit/retrieval/feedback.py."""
+    """What the best hits add to the order of all: see judgekit/retrieval/scoring.py."""
 
     entries: int = Field(ge=0, le=20)
     words: int = Field(ge=0, le=200)

@@ -6,7 +6,7 @@ Of a long prompt the beginning and the end are read: what is asked stands there,
 
 from __future__ import annotations
 
-from judgekit.retrieval.analysis import fold, stem_of, stems, words
+from judgekit.retrieval.stemmer import fold, stem_of, stems, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,13 +1,21 @@
-"""Cuts English words to their stems: the Snowball English stemmer ("Porter2").
+"""Cuts text into the stems that are indexed and searched.
 
-After the description at https://snowballstem.org/algorithms/english/stemmer.html. Two words with the same stem
+What is searched and what is searched for go the same way: small letters without accents, the runs of letters
+and digits, no stop words, irregular forms replaced by their base (`went` by `go`), then the Snowball English
+stemmer ("Porter2"), after https://snowballstem.org/algorithms/english/stemmer.html. Words with the same stem
 are taken for the same word: `refresh`, `refreshes`, `refreshing`.
 """
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from judgekit.retrieval.compiled import Language
+
+_MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
+_PAIR = 2  # letters: what is no longer keeps its end
 _LI_ENDINGS = "cdeghkmnrt"
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
@@ -16,7 +24,9 @@ _WHOLE = {
     "only": "onli", "singly": "singl", "sky": "sky", "news": "news", "howe": "howe", "atlas": "atlas",
     "cosmos": "cosmos", "bias": "bias", "andes": "andes",
 }  # fmt: skip
-_AS_THEY_ARE = frozenset("inning outing canning herring earring evening proceed exceed succeed".split())
+_AS_THEY_ARE = frozenset(
+    {"inning", "outing", "canning", "herring", "earring", "evening", "proceed", "exceed", "succeed"}
+)
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 
 # Longest first: the first ending that fits is the only one looked at.
@@ -37,9 +47,45 @@ _STEP_4 = (
 )  # fmt: skip
 
 
+def stems(text: str, language: Language) -> list[str]:
+    """Return the stems of the words of `text`, in its order, without stop words."""
+    known = language.stems
+    if len(known) > _MAX_KNOWN:
+        known.clear()
+    found = []
+    for word in words(fold(text)):
+        cut = known.get(word)
+        if cut is None:
+            cut = known[word] = stem_of(word, language)
+        if cut:
+            found.append(cut)
+    return found
+
+
+def stem_of(word: str, language: Language) -> str:
+    """Return the stem of a folded word; an empty one for a stop word, and for a form of one (`got`)."""
+    base = language.irregular.get(word, word)
+    return "" if word in language.stop or base in language.stop else stem(base)
+
+
+def fold(text: str) -> str:
+    """Return `text` in small letters and without accents."""
+    if text.isascii():
+        return text.lower()
+    import unicodedata  # noqa: PLC0415 - most prompts do without
+
+    apart = unicodedata.normalize("NFD", text.lower())
+    return unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of letters and digits in `text`."""
+    return "".join(char if char.isalnum() else " " for char in text).split()
+
+
 def stem(word: str) -> str:
     """Return the stem of a word in small letters; one with others than a-z and 0-9 is its own stem."""
-    if len(word) < 3 or not _LETTERS.issuperset(word):
+    if word[2:] == "" or not _LETTERS.issuperset(word):
         return word
     if word in _WHOLE:
         return _WHOLE[word]
@@ -84,11 +130,11 @@ def _has_vowel(text: str) -> bool:
 
 def _ends_short(word: str) -> bool:
     """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y."""
-    if len(word) == 2:
+    if len(word) == _PAIR:
         return word[0] in _VOWELS and word[1] not in _VOWELS
     if word.endswith("past"):
         return True
-    return len(word) > 2 and (
+    return len(word) > _PAIR and (
         word[-3] not in _VOWELS and word[-2] in _VOWELS and word[-1] not in _VOWELS and word[-1] not in "wxY"
     )
 
@@ -97,7 +143,7 @@ def _step_1a(word: str) -> str:
     if word.endswith("sses"):
         return word[:-2]
     if word.endswith(("ied", "ies")):
-        return word[:-2] if len(word) > 4 else word[:-1]
+        return word[:-2] if len(word) > len("lies") else word[:-1]
     if word.endswith("s") and not word.endswith(("us", "ss")) and _has_vowel(word[:-2]):
         return word[:-1]
     return word
@@ -115,7 +161,7 @@ def _step_1b(word: str, r1: int) -> str:
 
 
 def _is_ying(rest: str, ending: str) -> bool:
-    return ending == "ing" and len(rest) == 2 and rest[1] == "y"
+    return ending == "ing" and len(rest) == _PAIR and rest[1] == "y"
 
 
 def _mend(rest: str, r1: int, ending: str) -> str:
@@ -125,12 +171,12 @@ def _mend(rest: str, r1: int, ending: str) -> str:
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if rest.endswith(_DOUBLES):
-        return rest if len(rest) == 3 and rest[0] in "aeo" else rest[:-1]
+        return rest if len(rest) == len("add") and rest[0] in "aeo" else rest[:-1]
     return rest + "e" if len(rest) <= r1 and _ends_short(rest) else rest
 
 
 def _step_1c(word: str) -> str:
-    if len(word) > 2 and word[-1] in "yY" and word[-2] not in _VOWELS:
+    if len(word) > _PAIR and word[-1] in "yY" and word[-2] not in _VOWELS:
         return word[:-1] + "i"
     return word
 

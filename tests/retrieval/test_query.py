@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import bm25, columns, compiled, fulltext, query
+from judgekit.retrieval import columns, compiled, fulltext, query, scoring
 from judgekit.retrieval.sources.base import Entry
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
@@ -29,8 +29,8 @@ def finds(prompt: str, document: str) -> bool:
         database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{columns.TOKENIZER}')")
         database.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
         found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (fulltext.expression(terms),)).fetchone()
-        scorer = bm25.Scorer(terms, [1.0] * len(terms), 10, PROFILE)
-        score, matched, _ = scorer.rate(bm25.Text(row))
+        scorer = scoring.Scorer(terms, [1.0] * len(terms), 10, PROFILE)
+        score, matched, _ = scorer.rate(scoring.Text(row))
     database.close()
     assert (found is not None) == (score > 0) == bool(matched), "what finds and what rates must agree"
     return found is not None

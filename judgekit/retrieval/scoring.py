@@ -1,24 +1,30 @@
-"""BM25 of an entry for the terms of a query, over weighted columns of stems.
+"""Scores the entries that a search found: BM25 for the terms of the query, then what the best have in common.
 
-    sum over the terms of  rarity * f * (k1 + 1) / (f + k1 * (1 - b + b * (length + padding) / (average + padding)))
+BM25 is the sum over the terms of
 
-`f` is how often the term occurs, each occurrence weighted by its column (Robertson, Zaragoza and Taylor 2004: one
-saturation for all columns); a longer word that begins with the term counts `prefix`. `rarity` is the inverse
-document frequency that cannot get negative, smoothed for small stores (see confidence.py). `length` is the number
-of indexed words. FTS5's own bm25() has fixed k1 and b, no padding, counts longer words in full, and gives a
-word that half of all entries have nothing; it only chooses the entries that are rated here.
+    rarity * f * (k1 + 1) / (f + k1 * (1 - b + b * (length + padding) / (average + padding)))
+
+`f` is how often the term occurs, each occurrence weighted by its column (one saturation for all columns:
+Robertson, Zaragoza and Taylor 2004); a longer word that begins with the term counts `prefix`. `rarity` is the
+inverse document frequency that cannot get negative, smoothed for small stores (see confidence.py). `length`
+is the number of indexed words. FTS5's own bm25() has fixed k1 and b and no padding, counts longer words in
+full, and gives nothing for a word that half of all entries have; it only chooses the entries rated here.
+
+The rest is pseudo-relevance feedback (RM3: Lavrenko and Croft 2001) without a second search: the words that
+are frequent in the best entries and rare in the store stand for the subject; hits with many of them move up.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.query import Term
 
 PROMINENT = 2  # columns: title and tags
+_READ = 2_500  # characters of a column that are looked at for its subject, twice the spaces included
 
 
 class Text:
@@ -98,3 +104,32 @@ class Scorer:
                 matched.add(number)
                 score += self._rarities[number] * frequency * most / (frequency + damping)
         return score, matched, titled
+
+
+def subject(
+    best: Sequence[tuple[Text, float]],
+    rarity: Callable[[list[str]], dict[str, float]],
+    *,
+    most: int,
+    padding: float,
+) -> dict[str, float]:
+    """Return the `most` typical words of the best entries (with their scores), each with its weight.
+
+    `rarity` gives the rarity of each of some words, and leaves out those of one entry only.
+    """
+    total = sum(score for _, score in best)
+    shares: dict[str, float] = {}
+    for text, score in best:
+        share = score / (total * (text.length + padding))
+        for column in text.columns:
+            for word in column[:_READ].split():
+                shares[word] = shares.get(word, 0.0) + share
+    rarities = rarity([word for word in shares if len(word) > 1])
+    weighed = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
+    return {word: weight * rarities[word] for weight, word in weighed[:most]}
+
+
+def likeness(text: Text, subject: dict[str, float]) -> float:
+    """Return the weight of the words of the subject that an entry has."""
+    own = set(text.whole[:_READ].split())
+    return sum([subject[word] for word in own & subject.keys()])
