@@ -6,6 +6,7 @@ score that is missing or off the scale, or a list of labels that nobody offered,
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
 
 from pydantic import (
@@ -111,14 +112,19 @@ def score_reply_model(rubric: ScoreRubric) -> type[ScoreReply]:
 
     `scores` has one integer on the rubric's scale for each of its dimensions.
     """
-    score = Annotated[int, Field(strict=True, ge=rubric.scale.min, le=rubric.scale.max)]
+    return _score_reply_model(tuple(rubric.dimensions), rubric.scale.min, rubric.scale.max)
+
+
+@functools.lru_cache(maxsize=16)  # making one takes 9 ms, and a push has hundreds of files
+def _score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> type[ScoreReply]:
+    score = Annotated[int, Field(strict=True, ge=least, le=most)]
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     fields: dict[str, Any] = {
-        f"dimension_{at}": (score, Field(alias=name)) for at, name in enumerate(rubric.dimensions)
+        f"dimension_{at}": (score, Field(alias=name)) for at, name in enumerate(dimensions)
     }
     config = ConfigDict(serialize_by_alias=True)
     scores = create_model("Scores", __config__=config, **fields)
-    named = Annotated[Text, _choices(list(rubric.dimensions))]
+    named = Annotated[Text, _choices(dimensions)]
     finding = create_model("Finding", __base__=FindingReply, dimension=(named, ""))
     findings = Annotated[list[finding], BeforeValidator(_listed), AfterValidator(_useful)]
     model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
@@ -185,6 +191,7 @@ def _alone(value: object) -> object:
     return [value] if isinstance(value, str) and value.strip() else value
 
 
+@functools.lru_cache(maxsize=16)  # as long as making the model; nobody changes what is returned
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of a reply in the part of the language that strict providers bear.
 

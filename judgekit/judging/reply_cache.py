@@ -10,7 +10,8 @@ import hashlib
 import json
 import sqlite3
 import time
-from contextlib import closing, suppress
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,6 +49,7 @@ class ReplyCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._opened: sqlite3.Connection | None = None
         self._kept = 0
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
@@ -55,10 +57,8 @@ class ReplyCache:
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
         try:
-            with closing(self._connect()) as connection:
-                found = connection.execute(
-                    "SELECT reply FROM reply WHERE key = ?", (key(endpoint, request),)
-                ).fetchone()
+            wanted = (key(endpoint, request),)
+            found = self._connection().execute("SELECT reply FROM reply WHERE key = ?", wanted).fetchone()
             if found is None:
                 return None
             kept = json.loads(found[0])
@@ -71,21 +71,33 @@ class ReplyCache:
         if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
             return
         text = json.dumps({"text": reply.text, "model": reply.model, "logprobs": reply.logprobs})
-        with suppress(sqlite3.Error, OSError), closing(self._connect()) as connection, connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", (key(endpoint, request), time.time(), text)
-            )
+        row = (key(endpoint, request), time.time(), text)
+        with suppress(sqlite3.Error, OSError):
+            connection = self._connection()
+            connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
             if self._kept % _TRIM_EVERY == 0:
                 connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
             self._kept += 1
 
-    def _connect(self) -> sqlite3.Connection:
-        if not self._path.is_file():
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None:
             paths.private_folder(str(self._path.parent))
             self._path.touch(0o600)
-        connection = sqlite3.connect(self._path, timeout=_WAIT)
-        connection.execute(_CREATE)
-        return connection
+            # Judging may go on in another thread than it began, one at a time.
+            connection = sqlite3.connect(
+                self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+            )
+            try:
+                # Without a wait for the disk at each reply: the last ones may be lost with the power.
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(_CREATE)
+            except sqlite3.Error:
+                connection.close()
+                raise
+            weakref.finalize(self, connection.close)
+            self._opened = connection
+        return self._opened
 
 
 class Tally:
