@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -59,9 +58,8 @@ def rebuild(root: Roots = None) -> int:
             for note in opened.notes():
                 complain(note)
             kept = opened.path or "in memory only: no file can be kept in the cache folder"
-            say(
-                f"{each}: {opened.kind}, {_entries(opened.size)}, {time.perf_counter() - started:.1f} s, {kept}"
-            )
+            took = f"{time.perf_counter() - started:.1f} s"
+            say(f"{each}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
         finally:
             opened.close()
     return 0
@@ -73,9 +71,8 @@ def _print(found: dict[str, Any]) -> None:
         say("    no index yet; the first query makes it")
         return
     state = "stale, the next query brings it up to date" if found["stale"] else "up to date"
-    say(
-        f"    {found['kind'] or 'unknown kind'}, {_entries(found['entries'])} in {found['files']:,} files; {state}"
-    )
+    entries = f"{_entries(found['entries'])} in {found['files']:,} files"
+    say(f"    {found['kind'] or 'unknown kind'}, {entries}; {state}")
     size = f"{found['bytes'] / 1e6:.1f} MB, generation {found['generation']}"
     say(f"    {size}, last update {_moment(found['updated']) or 'never'}; {found['path']}")
     if found["pending"]:
@@ -112,15 +109,15 @@ def _stores(roots: list[str] | None, home: str) -> list[str]:
 
     named = roots or config.load(Path(home)).retrieval.roots
     trusted = roots or config.user_roots() or ()
-    base = os.path.join(os.path.realpath(home), "")
+    base = Path(home).resolve()
     found: dict[str, None] = {}
     for root in named:
-        folder = os.path.realpath(api.resolve(root, str(Path.cwd()) if roots else home))
-        if not Path(folder).is_dir():
+        folder = Path(api.resolve(root, str(Path.cwd()) if roots else home)).resolve()
+        if not folder.is_dir():
             if roots:
                 raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
-        elif root in trusted or os.path.join(folder, "").startswith(base):
-            found[folder] = None
+        elif root in trusted or folder.is_relative_to(base):
+            found[str(folder)] = None
         else:
             complain(f"{root}: leads out of the project; only your own configuration may name such a root")
     if not found:

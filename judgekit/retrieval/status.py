@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def of(root: str, profiles: Profiles) -> dict[str, Any]:
     """Return the state of a store's index.
 
-    The keys are `root`, `path` (None when there is no index), `kind`, `entries`, `files`, `pending` (files still
-    to be read), `problems`, `bytes` on disk, `generation`, `updated` (seconds since the epoch) and `stale`, which
-    is true when the next query has something to read. Looks at every file of the store.
+    The keys are `root`, `path` (None when there is no index), `kind`, `entries`, `files`, `pending` (files
+    still to be read), `problems`, `bytes` on disk, `generation`, `updated` (seconds since the epoch) and
+    `stale`: whether the next query has something to read. Looks at every file of the store.
     """
     found: dict[str, Any] = {"root": root, "path": index.path_of(root), "kind": None}
     found |= dict.fromkeys(("entries", "files", "pending", "bytes", "generation"), 0)

@@ -147,7 +147,7 @@ def _differing(
 
 
 def any_changed(connection: Connection, root: str) -> bool:
-    """Whether a stamp of any folder or file of a store is another one than the index knows: looks at them all."""
+    """Whether the stamp of any folder or file of a store is not what the index knows; looks at them all."""
     start = root + "/"
     for path, folder, x, y, z, _, _ in connection.execute(_WATCH).fetchall():
         known = None if x is None else (x, y, z)

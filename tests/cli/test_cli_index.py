@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 import sample_store
 
 from judgekit import paths
@@ -13,6 +13,7 @@ from judgekit.retrieval import index
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from outcome import Outcome
 
 KEYS = {
@@ -124,7 +125,7 @@ class Terminal:
 
 def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr(command.sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
     command._progress(256, 1000)
     command._progress(1000, 1000)
     assert terminal.written == "\r256 of 1,000 files read\r1,000 of 1,000 files read\n"
