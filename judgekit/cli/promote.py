@@ -27,7 +27,7 @@ def promote(
 
     project = Path(paths.project_root(str(Path.cwd())))
     rubric = library.score_rubric(config.load(project).gate.rubric, project).rubric.ref
-    found = standing.readiness(read.records(places(ledger, None), damaged=damaged), rubric)
+    found = standing.readiness(read.records(places(ledger, None), standing.window(), damaged), rubric)
     say(f"{rubric}, verdicts of the last {standing.WINDOW.days} days:")
     for each in found.kpis:
         say(f"  {'ok' if each.state == 'holds' else 'missing':<8} {standing.said(each)}")

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.ledger import kpi
-from judgekit.ledger.records import ModeChange, VerdictLine
+from judgekit.ledger.read import Wanted
+from judgekit.ledger.records import Fault, Label, ModeChange, VerdictLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +41,12 @@ class Readiness(NamedTuple):
     def ready(self) -> bool:
         """Whether nothing is missing."""
         return not self.missing
+
+
+def window(now: datetime | None = None) -> Wanted:
+    """Return what to read for `standing` and `readiness`: the other files of a ledger stay closed."""
+    kinds = (VerdictLine, Label, ModeChange, Fault)
+    return Wanted(since=(now or datetime.now(UTC)) - WINDOW, kinds=kinds)
 
 
 def standing(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Standing:
