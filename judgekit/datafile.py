@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from judgekit.errors import ConfigError
 
@@ -109,6 +109,92 @@ def _put(text: str, section: str, key: str, value: str) -> str:
     if member is None:
         return _insert(text, found, f"{key}: {value}")
     return text[: member.start_mark.index] + value + text[member.end_mark.index :]
+
+
+def with_item(text: str, key: str, item: str) -> str:
+    """Return YAML `text` with `item` (lines, the first begins with `- `) put last into the list under `key`.
+
+    Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    root, found = _list(text, key)
+    if found is not None and (found.value or not found.flow_style):
+        if not isinstance(found, SequenceNode) or found.flow_style:
+            raise ConfigError("this list's layout is too unusual; put the item in by hand", key=key)
+        place, indent = _content_end(text, found), found.start_mark.column
+    else:
+        place, indent = (len(text), 2) if found is None else (found.start_mark.index, 2)
+    lines = "".join(f"{' ' * indent}{line}{newline}" for line in item.splitlines())
+    head = text[:place]
+    if found is None:
+        head = f"{_ended(head, newline)}{key}:{newline}"
+    elif found.flow_style:  # an empty list
+        head = f"{head.rstrip(' ')}{newline}"
+        lines = lines.removesuffix(newline)
+        place = found.end_mark.index
+    changed = _ended(head, newline) + lines + text[place:]
+    return _as_wanted(changed, root, key, [*_items(root, key), *parsed(item)])
+
+
+def without_item(text: str, key: str, position: int) -> str:
+    """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
+    root, found = _list(text, key)
+    if not isinstance(found, SequenceNode) or found.flow_style:
+        raise ConfigError("this list's layout is too unusual; take the item out by hand", key=key)
+    items = _items(root, key)
+    start = text.rindex("\n", 0, found.value[position].start_mark.index) + 1
+    following = found.value[position + 1 :]
+    end = text.rindex("\n", 0, following[0].start_mark.index) + 1 if following else _content_end(text, found)
+    kept = text[:start] if len(items) > 1 else f"{text[:start].rstrip()} []{text[start - 1 : start]}"
+    return _as_wanted(kept + text[end:], root, key, [*items[:position], *items[position + 1 :]])
+
+
+def _list(text: str, key: str) -> tuple[dict[str, Any], Any]:
+    """Return what a YAML text says and the node of the list under `key`, None where it has none."""
+    root = parsed(text) or {}
+    if not isinstance(root, dict) or not isinstance(root.get(key) or [], list):
+        raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
+    node = YAML(typ="rt", pure=True).compose(text)
+    found = node and _member(node, key)
+    if found is not None and not isinstance(found, SequenceNode):
+        raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
+    return root, found
+
+
+def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
+    """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML") from None
+
+
+def _items(root: dict[str, Any], key: str) -> list[Any]:
+    return list(root.get(key) or [])
+
+
+def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -> str:
+    if parsed(changed) != {**root, key: items}:
+        raise ConfigError("this list's layout is too unusual; change it by hand", key=key)
+    return changed
+
+
+def _content_end(text: str, block: SequenceNode) -> int:
+    """Return where a block list ends: empty lines, and comments further left, are after it."""
+    end = block.end_mark.index
+    lines = text[:end].splitlines(keepends=True)
+    while lines and _is_after(lines[-1], block.start_mark.column):
+        end -= len(lines.pop())
+    return end
+
+
+def _is_after(line: str, column: int) -> bool:
+    told = line.strip()
+    return not told or (told.startswith("#") and len(line) - len(line.lstrip()) < column)
+
+
+def _ended(text: str, newline: str) -> str:
+    return text if not text or text.endswith("\n") else text + newline
 
 
 def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them

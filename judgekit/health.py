@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from judgekit import __version__, config, library, panel, paths, providers
 from judgekit.errors import JudgekitError
-from judgekit.install import status, surroundings
+from judgekit.install import git_status, status, surroundings
 from judgekit.retrieval import api, schema
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def checks(folder: Path | None = None) -> Iterator[Check]:
     yield from _models(project)
     yield from _stores(project)
     yield from _hook(project)
+    yield from (Check(each.state, "git hook", each.text) for each in git_status.findings(project))
     yield from _switches()
 
 

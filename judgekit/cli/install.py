@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgekit.cli import install_git
 from judgekit.cli.output import complain, say
 from judgekit.install.scopes import Scope
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
 uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
+installing.command("git")(install_git.install_git)
+installing.command("pre-commit")(install_git.install_pre_commit)
+uninstalling.command("git")(install_git.uninstall_git)
+uninstalling.command("pre-commit")(install_git.uninstall_pre_commit)
 
 _Scope = Annotated[
     Scope,

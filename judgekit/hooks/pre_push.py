@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.gate.push import Outcome, Run
     from judgekit.gate.updates import RefUpdate
     from judgekit.ledger import Record
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
+SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
 
 
 def skipped_by(environ: Mapping[str, str]) -> str | None:
     """Return the variable that sends a push past the gate, None when there is none."""
-    return next((name for name in SKIP if environ.get(name, "0") not in ("", "0")), None)
+    return next((name for name in (*SKIP, SILENCE) if environ.get(name, "0") not in ("", "0")), None)
 
 
 def nothing_to_do(words: Sequence[str]) -> bool:
@@ -79,15 +80,40 @@ def code(outcome: Outcome | None, blocked: int) -> int:
 def _updates() -> list[RefUpdate]:
     from judgekit.gate import updates  # noqa: PLC0415 - a skipped push needs little
 
-    if sys.stdin is None or sys.stdin.isatty():
-        return []
-    return updates.parse(os.fsdecode(sys.stdin.buffer.read()))
+    told = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    return updates.parse(os.fsdecode(told)) or list(_of_pre_commit(os.environ))
+
+
+def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
+    """Yield the update that the pre-commit framework tells of, which keeps git's lines to itself.
+
+    It tells of the first ref that brings anything, and of no commits where that is a whole history.
+    """
+    from judgekit.gate.updates import RefUpdate  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+    local, remote = environ.get("PRE_COMMIT_LOCAL_BRANCH"), environ.get("PRE_COMMIT_REMOTE_BRANCH")
+    if not local or not remote:
+        return
+    repository = Repository(Path.cwd())
+    tip = repository.commit(environ.get("PRE_COMMIT_TO_REF") or local)
+    if tip is None:
+        return
+    before = environ.get("PRE_COMMIT_FROM_REF", "")
+    # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.
+    fetched = f"refs/remotes/{environ.get('PRE_COMMIT_REMOTE_NAME', '')}/"
+    if repository.ask("for-each-ref", "--count=1", fetched) and not repository.holds(
+        "show-ref", "--verify", "--quiet", fetched + remote.removeprefix("refs/heads/")
+    ):
+        before = ""
+    yield RefUpdate(local, tip, remote, before or "0" * len(tip))
 
 
 def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callable[[str], None]) -> None:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
-    say(f"{variable} is set: this push is not judged (noted in the ledger)")
+    if variable != SILENCE:
+        say(f"{variable} is set: this push is not judged (noted in the ledger)")
     refs = [each.remote_ref for each in updates]
     _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs), say)
 

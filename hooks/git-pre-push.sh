@@ -1,0 +1,36 @@
+#!/bin/sh
+# judgekit: git's pre-push hook @SUM@
+# `judgekit install git` wrote it and renews it, `judgekit uninstall git` takes it out; neither touches one that was edited.
+# It stops a push for a NO-GO of a blocking gate and for nothing else: whatever goes wrong here, the push goes on.
+
+python=@PYTHON@
+before=${0%/*}/@KEPT@
+
+judge() {
+	# -P: nothing that lies in the repository is imported.
+	if [ -x "$python" ]; then
+		"$python" -P -m judgekit gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
+	elif command -v judgekit >/dev/null 2>&1; then
+		judgekit gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
+	else
+		echo "judgekit: this push is not judged: $python is gone; judgekit install git, run anew, mends it" >&2
+	fi
+}
+
+# The hook that was here before comes first and decides for itself. It is not started again from within itself.
+if [ -x "$before" ] && [ "${JUDGEKIT_HOOK_BEFORE:-}" != "$before" ]; then
+	lines=$({ cat || command -p cat; } 2>/dev/null; echo .)
+	lines=${lines%.}
+	printf %s "$lines" 2>/dev/null | JUDGEKIT_HOOK_BEFORE=$before "$before" "$@" || exit
+	printf %s "$lines" 2>/dev/null | judge "$@"
+else
+	judge "$@"
+fi
+
+code=$?
+case $code in
+@BLOCKED@) exit 1 ;;
+0 | 130) ;;
+*) echo "judgekit: it ended with code $code and judged nothing; the push goes on (judgekit doctor may say why)" >&2 ;;
+esac
+exit 0

@@ -1,0 +1,110 @@
+"""`judgekit install git` and `pre-commit`, and out again: the gate where a push leaves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.output import complain, say
+from judgekit.install.scopes import Scope
+
+if TYPE_CHECKING:
+    from judgekit.install import claude_code, git_hook
+
+_Scope = Annotated[
+    Scope,
+    typer.Option(help="local: this repository; user: the folder of hooks that all your repositories share."),
+]
+_Print = Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")]
+
+
+def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
+    """Let git ask the gate before every push from this repository."""
+    from judgekit.install import git_hook, git_place, git_status
+
+    place = git_place.of_scope(scope, Path.cwd())
+    git_place.refuse_managed(place)
+    change = git_hook.planned_install(place.hooks)
+    if print_:
+        return _print_file(change)
+    git_hook.install(change)
+    what = "wrote" if change.changes else "nothing to change in"
+    say(f"{what} {change.path}: git asks the gate before a push")
+    if change.kept.exists():
+        say(f"the hook that was there runs first: {change.kept}")
+    say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
+    for note in git_status.notes(place):
+        complain(note)
+    return 0
+
+
+def uninstall_git(scope: _Scope = "local", print_: _Print = False) -> int:
+    """Take the gate out of git's hooks; a hook that was there before comes back as it was."""
+    from judgekit.install import git_hook, git_place
+
+    change = git_hook.planned_uninstall(git_place.of_scope(scope, Path.cwd()).hooks)
+    if print_:
+        return _print_file(change)
+    git_hook.uninstall(change)
+    if not change.changes:
+        say(f"nothing to change: judgekit's hook is not in {change.path}")
+    else:
+        say(f"put back {change.path}" if change.moves else f"removed {change.path}")
+    return 0
+
+
+def install_pre_commit(print_: _Print = False) -> int:
+    """Add the gate to this project's .pre-commit-config.yaml."""
+    from judgekit.install import claude_code, pre_commit
+
+    change = pre_commit.planned_install(claude_code.project_folder())
+    if print_:
+        return _print_file(change)
+    pre_commit.write(change)
+    say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}")
+    say("each clone needs, once: pre-commit install --hook-type pre-push")
+    return 0
+
+
+def uninstall_pre_commit(print_: _Print = False) -> int:
+    """Take the gate out of this project's .pre-commit-config.yaml."""
+    from judgekit.install import claude_code, pre_commit
+
+    change = pre_commit.planned_uninstall(claude_code.project_folder())
+    if print_:
+        return _print_file(change)
+    pre_commit.write(change)
+    if not change.changes:
+        say(f"nothing to change: the gate is not in {change.path}")
+    else:
+        say(f"took the gate out of {change.path}" if change.after else f"removed {change.path}")
+    return 0
+
+
+def _mode() -> str:
+    from judgekit import config
+    from judgekit.errors import JudgekitError
+    from judgekit.install import claude_code
+
+    try:
+        gate = config.load(claude_code.project_folder()).gate
+    except JudgekitError as error:
+        return f"unknown, {error}"
+    return f"{gate.mode}, for {', '.join(gate.paths)}"
+
+
+def _print_file(change: git_hook.Change | claude_code.Change) -> int:
+    if not change.changes:
+        complain(f"{change.path} would stay as it is")
+    elif change.after is None:
+        complain(f"would remove {change.path}")
+    else:
+        complain(f"would write {change.path}")
+    if change.after is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(change.after)
+        sys.stdout.flush()
+    return 0

@@ -1,0 +1,163 @@
+"""judgekit as git's pre-push hook: what is written where, what was there before, and back again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sys
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from judgekit import bundled
+from judgekit.errors import InputError, UsageError
+from judgekit.install import files, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOOK = "pre-push"
+KEPT = "pre-push.before-judgekit"  # a hook that was there before, which ours runs first
+LEGACY = "pre-push.legacy"  # what the pre-commit framework makes of ours when it is installed later
+BLOCKED = (
+    85  # no exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78)
+)
+
+_HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
+_PYTHON = re.compile(r"^python=(.*?)\nbefore=", re.MULTILINE | re.DOTALL)
+
+Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
+
+
+class Change(NamedTuple):
+    """What would become of the hook at `path`; None stands for no file.
+
+    `moves`: a hook of another program is put aside, or back in its place.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    moves: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do; a hook that cannot be run is mended too."""
+        lame = self.after is not None and self.before == self.after and not os.access(self.path, os.X_OK)
+        return self.before != self.after or self.moves or lame
+
+    @property
+    def kept(self) -> Path:
+        """Where the other program's hook is kept."""
+        return self.path.with_name(KEPT)
+
+
+def text(python: str | None = None) -> bytes:
+    """Return the hook that runs judgekit with an interpreter (this one)."""
+    template = (bundled.folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
+    values = {"PYTHON": shlex.quote(python or sys.executable or ""), "KEPT": KEPT, "BLOCKED": str(BLOCKED)}
+    for name, value in values.items():
+        template = template.replace(f"@{name}@", value)
+    head, _, body = os.fsencode(template).partition(b"@SUM@\n")
+    return head + _sum(body) + b"\n" + body
+
+
+def kind(content: bytes | None) -> Kind:
+    """Say whose hook this is; `edited` is one of ours that was changed by hand."""
+    if content is None:
+        return "none"
+    found = _HEAD.match(content)
+    if found is None:
+        return "foreign"
+    return "ours" if found[1] == _sum(content[found.end() :]) else "edited"
+
+
+def python_of(content: bytes) -> str:
+    """Return the interpreter that a hook of ours runs."""
+    found = _PYTHON.search(os.fsdecode(content))
+    return shlex.split(found[1])[0] if found else ""
+
+
+def seat(hooks: Path) -> Path:
+    """Return the file in a folder of hooks that is ours or is to be it."""
+    legacy = hooks / LEGACY
+    return legacy if kind(files.read(legacy)) == "ours" else hooks / HOOK
+
+
+def planned_install(hooks: Path, python: str | None = None) -> Change:
+    """Return what installing the hook would change.
+
+    Raises `UsageError` when our hook was edited, or another one stands where one is kept already.
+    """
+    path = seat(hooks)
+    before = files.read(path)
+    found = "foreign" if before is None and path.is_symlink() else kind(before)
+    _refuse_edited(path, found)
+    change = Change(path, before, text(python), found == "foreign")
+    if change.moves and os.path.lexists(change.kept):
+        both = f"{path} is another program's, and so is {change.kept}, which ran before"
+        raise UsageError(f"{both} judgekit's; remove one or put both in one file, then repeat this")
+    return change
+
+
+def planned_uninstall(hooks: Path) -> Change:
+    """Return what taking the hook out would change: one that was kept comes back as it was.
+
+    Raises `UsageError` when our hook was edited.
+    """
+    path = seat(hooks)
+    before = files.read(path)
+    found = kind(before)
+    _refuse_edited(path, found)
+    if found == "foreign" or (found == "none" and path.is_symlink()):
+        return Change(path, before, before)
+    change = Change(path, before, None)
+    return change._replace(moves=os.path.lexists(change.kept))
+
+
+def install(change: Change) -> None:
+    """Write a planned installation.
+
+    Raises `InputError` when that cannot be done; then nothing has changed.
+    """
+    if not change.changes:
+        return
+    if change.moves:
+        _move(change.path, change.kept)
+    try:
+        made = files.replace(change.path, None if change.moves else change.before, change.after)
+        change.path.chmod(change.path.stat().st_mode | 0o111)
+    except (InputError, OSError):
+        if change.moves:
+            _move(change.kept, change.path)
+        raise
+    record.add(change.path, made, before=None)
+
+
+def uninstall(change: Change) -> None:
+    """Carry out a planned removal; raises as `install` does."""
+    if not change.changes:
+        return
+    if change.moves:
+        _move(change.kept, change.path)
+    else:
+        files.replace(change.path, change.before, None)
+    record.forget(change.path)
+
+
+def _refuse_edited(path: Path, found: Kind) -> None:
+    if found == "edited":
+        told = f"move what was added to {path.with_name(KEPT)}, which runs first, and remove it"
+        raise UsageError(f"{path}: judgekit's hook, edited since; {told}")
+
+
+def _sum(body: bytes) -> bytes:
+    return hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()[:16].encode()
+
+
+def _move(path: Path, target: Path) -> None:
+    try:
+        path.replace(target)
+    except OSError as error:
+        told = "see that the folder is yours to write; nothing was changed"
+        raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {told}") from None

@@ -1,0 +1,164 @@
+"""Which pre-push hook git runs in a repository, and why that one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from judgekit.errors import InputError, UsageError
+from judgekit.git import GitError, Repository
+from judgekit.install import files, git_hook, git_place, pre_commit
+from judgekit.install.git_hook import HOOK, KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from judgekit.install.git_place import Place
+
+_AGAIN = "judgekit install git sets it up anew"
+_SECONDS = 10
+_MENTION = b"judgekit"
+
+
+class Finding(NamedTuple):
+    """One thing about git's hook: `note` is worth knowing, `wrong` keeps the gate from being asked."""
+
+    state: Literal["ok", "note", "wrong"]
+    text: str
+
+
+def findings(folder: Path) -> Iterator[Finding]:
+    """Yield what there is to say about the pre-push hook of the repository around `folder`."""
+    try:
+        place = git_place.find(folder)
+        path = git_hook.seat(place.hooks)
+        content = files.read(path)
+    except UsageError:
+        return
+    except InputError as error:
+        yield Finding("wrong", str(error))
+        return
+    yield from _why(folder, place)
+    found = git_hook.kind(content)
+    if content is None or found == "foreign":
+        yield from _without(place, path, content)
+    else:
+        yield _ours(path, found, content)
+        yield from _runs(place, path, content)
+        yield from _kept(path)
+    yield from _configured(folder)
+    yield from (Finding("note", line) for line in notes(place))
+
+
+def notes(place: Place) -> Iterator[str]:
+    """Yield what a person should know about the place where the hook is."""
+    if place.in_tree and not _ignored(place):
+        told = "leave the hook out of commits, it names paths of this machine; or install pre-commit"
+        yield f"{place.hooks} lies among the project's files; {told}"
+    if place.shared:
+        yield f"{place.hooks} serves all repositories that core.hooksPath leads to it"
+    tree = place.tree
+    if tree is not None and any(tree.glob("lefthook.y*ml")):
+        yield "lefthook install replaces hooks: put the gate into its configuration (docs/gate-install.md)"
+
+
+def _why(folder: Path, place: Place) -> Iterator[Finding]:
+    origin = git_place.configured(folder, "core.hooksPath", "--show-origin")
+    if origin is not None:
+        yield Finding(
+            "ok", f"hooks are in {place.hooks}, as core.hooksPath says ({origin.partition(chr(9))[0]})"
+        )
+
+
+def _without(place: Place, path: Path, content: bytes | None) -> Iterator[Finding]:
+    if content is None:
+        yield Finding("note", f"no {path}; judgekit install git lets git ask the gate")
+    elif _MENTION in content or _by_pre_commit(place, content):
+        yield Finding("ok", f"{path} is another program's and leads to the gate")
+    else:
+        yield Finding(
+            "note", f"{path} is another program's; judgekit install git runs it first, then the gate"
+        )
+    if content is not None and not os.access(path, os.X_OK):
+        yield Finding("note", f"{path} lacks its run bit: git skips it")
+    if os.path.lexists(path.with_name(KEPT)):
+        lost = "it ran before judgekit's hook, which another program has replaced"
+        yield Finding("note", f"{path.with_name(KEPT)} is not run: {lost}; move it back or remove it")
+
+
+def _by_pre_commit(place: Place, content: bytes) -> bool:
+    if b"pre-commit.com" not in content or place.tree is None:
+        return False
+    raw = files.read(place.tree / pre_commit.FILE) or b""
+    return pre_commit.ID.encode() in raw
+
+
+def _ours(path: Path, found: git_hook.Kind, content: bytes) -> Finding:
+    python = git_hook.python_of(content)
+    by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+    if not os.access(path, os.X_OK):
+        return Finding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
+    if found == "edited":
+        return Finding(
+            "note", f"{path} is judgekit's, edited by hand: neither renewed nor removed by judgekit"
+        )
+    if content != git_hook.text(python):
+        return Finding("note", f"{path} is from another version of judgekit; {_AGAIN}")
+    return Finding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
+
+
+def _runs(place: Place, path: Path, content: bytes) -> Iterator[Finding]:
+    """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
+    python = git_hook.python_of(content)
+    if not python or not os.access(python, os.X_OK):
+        instead = shutil.which("judgekit")
+        lost = f"{path}: its interpreter {python} is gone"
+        if instead is None:
+            yield Finding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
+        else:
+            yield Finding("note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}")
+    elif python != sys.executable and not place.in_tree and not _has_us(python):
+        yield Finding("wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}")
+
+
+def _has_us(python: str) -> bool:
+    code = "import judgekit.cli.app"
+    try:
+        done = subprocess.run(  # noqa: S603 - what git runs on every push
+            [python, "-P", "-c", code], capture_output=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _kept(path: Path) -> Iterator[Finding]:
+    kept = path.with_name(KEPT)
+    if not os.path.lexists(kept):
+        return
+    if os.access(kept, os.X_OK):
+        yield Finding("ok", f"{kept}, which was there before, runs first and can stop a push by itself")
+    else:
+        yield Finding("note", f"{kept}, which was there before, is not run: it had no run bit")
+
+
+def _configured(folder: Path) -> Iterator[Finding]:
+    """Yield the hooks that git 2.54 and newer run from its configuration."""
+    try:
+        raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
+    except GitError:
+        return
+    for line in os.fsdecode(raw).splitlines():
+        name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
+        command = git_place.configured(folder, f"hook.{name}.command") or ""
+        yield Finding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')
+
+
+def _ignored(place: Place) -> bool:
+    return place.tree is not None and Repository(place.tree).holds(
+        "check-ignore", "--quiet", str(place.hooks / HOOK)
+    )
