@@ -93,6 +93,24 @@ class LedgerConfig(Strict):
     text: bool = False
 
 
+class EscalateConfig(Strict):
+    """Which verdicts become issues on GitHub. `issues` is the user's consent to open them."""
+
+    issues: Consent = "off"
+    rejects: bool = Field(default=False, description="open issues for rejected content too")
+    labels: list[Text] = Field(default=[], description="labels of a new issue; they must exist there")
+    text: bool = Field(default=False, description="quotes and reasoning too; the user's file alone")
+
+
+class StopConfig(Strict):
+    """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
+
+    judge: Consent = "off"
+    blocks: int = Field(default=3, ge=0, le=20, description="times in a session that it is asked to go on")
+    max_files: int = Field(default=10, ge=1, le=100)
+    deadline: float = Field(default=45, gt=0, le=60, description="seconds for all of it")
+
+
 class ProvidersConfig(Strict):
     """Which providers may be used, and in which order; the user's alone to say."""
 
@@ -106,6 +124,8 @@ class Config(Strict):
     judge: JudgeConfig = JudgeConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     gate: GateConfig = GateConfig()
+    escalate: EscalateConfig = EscalateConfig()
+    stop: StopConfig = StopConfig()
     ledger: LedgerConfig = LedgerConfig()
     providers: ProvidersConfig = ProvidersConfig()
 
@@ -121,16 +141,29 @@ _LIMITS = (
     ("retrieval", "timeout"),
     ("retrieval", "context_turns"),
     ("gate", "budget"),
+    ("stop", "blocks"),
+    ("stop", "max_files"),
+    ("stop", "deadline"),
 )
+# What sends text by itself: the user says `on` or `off`, or leaves it to the project.
+_CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 # What no project may say, and what it would do.
 _USERS = {
     "providers": "choose providers",
     "retrieval.log": "have prompts noted down",
     "ledger": "say what the ledger keeps",
     "gate.override_without_terminal": "honour overrides given without a terminal",
+    "escalate.text": "put quotes into issues",
 }
 # What takes time or sends text has a limit even where the user has set none: the default.
-_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget"}
+_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files"}
+_BY_VARIABLE: dict[str, type[Strict]] = {
+    "judge": JudgeConfig,
+    "retrieval": RetrievalConfig,
+    "gate": GateConfig,
+    "escalate": EscalateConfig,
+    "stop": StopConfig,
+}
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
 
@@ -160,7 +193,8 @@ def load(project: Path | None, environ: Mapping[str, str] = os.environ) -> Confi
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
         # Consent is settled: a variable that says "project" must not undo what the project says.
-        variables.get("retrieval", {}).pop("judge", None)
+        for section, key in _CONSENTS:
+            variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
 
 
@@ -251,9 +285,12 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
             bounded[section][key] = limit
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
-    consent = user.get("retrieval", {}).get("judge", "off")
-    asked = bounded.get("retrieval", {}).pop("judge", "off")
-    bounded.setdefault("retrieval", {})["judge"] = asked if consent == "project" else consent
+    for section, key in _CONSENTS:
+        consent = user.get(section, {}).get(key, "off")
+        asked = bounded.get(section, {}).pop(key, "off")
+        bounded.setdefault(section, {})[key] = asked if consent == "project" else consent
+    if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
+        bounded["escalate"].pop("rejects", None)
     return bounded
 
 
@@ -278,7 +315,7 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     """Read `JUDGEKIT_<SECTION>_<KEY>` variables; a list is separated by commas."""
     layer: Layer = {}
     names = {}
-    for section, model in (("judge", JudgeConfig), ("retrieval", RetrievalConfig), ("gate", GateConfig)):
+    for section, model in _BY_VARIABLE.items():
         for key, field in model.model_fields.items():
             name = f"JUDGEKIT_{section}_{key}".upper()
             value = environ.get(name, "")

@@ -274,3 +274,63 @@ def test_what_a_project_may_not_say_has_a_line(project: Path, text: str, line: i
 def test_every_source_is_named(project: Path) -> None:
     names = [path.name for path in config.sources(project)]
     assert names == ["config.yaml", "config.yaml", "memory-config.json"]
+
+
+CONSENTS = [("escalate", "issues"), ("stop", "judge")]
+
+
+@pytest.mark.parametrize(("section", "key"), CONSENTS)
+@pytest.mark.parametrize(
+    ("user", "asked", "held"),
+    [
+        (None, "on", "off"),
+        ("off", "on", "off"),
+        ("on", "off", "on"),
+        ("project", "on", "on"),
+        ("project", "off", "off"),
+        ("project", None, "off"),
+    ],
+)
+def test_what_sends_by_itself_is_the_users_to_allow(
+    project: Path, section: str, key: str, user: str | None, asked: str | None, held: str
+) -> None:
+    if user:
+        by_user(f'{section}: {{{key}: "{user}"}}\n')
+    if asked:
+        by_project(project, f'{section}: {{{key}: "{asked}"}}\n')
+    assert getattr(getattr(config.load(project), section), key) == held
+
+
+@pytest.mark.parametrize(("section", "key"), CONSENTS)
+def test_a_variable_may_leave_it_to_the_project(project: Path, section: str, key: str) -> None:
+    variable = {f"JUDGEKIT_{section}_{key}".upper(): "project"}
+    assert getattr(getattr(config.load(project, variable), section), key) == "off"
+    by_project(project, f'{section}: {{{key}: "on"}}\n')
+    assert getattr(getattr(config.load(project, variable), section), key) == "on"
+
+
+@pytest.mark.parametrize(("consent", "wanted"), [("on", [False]), ("project", [True])])
+def test_a_project_gets_more_issues_only_where_they_are_left_to_it(
+    project: Path, consent: str, wanted: list[bool]
+) -> None:
+    by_user(f'escalate: {{issues: "{consent}"}}\n')
+    by_project(project, 'escalate: {issues: "on", rejects: true, labels: [docs]}\n')
+    found = config.load(project).escalate
+    assert (found.issues, [found.rejects], found.labels) == ("on", wanted, ["docs"])
+
+
+def test_a_project_cannot_put_quotes_into_issues(project: Path) -> None:
+    by_project(project, "escalate: {text: true}\n")
+    with pytest.raises(ConfigError, match="only the user's configuration may put quotes into issues"):
+        config.load(project)
+    with pytest.raises(ConfigError, match="no variable may"):
+        config.load(None, {"JUDGEKIT_ESCALATE_TEXT": "true"})
+
+
+def test_a_project_cannot_hold_an_agent_longer_than_the_defaults(project: Path) -> None:
+    by_user('stop: {judge: "project", blocks: 2}\n')
+    by_project(project, 'stop: {judge: "on", blocks: 9, max_files: 90, deadline: 60}\n')
+    found = config.load(project).stop
+    assert (found.judge, found.blocks, found.max_files, found.deadline) == ("on", 2, 10, 45)
+    by_project(project, "stop: {max_files: 3, deadline: 5}\n")
+    assert (config.load(project).stop.max_files, config.load(project).stop.deadline) == (3, 5)
