@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.output import Format, coloured, complain, emit, say, verdict_text
-from judgekit.errors import Exit, UsageError
+from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
     from judgekit.gate.flow import Passed
@@ -43,12 +43,7 @@ def gate(
     run = Run("advisory" if advise else "blocking" if block else None, _progress, _begin)
     if pre_push is not None:
         return _push(*pre_push, run, format_, blocked_code)
-    from judgekit.gate.push import check_since
-    from judgekit.git import Repository
-
-    outcome = check_since(Repository(Path.cwd()), base or "", run)
-    _report(outcome, format_)
-    return blocked_code if outcome.blocked else Exit.ACCEPTED
+    return _since(base or "", run, format_, blocked_code)
 
 
 def _push(remote: str, url: str, run: Run, format_: Format, blocked_code: int) -> int:
@@ -57,6 +52,22 @@ def _push(remote: str, url: str, run: Run, format_: Format, blocked_code: int) -
     outcome = pre_push.check(remote, url, run, complain)
     if outcome is not None:
         _report(outcome, format_)
+    return pre_push.code(outcome, blocked_code)
+
+
+def _since(base: str, run: Run, format_: Format, blocked_code: int) -> int:
+    from judgekit.gate.push import check_since
+    from judgekit.git import Repository
+    from judgekit.hooks import pre_push
+
+    try:
+        outcome = check_since(Repository(Path.cwd()), base, run)
+    except (InputError, UsageError):
+        raise  # a commit that is not here: whoever runs this can mend it
+    except Exception as error:  # noqa: BLE001 - as for a push: our own fault holds up nothing
+        pre_push.fault(error, complain)
+        return Exit.ACCEPTED
+    _report(outcome, format_)
     return pre_push.code(outcome, blocked_code)
 
 

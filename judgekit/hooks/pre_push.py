@@ -64,10 +64,8 @@ def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcom
         from judgekit.git import Repository  # noqa: PLC0415 - the same
 
         return check_push(Repository(Path.cwd()), updates, remote, url, run)
-    except JudgekitError as error:
-        _fault(str(error), say)
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        _fault(f"internal error: {type(error).__name__}: {error}", say)
+        fault(error, say)
     return None
 
 
@@ -118,10 +116,14 @@ def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callabl
     _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs), say)
 
 
-def _fault(problem: str, say: Callable[[str], None]) -> None:
+def fault(error: Exception, say: Callable[[str], None]) -> None:
+    """Say, and note down, that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
-    say(f"UNDETERMINED, the push goes on: {problem}")
+    problem = str(error)
+    if not isinstance(error, JudgekitError):
+        problem = f"internal error: {type(error).__name__}: {error}"
+    say(f"UNDETERMINED, nothing was judged: {problem}")
     _note(Fault(problem=problem), say)
 
 

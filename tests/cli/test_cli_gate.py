@@ -1,0 +1,136 @@
+"""`judgekit gate --base`: the same for continuous integration."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from git_repo import GitRepo
+from loopback import Loopback, fails
+from scripted import by_content
+
+from judgekit.ledger import Fault, Ledger
+from judgekit.schemas import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from outcome import Outcome
+
+GOOD, BAD = "# Good\n\nA sound document.\n", "# Bad\n\nTODO\n"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
+    work = GitRepo(tmp_path / "work")
+    work.commit("base", readme_txt="x\n")
+    work("branch", "base")
+    work.commit("change", good_md=GOOD, bad_md=BAD, picture_md=b"\0\1")
+    monkeypatch.chdir(work.folder)
+    return work
+
+
+def test_a_report_says_it_of_each_file_and_exits_with_0(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        done = judgekit("gate", "--base", "base")
+    assert done.code == 0
+    words = [line.split()[:2] for line in done.out.splitlines() if not line.startswith(" ")]
+    assert words == [["NO-GO", "bad.md"], ["GO", "good.md"], ["UNDETERMINED", "picture.md"]]
+    assert "a binary file" in done.out
+    assert "advisory: 1 NO-GO" in done.err
+
+
+@pytest.mark.parametrize(("option", "code"), [("--block", 1), ("--advise", 0)])
+def test_only_a_no_go_while_blocking_is_1(
+    judgekit: Callable[..., Outcome],
+    work: GitRepo,
+    use: Callable[[Loopback], None],
+    option: str,
+    code: int,
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        assert judgekit("gate", "--base", "base", option).code == code
+
+
+def test_a_provider_that_fails_blocks_nothing(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(fails(401)) as server:
+        use(server)
+        done = judgekit("gate", "--base", "base", "--block")
+    assert done.code == 0
+    assert done.out.count("UNDETERMINED") >= 3
+
+
+def test_programs_get_every_file(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        verdicts = json.loads(judgekit("gate", "--base", "base", "--format", "json").out)
+        lines = judgekit("gate", "--base", "base", "--format", "jsonl").out.splitlines()
+        sarif = json.loads(judgekit("gate", "--base", "base", "--format", "sarif").out)
+        junit = ET.fromstring(judgekit("gate", "--base", "base", "--format", "junit").out)
+    for each in verdicts:
+        jsonschema.Draft202012Validator(json_schema("verdict")).validate(each)
+    words = ["reject", "accept", "undetermined"]
+    assert [each["verdict"] for each in verdicts] == words
+    assert [json.loads(line)["verdict"] for line in lines] == words
+    assert verdicts[0]["commit"] == work("rev-parse", "HEAD")
+    assert verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
+    assert {
+        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for each in sarif["runs"][0]["results"]
+    } == {
+        "bad.md",
+        "good.md",
+        "picture.md",
+    }
+    assert (junit.get("tests"), junit.get("failures"), junit.get("skipped")) == ("3", "1", "1")
+
+
+def test_the_rules_are_those_of_the_base(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    work.write(".judgekit/config.yaml", "gate: {paths: []}\n")
+    work.commit("laxer rules")
+    with Loopback(by_content) as server:
+        use(server)
+        assert judgekit("gate", "--base", "base", "--block").code == 1
+
+
+def test_wrong_rules_are_undetermined_and_noted(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    work.write(".judgekit/config.yaml", "gate: {mode: maybe}\n")
+    work.commit("wrong rules")
+    work.commit("more", more_md=BAD)
+    done = judgekit("gate", "--base", "HEAD~1", "--block")
+    assert done.code == 0
+    assert "UNDETERMINED, nothing was judged: " in done.err
+    assert ":.judgekit/config.yaml:1: gate.mode: " in done.err
+    assert [type(each) for each in Ledger.of(work.folder).records()] == [Fault]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ((), 64, "give --base REF, or --pre-push REMOTE URL"),
+        (("--base", "base", "--block", "--advise"), 64, "exclude each other"),
+        (("--base", "nowhere"), 65, "nowhere: no commit of this repository"),
+    ],
+)
+def test_wrong_use_is_said(
+    judgekit: Callable[..., Outcome], work: GitRepo, words: tuple[str, ...], code: int, told: str
+) -> None:
+    done = judgekit("gate", *words)
+    assert done.code == code
+    assert told in done.err
