@@ -24,6 +24,7 @@ check: $(READY) ## lint, format, types, docs
 bench: $(READY) ## speed as ratios, quality as tables
 	$(BIN)/python -m compileall -q judgekit
 	$(BIN)/python bench/hook.py --write docs/figures/hook.md
+	$(BIN)/python bench/gate.py --write docs/figures/gate.md
 
 format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
