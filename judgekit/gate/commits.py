@@ -39,6 +39,13 @@ class Change(NamedTuple):
     blob: str
 
 
+class _Step(NamedTuple):
+    """A change, or a file that was only moved: then `before` is its earlier path."""
+
+    change: Change
+    before: str | None
+
+
 class Pushed(NamedTuple):
     """The newest change of each file that stands in what is pushed, and what was not looked at."""
 
@@ -107,10 +114,7 @@ def _of_tip(
     notes: list[str],
 ) -> list[Change]:
     commits = _new_commits(repository, tip, known, notes)
-    newest: dict[str, Change] = {}
-    for change in _changes(repository, commits) if commits else ():
-        newest.setdefault(change.path, change)
-    asked = [change for change in newest.values() if wanted(change)]
+    asked = [change for change in _newest(_changes(repository, commits), wanted) if wanted(change)]
     if not asked:
         return []
     tree = _files(repository, tip)
@@ -120,6 +124,32 @@ def _of_tip(
         for change in asked
         if change.path in tree and unchanged.get(change.path) != tree[change.path]
     ]
+
+
+def _newest(steps: Iterable[_Step], wanted: Callable[[Change], bool]) -> Iterator[Change]:
+    """Yield the newest change of each path.
+
+    What was only moved counts as made where it was made, if that is in the push too. If it is not, there is
+    nothing new to judge, unless nobody asked for it where it was.
+    """
+    newest: dict[str, Change] = {}
+    moved: dict[tuple[str, str], list[Change]] = {}  # by the earlier path and the blob
+    for change, before in steps:
+        later = moved.pop((change.path, change.blob), [])
+        if change.path not in newest:
+            newest[change.path] = change
+            later.append(change)
+        if before is not None:
+            moved.setdefault((before, change.blob), []).extend(later)
+        else:
+            newest.update((each.path, each._replace(commit=change.commit)) for each in later)
+    known = {
+        each.path: each
+        for (before, _), later in moved.items()
+        for each in later
+        if wanted(each._replace(path=before))
+    }
+    yield from (each for path, each in newest.items() if path not in known)
 
 
 def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: list[str]) -> list[Commit]:
@@ -137,8 +167,10 @@ def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: 
     return commits[:MAX_COMMITS]
 
 
-def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[Change]:
-    """Yield what each commit added or changed; of a merge only what stands in none of its parents."""
+def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[_Step]:
+    """Yield what each commit added, changed or moved; of a merge only what stands in none of its parents."""
+    if not commits:
+        return
     by_oid = {each.oid: each for each in commits}
     # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
     cut = set(_shallow(repository))
@@ -153,11 +185,12 @@ def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[Chan
         parents = len(field) - len(field.lstrip(":"))
         parts = field.lstrip(":").split(" ")
         mode, blob, status = parts[parents], parts[2 * parents + 1], parts[-1]
+        before = next(fields) if parents == 1 and status[:1] in "RC" else None
         path = next(fields)
-        if parents == 1 and status[:1] in "RC":
-            next(fields)  # moved as it is: nothing new to judge
-        elif commit is not None and mode.startswith(_FILE) and blob not in parts[parents + 1 : -2]:
-            yield Change(commit, path, blob)
+        if commit is None or not mode.startswith(_FILE):
+            continue
+        if before is not None or blob not in parts[parents + 1 : -2]:
+            yield _Step(Change(commit, path, blob), before)
 
 
 def _shallow(repository: Repository) -> list[str]:

@@ -1,0 +1,175 @@
+"""A world for the gate's tests: a repository with the hook installed, its remote, and a judge that is recorded.
+
+    world.work.commit(good_md=GOOD, bad_md=BAD)
+    world.push(judged={"good.md": "GO", "bad.md": "NO-GO"}, code=1)
+
+Every push is a real one. Each verdict that the ledger holds is checked against git: the commit it names has
+that path with that content, and is by that author.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from git_repo import GitRepo
+from scripted import scores
+
+from judgekit.install import git_hook, git_place
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping
+
+GOOD = "# A page\n\nIt says what holds.\n"
+BAD = "# A page\n\nTODO\n"
+BLOCKING = "gate: {mode: blocking}\n"
+
+
+def good(what: str) -> str:
+    """Return a document that is accepted, different for each `what`."""
+    return f"# {what}\n\nIt says what holds.\n"
+
+
+def bad(what: str) -> str:
+    """Return a document that is rejected."""
+    return f"# {what}\n\nTODO\n"
+
+
+@dataclass(frozen=True)
+class Push:
+    """How a push ended: git's exit code, what was said, and the lines that the ledger got."""
+
+    code: int
+    out: str
+    err: str
+    lines: list[dict[str, Any]]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Return the lines of one kind, such as `verdict` or `skip`."""
+        return [line for line in self.lines if line["schema"].startswith(f"judgekit/{kind}@")]
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        """The lines about files."""
+        return self.of("verdict")
+
+
+@dataclass
+class World:
+    """The repository `work` and its remote `origin`, side by side in `folder`."""
+
+    folder: Path
+    home: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.origin = GitRepo(self.folder / "origin.git", "--bare")
+        self.work = GitRepo(self.folder / "work")
+        self.work("remote", "add", "origin", "../origin.git")
+
+    def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
+        """Install the hook and return it."""
+        place = git_place.find((repository or self.work).folder)
+        change = git_hook.planned_install(place.hooks, python)
+        git_hook.install(change)
+        return change.path
+
+    def start(self, config: str = BLOCKING, **files: str | bytes) -> None:
+        """Give the remote a first commit with rules, and install the hook."""
+        self.work.write(".judgekit/config.yaml", config)
+        self.work.commit("rules", **files)
+        self.work("push", "--quiet", "origin", "main")
+        self.install()
+
+    def run(
+        self, *words: str, of: GitRepo | None = None, **environ: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run `git push WORDS` in `of`, the working repository."""
+        repository = of or self.work
+        recording = self.record(repository)
+        return repository.run("push", *words, **{"JUDGEKIT_REPLAY": str(recording), **self.environ, **environ})
+
+    def push(
+        self,
+        *words: str,
+        judged: Mapping[str, str] | None = None,
+        code: int = 0,
+        of: GitRepo | None = None,
+        **environ: str,
+    ) -> Push:
+        """Push (`origin main` when nothing is said); check how it ended, and which files were judged how."""
+        repository = of or self.work
+        before = {each["id"] for each in self.ledger()}
+        refs = self.refs()
+        done = self.run(*(words or ("origin", "main")), of=repository, **environ)
+        out, err = os.fsdecode(done.stdout), os.fsdecode(done.stderr)
+        push = Push(done.returncode, out, err, [each for each in self.ledger() if each["id"] not in before])
+        assert push.code == code, f"{out}{err}"
+        if code:
+            assert self.refs() == refs, "what is held up must not arrive"
+        found = {(each["subjects"][0]["path"], word(each)) for each in push.verdicts}
+        assert found == set((judged or {}).items()), err
+        for each in push.verdicts:
+            self.check(repository, each)
+        return push
+
+    def check(self, repository: GitRepo, verdict: dict[str, Any]) -> None:
+        """Check that a verdict is about what its commit holds, and names its author."""
+        subject, commit = verdict["subjects"][0], verdict["commit"]
+        path = subject["path"]
+        if path.isprintable() and "\\" not in path:
+            blob = repository.run("cat-file", "blob", f"{commit}:{path}").stdout
+            assert hashlib.sha256(blob).hexdigest() == subject["sha256"]
+        author = repository("log", "-1", "--format=%an <%ae>", commit)
+        assert verdict["author"]["name"] == author
+        assert verdict["task_id"] == f"{path}@{subject['sha256'][:12]}"
+
+    def refs(self) -> str:
+        """Return all refs of the remote."""
+        return self.origin("for-each-ref")
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Return all lines of all ledgers, day by day."""
+        files = sorted((self.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl"))
+        return [json.loads(line) for file in files if file.is_file() for line in file.read_bytes().splitlines()]
+
+    def record(self, repository: GitRepo) -> Path:
+        """Write down what the judge says of everything that the repository holds: no to a TODO, else yes."""
+        path = self.folder / "recording.jsonl"
+        lines = [line for blob in blobs(repository) for line in recorded(blob)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return path
+
+
+def word(verdict: dict[str, Any]) -> str:
+    """Return what the gate prints for a line of the ledger."""
+    return {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}.get(verdict["verdict"], "UNDETERMINED")
+
+
+def blobs(repository: GitRepo) -> list[bytes]:
+    """Return the content of every blob of a repository, the huge ones aside."""
+    every = ("--batch-all-objects", "--unordered")
+    listed = repository("cat-file", *every, "--batch-check=%(objectname) %(objecttype) %(objectsize)")
+    names = [each[0] for each in map(str.split, listed.splitlines()) if each[1] == "blob" and int(each[2]) < 10**6]
+    wanted = "".join(f"{name}\n" for name in names).encode()
+    raw = repository.run("cat-file", "--batch", stdin=wanted, GIT_NO_REPLACE_OBJECTS="1").stdout
+    found, place = [], 0
+    for _ in names:
+        start = raw.index(b"\n", place) + 1
+        size = int(raw[place : start - 1].rpartition(b" ")[2])
+        found.append(raw[start : start + size])
+        place = start + size + 1
+    return found
+
+
+def recorded(blob: bytes, rubric: str = "kls@1.0.0") -> list[dict[str, Any]]:
+    """Return the lines of a recording about one file."""
+    text = scores(1, 1, 2, reasoning="Unfinished.") if b"\nTODO" in blob else scores(4, 4, 5)
+    reply = {"text": text, "model": "recorded"}
+    about = {"replay": 1, "subject": hashlib.sha256(blob).hexdigest(), "rubric": rubric, "model": "recorded"}
+    return [{**about, "tier": tier, "reply": reply} for tier in ("quick", "deep", "tiebreaker")]
