@@ -8,7 +8,6 @@ See docs/decisions/retrieval-index.md for what is seen when.
 from __future__ import annotations
 
 import os
-import zlib
 
 from judgekit.retrieval import cachefile, columns, schema, watch
 from judgekit.retrieval.sqljson import sqlite
@@ -171,14 +170,15 @@ def read_by(profiles: Profiles) -> str:
         )
         for kind, profile in profiles.by_kind.items()
     ]
-    words = [profile.language.abbreviations for profile in profiles.by_kind.values()]
-    return f"{zlib.crc32(repr((columns.VERSION, read, words)).encode()):08x}"
+    words = [profile.language.fingerprint for profile in profiles.by_kind.values()]
+    return cachefile.checksum(repr((columns.VERSION, read, words)).encode())
 
 
 def about(root: str, profiles: Profiles) -> dict[str, Any]:
     """Return what an empty index says of itself."""
-    empty = {"kind": "", "size": 0, "pending": 0, "folders": 0, "updated": 0, "builder": 0}
-    return {"root": root, "read_by": read_by(profiles), **empty}
+    empty = {"kind": "", "size": 0, "pending": 0, "folders": 0}
+    made = {"updated": watch.clock(), "builder": os.getpid()}
+    return {"root": root, "read_by": read_by(profiles), **empty, **made}
 
 
 def _kept(
@@ -193,10 +193,7 @@ def _kept(
             if index is not None and _is_fresh(index, patience, progress):
                 return index
             anew = True
-    except (
-        OSError,
-        sqlite.DatabaseError,
-    ):  # no cache folder to write to, no space left on the disk, no locks
+    except (OSError, sqlite.DatabaseError):  # no folder to write to, no space left on the disk, no locks
         pass
     return None
 
@@ -214,29 +211,46 @@ def _make(root: str, profiles: Profiles) -> str:
 
 def _open_kept(path: str, root: str, profiles: Profiles) -> Index | None:
     """Open an index file; None when it is unfit and has to be replaced."""
-    connection = schema.connect(path)
+    connection, found = _read_about(path)
     index = Index(connection, root, profiles, path)
     try:
-        found = schema.about(connection)
         if found.get("root") == root and found.get("read_by") == read_by(profiles):
             index.load(found)
             return index
-    except (sqlite.DatabaseError, KeyError) as error:
-        if isinstance(error, sqlite.DatabaseError) and not schema.is_damage(error):
-            connection.close()
-            raise
+    except KeyError:  # some of what it should say of itself is missing
+        pass
     connection.close()
     return None
 
 
+def _read_about(path: str) -> tuple[Connection, dict[str, Any]]:
+    """Open a file and read what it says of itself; nothing when it is damaged."""
+    connection = schema.connect(path)
+    try:
+        return connection, schema.about(connection)
+    except sqlite.DatabaseError as error:
+        if schema.is_damage(error):
+            return connection, {}
+        connection.close()
+        if not schema.is_read_only(error):
+            raise
+    connection = schema.connect_read_only(path)
+    return connection, schema.about(connection)
+
+
 def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -> bool:
-    """Look at what may have changed and read it; False for a damaged index. On failure it is closed."""
+    """Look at what may have changed and read it; False for a damaged index, which is closed."""
     try:
         _freshen(index, patience, progress)
     except BaseException as error:
+        if isinstance(error, sqlite.DatabaseError):
+            if schema.is_damage(error):
+                index.close()
+                return False
+            if index.size > MEMORY_FILES:  # an old index of all is worth more than a new one of some
+                index.trouble = f"{index.root}: the index cannot be brought up to date: {error}"
+                return True
         index.close()
-        if isinstance(error, sqlite.DatabaseError) and schema.is_damage(error):
-            return False
         raise
     return True
 

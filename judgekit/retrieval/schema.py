@@ -6,6 +6,8 @@ A change that the existing files can follow is one more entry of `MIGRATIONS`; a
 
 from __future__ import annotations
 
+import os
+
 from judgekit.retrieval import columns
 from judgekit.retrieval.sqljson import sqlite
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 3
-BUSY_SECONDS = 0.8  # how long a writer waits for another one; readers never wait
+BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -44,6 +46,7 @@ _CREATE = (  # what columns.py decides, and no migration can follow
     f"CREATE VIRTUAL TABLE text USING fts5({', '.join(columns.NAMES)}, tokenize = '{columns.TOKENIZER}')",
 )
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
+_READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
 _DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
 
 
@@ -70,6 +73,14 @@ def connect(path: str, *, uri: bool = False) -> Connection:
     # Transactions are begun and ended by hand: the module's own ones would begin them too late.
     opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
     return opened
+
+
+def connect_read_only(path: str) -> Connection:
+    """Open an index file where nothing can be written; raises `OSError` when it is in use elsewhere."""
+    if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+        raise OSError(f"{path}: not all of it is in one file")
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return connect(f"file:{escaped}?immutable=1", uri=True)
 
 
 def create(connection: Connection, about: dict[str, Any]) -> None:
@@ -109,6 +120,11 @@ def put(connection: Connection, pairs: Iterable[tuple[str, Any]]) -> None:
 def is_busy(error: DatabaseError) -> bool:
     """Whether an error only says that another process is writing."""
     return _code(error) in _BUSY
+
+
+def is_read_only(error: DatabaseError) -> bool:
+    """Whether an error says that nothing can be written here."""
+    return _code(error) in _READ_ONLY
 
 
 def is_damage(error: DatabaseError) -> bool:

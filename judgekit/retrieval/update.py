@@ -11,7 +11,8 @@ import time
 import zlib
 from contextlib import contextmanager
 
-from judgekit.retrieval import columns, schema, survey, watch
+from judgekit.retrieval import columns, scan, schema, survey, watch
+from judgekit.retrieval.compiled import CLAUDE_MEMORY
 from judgekit.retrieval.sources.base import Entry, Unreadable
 from judgekit.retrieval.sqljson import sqlite
 from judgekit.retrieval.survey import READERS
@@ -169,13 +170,16 @@ def refresh(
     """
     deadline = None if patience is None else time.monotonic() + patience
     try:
-        if index.pending and _another_is_at_it(index):
+        if _another_is_at_it(index):
             _wait(index)
-            return
-        _write_plan(index, places, numbers, most)
-        _read_pending(index, deadline, progress)
+        else:
+            _write_plan(index, places, numbers, most)
+            _read_pending(index, deadline, progress)
     except _Passed:
-        return
+        pass
+    if not index.kind:  # another process is listing the files, and nothing is known yet
+        index.kind = scan.kind_of(index.root, index.profiles.by_kind[CLAUDE_MEMORY])
+        index.trouble = f"{index.root}: being read for the first time by another process; not searched"
 
 
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
@@ -239,6 +243,8 @@ def _write_plan(
     """Find out what is different, and write it; without the lock first, since mostly nothing is."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     plan = survey.make(index.connection, index.root, index.kind, index.profiles, places)
+    numbers = [each for each in numbers if _is_worth_writing(index, each)]
+    plan.changed = [each for each in plan.changed if _is_worth_writing(index, each)]
     if plan.is_empty and not numbers:
         return
     with _transaction(index) as writer:
@@ -252,6 +258,19 @@ def _write_plan(
         writer.carry_out(plan)
         writer.mark_changed(numbers)
         _read_batch(index, writer)
+
+
+def _is_worth_writing(index: Index, number: int) -> bool:
+    """Whether reading a file gives more than is known: not so while it is as it was, and still not sure."""
+    query = "SELECT path, hint, digest, size, mtime, inode FROM file WHERE number = ? AND NOT pending"
+    row = index.connection.execute(query, (number,)).fetchone()
+    if row is None:
+        return True
+    path, hint, digest, *stamp = row
+    now = watch.look(f"{index.root}/{path}")
+    if now is None or now != tuple(stamp) or watch.is_file_sure(now[1], watch.clock()):
+        return True
+    return Found(index.root, path, index.profile, hint).digest != digest
 
 
 def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:
@@ -279,6 +298,8 @@ def _read_batch(index: Index, writer: Writer) -> None:
 
 
 def _another_is_at_it(index: Index) -> bool:
+    if index.kind and not index.pending:
+        return False
     if not 0 <= watch.clock() - index.updated < _STALLED * 1e9 or index.builder == os.getpid():
         return False
     if os.name != "posix":  # elsewhere asking whether a process is alive may end it
@@ -294,7 +315,7 @@ def _another_is_at_it(index: Index) -> bool:
 
 def _wait(index: Index) -> None:
     deadline = time.monotonic() + OTHERS_SECONDS
-    while index.pending and time.monotonic() < deadline:
+    while (index.pending or not index.kind) and time.monotonic() < deadline:
         time.sleep(_PAUSE)
         index.load(schema.about(index.connection))
 
@@ -305,6 +326,7 @@ def _transaction(index: Index) -> Iterator[Writer]:
         index.connection.execute("BEGIN IMMEDIATE")
     except sqlite.OperationalError as error:
         if schema.is_busy(error):
+            index.connection.execute("PRAGMA busy_timeout = 0")  # one wait a query is enough
             raise _Passed from None
         raise
     try:

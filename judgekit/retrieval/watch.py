@@ -121,7 +121,9 @@ def changed_places(connection: Connection, root: str, folders: int, turn: Turn) 
 
 def changed_files(connection: Connection, root: str, turn: Turn) -> list[int]:
     """Return the numbers of those files of this turn that changed, or may have; a new lap may begin."""
-    rows = connection.execute(f"{_FILES} WHERE number > ? ORDER BY number LIMIT ?", (turn.file, SLICE))
+    rows = connection.execute(
+        f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?", (turn.file, SLICE)
+    )
     found = rows.fetchall()
     turn.file = found[-1][0] if len(found) == SLICE else 0
     return [number for number, _ in _differing(found, root, is_file_sure)]
