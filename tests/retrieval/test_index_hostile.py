@@ -1,0 +1,360 @@
+"""What an index does where files are damaged, disks are full and nothing can be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_store import MemoryStore, jwt_store
+
+from judgekit import paths
+from judgekit.retrieval import api, cachefile, compiled, index, schema, update, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.retrieval.index import Index
+
+PROFILES = compiled.Profiles(compiled.bundled())
+
+
+def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as open_index takes them
+    return index.open_index(str(store.root.resolve()), PROFILES, **options)
+
+
+def live(found: Index) -> set[str]:
+    rows = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
+    found.close()
+    return {path for (path,) in rows}
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an hour pass between the last change of the store and every look at it."""
+    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+
+
+def database() -> Path:
+    (path,) = Path(paths.cache_home(), index.FOLDER).rglob("*.sqlite")
+    return path
+
+
+def search(store: MemoryStore, text: str = "How do we refresh the JWT?") -> list[str]:
+    ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=10)
+    return [each.id for each in ranked.candidates]
+
+
+class Failing:
+    """A connection whose statements that begin so fail as SQLite would."""
+
+    def __init__(self, connection: sqlite3.Connection, start: str, code: int) -> None:
+        self._connection, self._start, self._code = connection, start, code
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a connection has
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 - parameters
+        if statement.startswith(self._start):
+            error = sqlite3.OperationalError("as if")
+            error.sqlite_errorcode = self._code
+            raise error
+        return self._connection.execute(statement, *arguments)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int) -> None:
+    connect = schema.connect
+
+    def refuse(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection in all that matters
+        connection = connect(path, **options)
+        return connection if path == ":memory:" else Failing(connection, start, code)
+
+    monkeypatch.setattr(schema, "connect", refuse)
+
+
+IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR = 3850, 15, 13, 8, 10
+
+
+@pytest.mark.parametrize("code", [IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR])
+@pytest.mark.parametrize("statement", ["BEGIN", "SELECT", "CREATE", "PRAGMA journal_mode = WAL", "INSERT"])
+def test_where_sqlite_cannot_work_the_answer_comes_from_memory(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str, code: int
+) -> None:
+    failing(monkeypatch, statement, code)
+    assert search(store) == ["jwt"]
+    store.add("second", "Refresh of the JWT signing keys")
+    assert set(search(store)) == {"jwt", "second"}
+
+
+@pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "INSERT", "DELETE", "UPDATE"])
+def test_an_index_that_cannot_be_brought_up_to_date_is_not_the_answer(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    assert search(store) == ["jwt"]
+    store.add("second", "Refresh of the JWT signing keys")
+    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+    with monkeypatch.context() as patch:
+        failing(patch, statement, FULL)
+        assert search(store) == ["second"]
+    assert search(store) == ["second"]
+
+
+def test_a_disk_that_is_full_for_real(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert search(store) == ["jwt"]
+    connect = schema.connect
+
+    def tight(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
+        connection = connect(path, **options)
+        if path != ":memory:":
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    store.fill(40).write_index()
+    for number in range(20):
+        store.add(f"jwt-{number}", "JWT refresh " * 800)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "connect", tight)
+        assert len(live(opened(store))) == 61
+    assert len(live(opened(store))) == 61
+
+
+def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MEMORY_FILES", 5)
+    store.fill(20).write_index()
+    assert len(live(opened(store))) == 21
+    store.add("second", "Refresh of the JWT signing keys")
+    with monkeypatch.context() as patch:
+        failing(patch, "BEGIN", FULL)
+        found = opened(store)
+        assert found.notes()[0].endswith("the index cannot be brought up to date: as if")
+        assert len(live(found)) == 21
+    assert len(live(opened(store))) == 22
+
+
+def test_in_memory_the_newest_of_many_files_are_searched(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MEMORY_FILES", 5)
+    store.fill(20).write_index()
+    for path in store.root.rglob("filler-*.json"):
+        os.utime(path, (1, 1))
+    blocked = Path(paths.cache_home())
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where a folder should be")
+    found = opened(store)
+    assert found.notes() == [f"{found.root}: only the newest 5 files searched: no index can be kept"]
+    assert "decisions/jwt.json" in live(found)
+
+
+@pytest.mark.usefixtures("later")
+def test_a_read_only_cache_is_read(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert search(store) == ["jwt"]
+    path = database()
+    connect = schema.connect
+
+    def refuse(target: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
+        connection = connect(target, **options)
+        return Failing(connection, "PRAGMA user_version", 14) if target == str(path) else connection
+
+    monkeypatch.setattr(schema, "connect", refuse)
+    found = opened(store)
+    assert found.path == str(path)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        found.connection.execute("DELETE FROM file")
+    found.close()
+    store.add("second", "Refresh of the JWT signing keys")
+    assert set(search(store)) == {"jwt", "second"}
+
+
+def test_half_a_log_is_no_harm(store: MemoryStore, tmp_path: Path) -> None:
+    found = opened(store)
+    store.fill(30).write_index()
+    opened(store).close()
+    path = database()
+    copies = {suffix: (path.parent / (path.name + suffix)).read_bytes() for suffix in ("", "-wal")}
+    found.close()
+    for size in (0, 31, len(copies["-wal"]) // 3, len(copies["-wal"]) // 2, len(copies["-wal"]) - 1):
+        for suffix in ("", "-wal", "-shm"):
+            (path.parent / (path.name + suffix)).unlink(missing_ok=True)
+        path.write_bytes(copies[""])
+        (path.parent / (path.name + "-wal")).write_bytes(copies["-wal"][:size])
+        assert len(live(opened(store))) == 31
+        path = max(path.parent.glob("*.sqlite"))
+
+
+@pytest.mark.parametrize("at", [0, 100, 4096, 5000, 8192, 12_000, 20_000])
+def test_damage_anywhere_costs_no_answer(tmp_path: Path, at: int) -> None:
+    store = jwt_store(tmp_path / "project", 30)
+    assert search(store)[0] == "jwt"
+    path = database()
+    content = bytearray(path.read_bytes())
+    content[at : at + 600] = b"\xa5" * 600
+    path.write_bytes(content)
+    assert search(store)[0] == "jwt"
+    store.add("second", "JWT refresh tokens and signing keys")
+    assert {"jwt", "second"} <= set(search(store))
+
+
+def spoil_about(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM about WHERE key = 'size'")
+
+
+def spoil_watch(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP TABLE watch")
+
+
+def spoil_file(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE file DROP COLUMN digest")
+
+
+@pytest.mark.parametrize("spoil", [spoil_about, spoil_watch, spoil_file])
+def test_wrong_tables_cost_no_answer(store: MemoryStore, spoil: Callable[[sqlite3.Connection], None]) -> None:
+    assert search(store) == ["jwt"]
+    connection = sqlite3.connect(database())
+    spoil(connection)
+    connection.commit()
+    connection.close()
+    store.add("second", "Refresh of the JWT signing keys")
+    assert set(search(store)) == {"jwt", "second"}
+    assert set(search(store)) == {"jwt", "second"}
+
+
+def test_the_cache_is_removed_while_an_index_is_open(store: MemoryStore) -> None:
+    found = opened(store)
+    shutil.rmtree(paths.cache_home())
+    store.add("jwt", "JWT token renewal", listed=False)
+    found.recheck(["decisions/jwt.json"])
+    found.close()
+    assert live(opened(store)) == {"decisions/jwt.json"}
+
+
+def test_the_cache_is_removed_before_it_is_written(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = cachefile.folder
+
+    def vanish(*names: str) -> str:
+        folder = make(*names)
+        shutil.rmtree(paths.cache_home())
+        return folder
+
+    monkeypatch.setattr(cachefile, "folder", vanish)
+    assert live(opened(store)) == {"decisions/jwt.json"}
+
+
+def test_titles_of_ten_thousand_characters(store: MemoryStore) -> None:
+    store.add("long", "JWT " + "x" * 10_000, tags=("y" * 10_000,))
+    store.write_index()
+    assert set(search(store)) == {"jwt", "long"}
+
+
+def test_a_shown_entry_that_cannot_be_read_anew_is_named(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = opened(store)
+    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+    monkeypatch.setattr(schema, "BUSY_SECONDS", 0.05)
+    writer = sqlite3.connect(database())
+    writer.execute("BEGIN IMMEDIATE")
+    found.close()
+    found = opened(store)
+    assert found.recheck(["decisions/jwt.json"]) is False
+    assert found.outdated == {"decisions/jwt.json"}
+    assert search(store) == []
+    writer.rollback()
+    writer.close()
+    assert found.recheck(["decisions/jwt.json"]) is True
+    assert found.outdated == set()
+    found.close()
+
+
+def test_an_edited_file_reaches_every_index_that_holds_it(store: MemoryStore) -> None:
+    other = str(store.project.resolve())
+    for root in (str(store.root.resolve()), other):
+        index.open_index(root, PROFILES).close()
+    (store.root / "decisions" / "new.json").write_text('{"title": "Written by the client"}')
+    touched = index.refresh_file(str(store.root / "decisions" / "new.json"), PROFILES)
+    assert touched == [str(store.root.resolve()), other]
+    connection = sqlite3.connect(Path(index.path_of(touched[0]) or ""))
+    assert connection.execute("SELECT title FROM file WHERE path = 'decisions/new.json'").fetchall() == [
+        ("Written by the client",)
+    ]
+    connection.close()
+
+
+def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("x")
+    assert index.refresh_file(str(tmp_path / "a.md"), PROFILES) == []
+    assert not Path(paths.cache_home(), index.FOLDER).exists()
+
+
+@pytest.mark.usefixtures("later")
+def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "BATCH", 8)
+    read: list[str] = []
+    found = update.Found
+
+    def count(root: str, place: str, *rest: Any) -> Any:  # noqa: ANN401 - as it is
+        read.append(place)
+        return found(root, place, *rest)
+
+    monkeypatch.setattr(update, "Found", count)
+    store.fill(40).write_index()
+    first = opened(store, patience=0)
+    assert first.pending == 33
+    assert first.notes()[0].endswith("33 files not read yet; the next query goes on")
+    first.close()
+    told: list[tuple[int, int]] = []
+    second = opened(store, progress=lambda done, total: told.append((done, total)))
+    assert (second.pending, second.size) == (0, 41)
+    second.close()
+    assert len(read) == len(set(read)) == 41
+    assert told[0] == (0, 33)
+    assert told[-1] == (33, 33)
+
+
+def test_what_another_process_reads_is_waited_for_and_not_read_twice(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "BATCH", 8)
+    monkeypatch.setattr(update, "OTHERS_SECONDS", 0.01)
+    store.fill(40).write_index()
+    first = opened(store, patience=0)
+    first.connection.execute("UPDATE about SET value = ? WHERE key = 'builder'", (os.getppid(),))
+    first.close()
+    assert opened(store).pending == 33
+    monkeypatch.setattr(update, "_STALLED", -1.0)
+    assert opened(store).pending == 0
+
+
+def test_an_old_layout_is_followed_by_every_step(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = live(opened(store))
+    steps = (
+        ("CREATE TABLE extra (value)",),
+        ("ALTER TABLE extra ADD COLUMN other", "INSERT INTO extra VALUES (1, 2)"),
+    )
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *steps))
+    found = opened(store)
+    assert found.connection.execute("SELECT * FROM extra").fetchall() == [(1, 2)]
+    assert live(found) == before
+    assert database().name.endswith(".0.sqlite")
+
+
+def test_a_step_that_fails_leaves_the_layout_as_it_was(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(store).close()
+    steps = (("CREATE TABLE extra (value)", "no SQL at all"),)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *steps))
+    connection = sqlite3.connect(database(), isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError, match="syntax error"):
+        schema.about(connection)
+    assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
+    connection.close()
