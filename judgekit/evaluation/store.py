@@ -66,6 +66,7 @@ class Store:
         terms = query.parse(text, profile.language)
         if not terms:
             return []
+        self._index.profiles.by_kind[profile.kind] = profile
         hits, statistics = fulltext.match(self._index, terms, pool)
         return rank.order(hits, statistics, profile)
 

@@ -24,7 +24,7 @@ TOTAL = ""  # the row of `term` that counts the words of all entries
 _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _FORGET = "DELETE FROM term WHERE term = ? AND entries <= 0"
-_STARTING = "SELECT sum(entries) FROM term WHERE term >= ? AND term < ?"
+_STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
 _AFTER_ALL = "\U0010ffff"
 
 
@@ -68,11 +68,14 @@ class Terms:
             changes[word] = changes.get(word, 0) + change
 
 
-def frequency(connection: Connection, stem: str, *, prefix: bool = False) -> int:
-    """Return in how many entries a stem occurs; with `prefix` the sum over all that begin with it."""
-    beyond = stem + _AFTER_ALL if prefix else stem + "\0"
-    (found,) = connection.execute(_STARTING, (stem, beyond)).fetchone()
-    return found or 0
+def total(connection: Connection) -> int:
+    """Return how many words all entries of an index have."""
+    return frequencies(connection, [TOTAL]).get(TOTAL, 0)
+
+
+def beginning(connection: Connection, stem: str) -> dict[str, int]:
+    """Return the stems that begin with `stem`, and in how many entries each occurs."""
+    return dict(connection.execute(_STARTING, (stem, stem + _AFTER_ALL)).fetchall())
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Asks an index: which entries match, with what score, and which terms occur in each.
 
-FTS5 finds the entries that may be best, by the rarer terms where others are very frequent; these few are then
-scored by all terms.
+FTS5 says which entries have which term, the rarer ones where others are very frequent; those with the most of
+them are then scored in full.
 """
 
 from __future__ import annotations
@@ -9,66 +9,89 @@ from __future__ import annotations
 from judgekit.retrieval import columns, confidence, scoring
 from judgekit.retrieval.candidate import Candidate
 from judgekit.retrieval.rank import Hit, Statistics
-from judgekit.retrieval.scoring import Scorer, Text
+from judgekit.retrieval.scoring import Scorer, Sought, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from sqlite3 import Connection
-    from typing import TypeAlias
 
     from judgekit.retrieval.index import Index
     from judgekit.retrieval.query import Term
 
-    # The file as `_BEST` selects it, and the stems of its columns.
-    Row: TypeAlias = tuple[int, str, str, str, str, str, float, int, str, str, str, str]
-
-POOL = 50  # hits that are rated; a page of results is far smaller
-POSTINGS = 3_000  # occurrences that FTS5 looks at before more frequent terms are left to the rating: 2 ms
+POOL = 80  # hits that are scored; a page of results is far smaller
+POSTINGS = (
+    4_000  # occurrences that FTS5 is asked for before more frequent terms are left to the scoring: 1 ms
+)
+QUICK_POOL, QUICK_POSTINGS = 30, 1_500  # the same for a prompt, of which three hits are shown at most
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
-_BODY = 20_000  # characters of a body's stems that are read
+_BODY = 8_000  # characters of a body's stems that are read
 _FEEDBACK_WORDS = 300  # words of the best entries whose rarity is looked up
 _MOST = 0.5  # of the hits may be taken for the best ones
 
-_BEST = """SELECT file.number, file.id, file.title, category, file.tags, path, updated, problem IS NOT NULL,
-    c0, c1, substr(c2, 1, ?), c3
-    FROM (SELECT rowid AS best FROM text WHERE text MATCH ? ORDER BY bm25(text, ?, ?, ?, ?) LIMIT ?)
-    JOIN file ON file.number = best JOIN text_content ON text_content.id = best"""
+_MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
+_TEXTS = f"SELECT id, c0, c1, substr(c2, 1, {_BODY}), c3 FROM text_content WHERE id IN "  # noqa: S608 - a number
+_FILES = """SELECT number, id, title, category, tags, path, updated, problem IS NOT NULL FROM file
+    WHERE number IN """
+_AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 _SIZE = "SELECT sz FROM text_docsize WHERE id = ?"
 
 
-def match(index: Index, terms: list[Term], pool: int = POOL) -> tuple[list[Hit], Statistics]:
-    """Return the best matches of any of `terms`, and how common each term is in the store."""
+def match(
+    index: Index, terms: list[Term], pool: int = POOL, *, quick: bool = False
+) -> tuple[list[Hit], Statistics]:
+    """Return the best matches of any of `terms`, and how common each term is in the store.
+
+    A hit's score is about 1 for the best one; its candidate's `bm25` is what scoring.py says. Those below the
+    profile's noise floor are left out. A `quick` answer scores fewer hits, and in a large store it leaves
+    frequent terms to the scoring as soon as a rarer one occurs: what has frequent words alone would not be
+    shown with a prompt.
+    """
     connection, profile = index.connection, index.profile
-    counts = [frequency(connection, term, index.size) for term in terms]
+    sought = Sought()
+    counts = [_look_up(connection, number, term, sought, index) for number, term in enumerate(terms)]
     statistics = Statistics(terms, counts, index.size, profile)
-    chosen = _rarest(terms, counts, pool)
-    if not chosen:
+    limits = (min(pool, QUICK_POOL), 1, QUICK_POSTINGS) if quick else (pool, _ENOUGH * pool, POSTINGS)
+    numbers = _likeliest(connection, terms, counts, statistics.rarities, limits)
+    if not numbers:
         return [], statistics
-    weights = [profile.weights[column] for column in columns.NAMES]
-    rows = connection.execute(_BEST, (_BODY, expression(chosen), *weights, pool)).fetchall()
-    texts = [_text(connection, row) for row in rows]
-    average = columns.frequency(connection, columns.TOTAL) / (index.size or 1)
-    scorer = Scorer(terms, statistics.rarities, average, profile)
-    hidden = _hidden(connection, terms, rows)
+    texts = _texts(connection, numbers)
+    average = columns.total(connection) / (index.size or 1)
+    scorer = Scorer(sought, statistics.rarities, average, profile)
+    hidden = _hidden(connection, terms, texts)
+    rated = {number: scorer.rate(text, hidden.get(number, frozenset())) for number, text in texts.items()}
+    ranked = sorted(texts, key=lambda number: -rated[number][0])
+    alike = _likenesses(index, [(texts[number], rated[number][0]) for number in ranked], scorer)
+    best = rated[ranked[0]][0] or 1.0
+    kept = [number for number in ranked if rated[number][0] >= profile.noise_floor * best]
+    candidates = _candidates(index, kept)
+    share = profile.feedback["share"] if alike else 0.0
     hits = []
-    for row, text in zip(rows, texts, strict=True):
-        hit = Hit(_candidate(index, row), 0.0)
-        hit.score, hit.matched, hit.titled = scorer.rate(text, hidden.get(row[0], frozenset()))
-        hit.candidate.bm25 = hit.score
+    for place, number in enumerate(kept):
+        score, matched, titled = rated[number]
+        candidate = candidates[number]
+        candidate.bm25 = score
+        hit = Hit(candidate, (1 - share) * score / best + (share * alike[place] if alike else 0.0))
+        hit.matched, hit.titled = matched, titled
         hits.append(hit)
-    _reorder(index, hits, texts, scorer)
     return hits, statistics
 
 
-def frequency(connection: Connection, term: Term, size: int) -> int:
-    """Return in how many of `size` entries a term occurs; of what is put together, an upper bound."""
+def _look_up(connection: Connection, number: int, term: Term, sought: Sought, index: Index) -> int:
+    """Say what is to be sought for a term; return in how many entries it occurs, or an upper bound."""
     count = 0
     for phrase in term.phrases:
-        stems = phrase.split()
-        prefix = phrase == term.prefix
-        count += min((columns.frequency(connection, each, prefix=prefix) for each in stems), default=0)
-    return min(count, size)
+        sought.add(number, phrase)
+        if phrase == term.prefix:
+            longer = columns.beginning(connection, phrase)
+            for stem in longer.keys() - {phrase}:
+                sought.add(number, stem, index.profile.bm25["prefix"])
+            count += sum(longer.values())
+        else:
+            stems = phrase.split()
+            found = columns.frequencies(connection, stems)
+            count += min([found.get(stem, 0) for stem in stems], default=0)
+    return min(count, index.size)
 
 
 def expression(terms: Sequence[Term]) -> str:
@@ -83,25 +106,46 @@ def add_snippets(index: Index, terms: list[Term], candidates: list[Candidate], l
     excerpts.add(index, terms, candidates, limit)
 
 
-def _rarest(terms: list[Term], counts: list[int], pool: int) -> list[Term]:
-    """Return the terms that entries are found by: all, unless there are frequent ones beside rare ones."""
-    chosen: list[Term] = []
+def _likeliest(
+    connection: Connection,
+    terms: list[Term],
+    counts: list[int],
+    rarities: list[float],
+    limits: tuple[int, int, int],
+) -> list[int]:
+    """Return the entries in which the rarest terms occur, by what these are worth.
+
+    `limits` are the number of entries, and of occurrences: that which is enough to leave out a term which
+    would go beyond the last number.
+    """
+    pool, enough, postings = limits
+    worth: dict[str, float] = {}
     seen = 0
     for number in sorted(range(len(terms)), key=counts.__getitem__):
-        if seen >= _ENOUGH * pool and seen + counts[number] > POSTINGS:
+        if seen >= enough and seen + counts[number] > postings:
             break
         if counts[number]:
-            chosen.append(terms[number])
             seen += counts[number]
-    return chosen
+            (found,) = connection.execute(_MATCHES, (terms[number].expression,)).fetchone()
+            rarity = rarities[number]
+            for entry in found.split(",") if found else ():
+                worth[entry] = worth.get(entry, 0.0) + rarity
+    return [int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]]
 
 
-def _text(connection: Connection, row: Row) -> Text:
-    stems = [str(column) for column in row[-len(columns.NAMES) :]]
-    if max(map(len, stems)) < _BODY:
-        return Text(stems)
-    (sizes,) = connection.execute(_SIZE, (row[0],)).fetchone()
-    return Text(stems, sum(_varints(sizes)))
+def _texts(connection: Connection, numbers: list[int]) -> dict[int, Text]:
+    texts = {}
+    for number, *stems in connection.execute(_TEXTS + _among(numbers)).fetchall():
+        length = None
+        if len(stems[2]) == _BODY:
+            (sizes,) = connection.execute(_SIZE, (number,)).fetchone()
+            length = sum(_varints(sizes))
+        texts[number] = Text(stems, length)
+    return texts
+
+
+def _among(numbers: Iterable[int]) -> str:
+    return f"({','.join(map(str, numbers))})"
 
 
 def _varints(raw: bytes) -> list[int]:
@@ -115,61 +159,54 @@ def _varints(raw: bytes) -> list[int]:
     return numbers
 
 
-def _hidden(connection: Connection, terms: list[Term], rows: list[Row]) -> dict[object, frozenset[int]]:
+def _hidden(connection: Connection, terms: list[Term], texts: dict[int, Text]) -> dict[int, frozenset[int]]:
     """Return the numbers of the terms in those entries whose text was too long to read in full."""
-    long = [row[0] for row in rows if len(str(row[-2])) == _BODY]
+    long = [number for number, text in texts.items() if text.length > sum(map(len, text.columns))]
     if not long:
         return {}
-    among = ",".join(map(str, long))
-    query = f"SELECT rowid FROM text WHERE text MATCH ? AND rowid IN ({among})"  # noqa: S608 - numbers of ours
-    found: dict[object, set[int]] = {}
+    query = _AMONG + _among(long)
+    found: dict[int, set[int]] = {}
     for number, term in enumerate(terms):
         for (entry,) in connection.execute(query, (term.expression,)).fetchall():
             found.setdefault(entry, set()).add(number)
     return {entry: frozenset(numbers) for entry, numbers in found.items()}
 
 
-def _reorder(index: Index, hits: list[Hit], texts: list[Text], scorer: Scorer) -> None:
-    """Mix into the scores how alike each hit is to the best ones; the best score becomes about 1."""
-    settings = index.profile.feedback
-    first = sorted(range(len(hits)), key=lambda place: -hits[place].score)
-    first = first[: min(int(settings["entries"]), int(len(hits) * _MOST))]
-    if not first:
-        return
+def _likenesses(index: Index, ranked: list[tuple[Text, float]], scorer: Scorer) -> list[float]:
+    """Return how alike each text is to the best of them, 1 for the most alike; nothing without hits."""
+    settings, background = index.profile.feedback, index.profile.background
+    first = ranked[: min(int(settings["entries"]), int(len(ranked) * _MOST))]
+    if not first or not first[0][1]:
+        return []
 
     def rarity(words: list[str]) -> dict[str, float]:
         found = columns.frequencies(index.connection, words[:_FEEDBACK_WORDS])
-        background = index.profile.background
         return {
             word: confidence.rarity(count, index.size, background, common=False)
             for word, count in found.items()
             if count > 1
         }
 
-    best = [(texts[place], hits[place].score) for place in first]
-    subject = scoring.subject(
-        best, rarity, most=int(settings["words"]), padding=index.profile.bm25["padding"]
-    )
-    alike = [scoring.likeness(text, subject) / (1 + scorer.damping(text)) for text in texts]
-    most, top, share = max(alike), hits[first[0]].score, settings["share"]
-    if most > 0 and top > 0:
-        for hit, likeness in zip(hits, alike, strict=True):
-            hit.score = (1 - share) * hit.score / top + share * likeness / most
+    padding = index.profile.bm25["padding"]
+    subject = scoring.subject(first, rarity, most=int(settings["words"]), padding=padding)
+    alike = [scoring.likeness(text, subject) / (1 + scorer.damping(text)) for text, _ in ranked]
+    most = max(alike)
+    return [each / most for each in alike] if most else []
 
 
-def _candidate(
-    index: Index, row: tuple[int, str, str, str, str, str, float, int, str, str, str, str]
-) -> Candidate:
-    name, title, category, tags, path, updated, damaged = row[1:8]
-    candidate = Candidate(
-        name,
-        title,
-        category,
-        tags=tuple(tag for tag in tags.split(",") if tag),
-        updated=updated,
-        root=index.root,
-        place=path,
-        kind=index.profile.kind,
-    )
-    candidate.damaged = bool(damaged)
-    return candidate
+def _candidates(index: Index, numbers: list[int]) -> dict[int, Candidate]:
+    found = {}
+    rows = index.connection.execute(_FILES + _among(numbers)).fetchall()
+    for number, name, title, category, tags, path, updated, damaged in rows:
+        found[number] = candidate = Candidate(
+            name,
+            title,
+            category,
+            tags=tuple(tag for tag in tags.split(",") if tag),
+            updated=updated,
+            root=index.root,
+            place=path,
+            kind=index.profile.kind,
+        )
+        candidate.damaged = bool(damaged)
+    return found

@@ -21,59 +21,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.query import Term
 
 PROMINENT = 2  # columns: title and tags
-_READ = 2_500  # characters of a column that are looked at for its subject, twice the spaces included
+_READ = 300  # words of a column that are looked at for its subject
 
 
 class Text:
-    """The stems of an entry by column, and how many there are in all."""
+    """The stems of an entry by column, and how many there are in all: of a long one not all may be here."""
 
-    __slots__ = ("columns", "length", "whole")
+    __slots__ = ("columns", "distinct", "length")
 
     def __init__(self, columns: Sequence[str], length: int | None = None) -> None:
-        # Two spaces between words: each keeps its own, so that neighbours are both found.
-        self.columns = [f"  {column.replace(' ', '  ')}  " if column else "" for column in columns]
-        self.whole = "".join(self.columns)
-        self.length = sum(column.count(" ") + 1 for column in columns if column) if length is None else length
+        self.columns = [column.split() for column in columns]
+        self.distinct = [set(words) for words in self.columns]
+        self.length = sum(map(len, self.columns)) if length is None else length
+
+    def words(self) -> str:
+        """Return the stems of all columns in a row."""
+        return " ".join([" ".join(words) for words in self.columns])
 
 
-class Pattern:
-    """A term as it is looked for in a `Text`."""
+class Sought:
+    """What a query looks for in texts: `words` by stem, and rows of stems.
 
-    __slots__ = ("beginning", "probes", "wholes")
+    A stem stands for terms, each by its number and with what one occurrence counts.
+    """
 
-    def __init__(self, term: Term) -> None:
-        self.wholes = [f" {phrase.replace(' ', '  ')} " for phrase in term.phrases]
-        self.beginning = None if term.prefix is None else f" {term.prefix}"
-        first = self.wholes[0] if self.beginning is None else self.beginning
-        self.probes = [first, *self.wholes[1:]]
+    __slots__ = ("phrases", "words")
 
-    def occurs(self, text: str) -> bool:
-        """Whether the term is there at all."""
-        return any(probe in text for probe in self.probes)
+    def __init__(self) -> None:
+        self.words: dict[str, dict[int, float]] = {}
+        self.phrases: list[tuple[int, str]] = []
 
-    def count(self, text: str, prefix: float) -> float:
-        """Return how often the term occurs; a longer word that begins with it counts `prefix`."""
-        found: float = sum([text.count(whole) for whole in self.wholes])
-        if self.beginning is not None:
-            found += prefix * (text.count(self.beginning) - text.count(self.wholes[0]))
-        return found
+    def add(self, number: int, phrase: str, share: float = 1.0) -> None:
+        """Look for a stem or a row of stems as the term `number`; an occurrence counts `share`."""
+        if " " in phrase:
+            self.phrases.append((number, _spaced(phrase)))
+        else:
+            terms = self.words.setdefault(phrase, {})
+            terms[number] = max(share, terms.get(number, 0.0))
 
 
 class Scorer:
-    """Rates the entries of one store for the terms of one query.
+    """Rates the entries of one store for what one query looks for.
 
     `rarities` are those of the terms, `average` is the mean length of the store's entries.
     """
 
-    __slots__ = ("_patterns", "_profile", "_rarities", "_scale", "_weights")
+    __slots__ = ("_profile", "_rarities", "_scale", "_sought", "_stems", "_weights")
 
-    def __init__(
-        self, terms: Sequence[Term], rarities: Sequence[float], average: float, profile: Profile
-    ) -> None:
-        self._patterns, self._rarities = [Pattern(term) for term in terms], rarities
+    def __init__(self, sought: Sought, rarities: Sequence[float], average: float, profile: Profile) -> None:
+        self._sought, self._stems, self._rarities = sought, frozenset(sought.words), rarities
         self._profile, self._weights = profile, list(profile.weights.values())
         self._scale = average + profile.bm25["padding"]
 
@@ -88,22 +86,38 @@ class Scorer:
 
         Terms that are `surely` in it, although its `text` does not show them, count once in the body.
         """
-        prefix, most, damping = self._profile.bm25["prefix"], self._profile.bm25["k1"] + 1, self.damping(text)
-        score, matched, titled = 0.0, set(), set()
-        for number, pattern in enumerate(self._patterns):
-            frequency = 0.0
-            if pattern.occurs(text.whole):
-                for place, column in enumerate(text.columns):
-                    if column and pattern.occurs(column):
-                        frequency += self._weights[place] * pattern.count(column, prefix)
-                        if place < PROMINENT:
-                            titled.add(number)
-            elif number in surely:
-                frequency = self._profile.weights["body"]
-            if frequency:
-                matched.add(number)
-                score += self._rarities[number] * frequency * most / (frequency + damping)
-        return score, matched, titled
+        frequencies, titled = self._frequencies(text)
+        for number in surely - frequencies.keys():
+            frequencies[number] = self._profile.weights["body"]
+        most, damping = self._profile.bm25["k1"] + 1, self.damping(text)
+        rarities = self._rarities
+        score = sum([rarities[term] * f * most / (f + damping) for term, f in frequencies.items()])
+        return score, set(frequencies), titled
+
+    def _frequencies(self, text: Text) -> tuple[dict[int, float], set[int]]:
+        frequencies: dict[int, float] = {}
+        titled: set[int] = set()
+        sought, phrases = self._sought.words, self._sought.phrases
+        for place, words in enumerate(text.columns):
+            weight = self._weights[place]
+            found = [
+                (number, share * words.count(stem))
+                for stem in text.distinct[place] & self._stems
+                for number, share in sought[stem].items()
+            ]
+            if phrases and words:
+                spaced = _spaced(" ".join(words))
+                found += [(number, spaced.count(phrase)) for number, phrase in phrases if phrase in spaced]
+            for number, often in found:
+                frequencies[number] = frequencies.get(number, 0.0) + weight * often
+            if place < PROMINENT:
+                titled.update([number for number, _ in found])
+        return frequencies, titled
+
+
+def _spaced(row: str) -> str:
+    """Return a row of stems of which each keeps its own spaces, so that neighbours are both found."""
+    return f" {row.replace(' ', '  ')} "
 
 
 def subject(
@@ -122,7 +136,7 @@ def subject(
     for text, score in best:
         share = score / (total * (text.length + padding))
         for column in text.columns:
-            for word in column[:_READ].split():
+            for word in column[:_READ]:
                 shares[word] = shares.get(word, 0.0) + share
     rarities = rarity([word for word in shares if len(word) > 1])
     weighed = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
@@ -131,5 +145,5 @@ def subject(
 
 def likeness(text: Text, subject: dict[str, float]) -> float:
     """Return the weight of the words of the subject that an entry has."""
-    own = set(text.whole[:_READ].split())
-    return sum([subject[word] for word in own & subject.keys()])
+    own = set().union(*text.distinct)
+    return sum([weight for word, weight in subject.items() if word in own])

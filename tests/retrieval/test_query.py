@@ -29,7 +29,14 @@ def finds(prompt: str, document: str) -> bool:
         database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{columns.TOKENIZER}')")
         database.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
         found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (fulltext.expression(terms),)).fetchone()
-        scorer = scoring.Scorer(terms, [1.0] * len(terms), 10, PROFILE)
+        sought = scoring.Sought()
+        for number, term in enumerate(terms):
+            for phrase in term.phrases:
+                sought.add(number, phrase)
+            for stem in " ".join(row).split():
+                if term.prefix and stem.startswith(term.prefix):
+                    sought.add(number, stem, 0.5)
+        scorer = scoring.Scorer(sought, [1.0] * len(terms), 10, PROFILE)
         score, matched, _ = scorer.rate(scoring.Text(row))
     database.close()
     assert (found is not None) == (score > 0) == bool(matched), "what finds and what rates must agree"
