@@ -1,10 +1,12 @@
-"""CPU of the prompt hook, as a ratio to a bare interpreter measured in the same run.
+"""What the prompt hook costs: CPU as a ratio to a bare interpreter, measured in the same run.
 
-python bench/hook.py [--data DIR] [--json] [--memories N] [--runs N] [--write FILE]
+python bench/hook.py [--memories 500,10000,100000] [--runs N] [--hooks N] [--data DIR] [--json] [--write FILE]
 
-Makes a store of synthetic memories (DIR, where given, supplies `retrieval/locomo_obs` notes for their text),
-asks it one question per process, interleaved with `python -c pass`, and prints the medians. Both launch forms
-are measured, without a configuration and with one, which the hook reads compiled.
+For each size it makes a store of synthetic memories (with DIR the notes of `retrieval/locomo_obs` are their
+text), times the first build, then starts the hook as an installer would, once a process, interleaved with
+`python -c pass`, and prints medians. Then it times an edited memory's way into the index, and starts 50 hooks
+at once while another thread edits the store. Only 500 and 10,000 memories unless asked for more; --write, for
+the published table, does all three sizes.
 """
 
 from __future__ import annotations
@@ -17,15 +19,22 @@ import random
 import statistics
 import sys
 import tempfile
+import threading
+import time
+from contextlib import closing
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-WORDS = """
-cache queue worker token session index schema migration webhook retry timeout payment invoice export
-upload avatar search filter pagination router middleware logger metric alert backup cluster shard proxy
-template locale currency feature flag rollout canary release branch pipeline runner artifact container
-"""
+from judgekit.hooks import launch
+from judgekit.retrieval import index
+from judgekit.retrieval.compiled import Profiles, bundled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+QUICK, ALL = (500, 10_000), (500, 10_000, 100_000)
 FOLDERS = {
     "decision": ("decisions", "context"),
     "constraint": ("constraints", "rule"),
@@ -33,14 +42,31 @@ FOLDERS = {
     "preference": ("preferences", "reason"),
 }
 PROMPT = "How do we refresh the JWT when the session token has run out?"
+ANSWER = b"JWT token refresh flow"
+# The words of the prompt are among the more frequent ones; the others are made up, rarer and rarer as in any
+# language.
+KNOWN = ("session", "token", "run", "flow", "cache", "queue", "worker", "index", "schema", "retry", "timeout")
+VOCABULARY = 8_000
+SYLLABLES = ("ka", "lo", "mi", "re", "tu", "sa", "ne", "vo", "di", "pa", "che", "gor", "lin", "mar", "rin")
+FREQUENT = 20  # made-up words that are more frequent than those of the prompt
+MOST_EDITS = 5_000
+SETTLE = 2.2  # seconds after which a file's time tells every change; before, the index reads it once more
 
 
 class Launch(NamedTuple):
-    """A way to start the hook, and the input it gets."""
+    """A way to start the hook, what it reads, and what its output must contain."""
 
     name: str
     command: list[str]
-    stdin: bytes
+    stdin: bytes = b""
+    answer: bytes = b""
+
+
+class Cost(NamedTuple):
+    """What one process cost, in seconds."""
+
+    cpu: float
+    wall: float
 
 
 def main() -> int:
@@ -48,81 +74,203 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--memories", type=int, default=500)
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--write", type=Path, help="a Markdown file for the table")
+    parser.add_argument("--memories", help="sizes of the stores, separated by commas")
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--hooks", type=int, default=50, help="how many at once")
+    parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     options = parser.parse_args()
+    default = ALL if options.write else QUICK
+    sizes = [int(each) for each in options.memories.split(",")] if options.memories else default
     with tempfile.TemporaryDirectory() as folder:
-        results = measure(Path(folder), options.memories, options.runs, notes(options.data))
-    if options.json:
-        print(json.dumps(results))
-    else:
-        print(table(results))
+        results = measure(Path(folder), sizes, options.runs, options.hooks, notes(options.data))
+    print(json.dumps(results) if options.json else report(results))
     if options.write:
-        options.write.write_text(f"# The prompt hook\n\n{table(results)}\n", encoding="utf-8")
+        options.write.write_text(f"# The prompt hook\n\n{report(results)}\n", encoding="utf-8")
     return 0
 
 
-def measure(folder: Path, memories: int, runs: int, texts: list[str]) -> dict[str, Any]:
-    """Return the medians of CPU seconds, and their ratios to the bare interpreter's."""
-    environment = {**os.environ, "HOME": str(folder), "JUDGEKIT_HOME": str(folder / "home")}
-    launches = [Launch("python -c pass", [sys.executable, "-c", "pass"], b"")]
-    for name in ("plain", "configured"):
-        project = folder / name
-        make_store(project, memories, texts, configured=name == "configured")
-        stdin = json.dumps({"prompt": PROMPT, "cwd": str(project)}).encode()
-        script = str(Path(sys.executable).with_name("judgekit"))
-        launches.append(Launch(f"judgekit hook, {name}", [script, "hook"], stdin))
-        launches.append(Launch(f"python -m, {name}", [sys.executable, "-m", "judgekit", "hook"], stdin))
-    first = {each.name: cpu(each, environment, folder) for each in launches}
-    seconds: dict[str, list[float]] = {each.name: [] for each in launches}
-    for _ in range(runs):
-        for each in launches:
-            seconds[each.name].append(cpu(each, environment, folder))
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    bare = medians[launches[0].name]
+def measure(folder: Path, sizes: Sequence[int], runs: int, hooks: int, texts: list[str]) -> dict[str, Any]:
+    """Return all figures: medians of CPU seconds, and their ratios to the bare interpreter's."""
+    os.environ.update({"HOME": str(folder), "JUDGEKIT_HOME": str(folder / "home")})
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    stores = []
+    for memories in sizes:
+        project = folder / str(memories)
+        make_store(project, memories, texts)
+        stores.append(measure_store(project, memories, runs, folder))
+        configure(project)
+        stores[-1]["configured"] = ratios([hook(project, "configured")], runs, folder)["configured"]
+    crowd = folder / "crowd"
+    make_store(crowd, min(500, sizes[0]), texts)
     return {
-        "memories": memories,
         "runs": runs,
-        "bytecode_written": not sys.dont_write_bytecode,
-        "cpu_ms": {name: round(value * 1000, 2) for name, value in medians.items()},
-        "ratio": {name: round(value / bare, 2) for name, value in medians.items()},
-        "first_run_ratio": {name: round(value / bare, 2) for name, value in first.items()},
+        "stores": stores,
+        "contention": contention(crowd, hooks, folder),
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
     }
 
 
-def cpu(launch: Launch, environment: dict[str, str], folder: Path) -> float:
-    """Return the CPU seconds, user and system, of one process; exits when it fails."""
-    source = folder / "stdin"
-    source.write_bytes(launch.stdin)
+def measure_store(project: Path, memories: int, runs: int, folder: Path) -> dict[str, Any]:
+    """Return the figures of one store without a configuration."""
+    as_installed = hook(project, "as installed")
+    built = build(project)
+    time.sleep(SETTLE)
+    start(as_installed, folder)
+    script = str(Path(sys.executable).with_name("judgekit"))
+    others = [as_installed, hook(project, "judgekit hook", [script, "hook"]), edit(project), silence(project)]
+    found = ratios([each for each in others if Path(each.command[0]).exists()], runs, folder)
+    return {"memories": memories, "build": built, "upsert_ms": upsert(project), **found}
+
+
+def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[str, float]]:
+    """Return CPU milliseconds and the ratio to a bare interpreter of each launch, in interleaved runs."""
+    every = [Launch("bare", [sys.executable, "-c", "pass"]), *launches]
+    for each in every:
+        start(each, folder)
+    seconds: dict[str, list[float]] = {each.name: [] for each in every}
+    for _ in range(runs):
+        for each in every:
+            seconds[each.name].append(start(each, folder).cpu)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        name: {"cpu_ms": round(value * 1000, 2), "ratio": round(value / medians["bare"], 2)}
+        for name, value in medians.items()
+    }
+
+
+def hook(project: Path, name: str, command: list[str] | None = None) -> Launch:
+    """Return the launch that answers `PROMPT`, as installed unless a command is given."""
+    event = {"hook_event_name": "UserPromptSubmit", "prompt": PROMPT, "cwd": str(project)}
+    return Launch(name, command or launch.command(), json.dumps(event).encode(), ANSWER)
+
+
+def silence(project: Path) -> Launch:
+    """Return the launch for a prompt that asks for nothing."""
+    event = {"hook_event_name": "UserPromptSubmit", "prompt": "yes", "cwd": str(project)}
+    return Launch("short prompt", launch.command(), json.dumps(event).encode())
+
+
+def edit(project: Path) -> Launch:
+    """Return the launch of the edit hook."""
+    path = project / ".claude" / "memory" / "decisions" / "jwt.json"
+    event = {"hook_event_name": "PostToolUse", "tool_name": "Edit", "tool_input": {"file_path": str(path)}}
+    return Launch("edit hook", launch.command(), json.dumps({**event, "cwd": str(project)}).encode())
+
+
+def start(launched: Launch, folder: Path) -> Cost:
+    """Run one process and return what it cost; exits when it fails or does not answer."""
+    began = time.perf_counter()
+    pid = spawn(launched, folder, "single")
+    _, status, usage = os.wait4(pid, 0)
+    wall = time.perf_counter() - began
+    if status != 0 or launched.answer not in (folder / "single.out").read_bytes():
+        raise SystemExit(f"{launched.name}: status {status}, {(folder / 'single.err').read_text()}")
+    return Cost(usage.ru_utime + usage.ru_stime, wall)
+
+
+def spawn(launched: Launch, folder: Path, name: str) -> int:
+    """Start one process with its own files for input and output, and return its number."""
+    (folder / f"{name}.in").write_bytes(launched.stdin)
+    write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [
-        (os.POSIX_SPAWN_OPEN, 0, str(source), os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(folder / "stdout"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+        (os.POSIX_SPAWN_OPEN, 0, str(folder / f"{name}.in"), os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(folder / f"{name}.out"), write, 0o600),
+        (os.POSIX_SPAWN_OPEN, 2, str(folder / f"{name}.err"), write, 0o600),
     ]
-    process = os.posix_spawn(launch.command[0], launch.command, environment, file_actions=actions)
-    _, status, usage = os.wait4(process, 0)
-    answered = b"jwt" in (folder / "stdout").read_bytes() or not launch.stdin
-    if status != 0 or not answered:
-        raise SystemExit(f"{launch.name}: status {status}, answered: {answered}")
-    return usage.ru_utime + usage.ru_stime
+    return os.posix_spawn(launched.command[0], launched.command, os.environ, file_actions=actions)
 
 
-def make_store(project: Path, memories: int, texts: list[str], *, configured: bool) -> None:
+def opened(project: Path) -> index.Index:
+    """Return the index of a project's store."""
+    return index.open_index(str((project / ".claude" / "memory").resolve()), Profiles(bundled()))
+
+
+def build(project: Path) -> dict[str, float]:
+    """Return the seconds of a first build."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    with closing(opened(project)):
+        return {
+            "wall_s": round(time.perf_counter() - wall, 2),
+            "cpu_s": round(time.process_time() - cpu, 2),
+        }
+
+
+def upsert(project: Path, times: int = 30) -> float:
+    """Return the median milliseconds of CPU for reading one edited memory into an open index."""
+    seconds = []
+    store = project / ".claude" / "memory"
+    with closing(opened(project)) as found:
+        for number in range(times):
+            write(store, "decision", "jwt", f"{ANSWER.decode()} {number}", "A session gets a new token.")
+            began = time.process_time()
+            found.recheck(["decisions/jwt.json"])
+            seconds.append(time.process_time() - began)
+    return round(statistics.median(seconds) * 1000, 3)
+
+
+def contention(project: Path, hooks: int, folder: Path) -> dict[str, Any]:
+    """Start hooks at once while the store is edited; return errors, lost updates and the longest wait."""
+    launched = hook(project, "crowd")
+    start(launched, folder)
+    done = threading.Event()
+    written: list[str] = []
+    editor = threading.Thread(target=edit_on, args=(project, done, written))
+    editor.start()
+    began = time.perf_counter()
+    running = {spawn(launched, folder, f"crowd-{number}"): number for number in range(hooks)}
+    errors, waits = 0, []
+    while running:
+        pid, status, _ = os.wait4(-1, 0)
+        number = running.pop(pid)
+        waits.append(time.perf_counter() - began)
+        answered = ANSWER in (folder / f"crowd-{number}.out").read_bytes()
+        errors += status != 0 or not answered or (folder / f"crowd-{number}.err").stat().st_size > 0
+    done.set()
+    editor.join()
+    with closing(opened(project)) as found:
+        titles = {title for (title,) in found.connection.execute("SELECT title FROM file WHERE live")}
+    return {
+        "hooks": hooks,
+        "edits": len(written),
+        "errors": errors,
+        "lost_updates": len(set(written) - titles),
+        "longest_s": round(max(waits), 2),
+        "each_s": round(max(waits) / hooks, 4),
+    }
+
+
+def edit_on(project: Path, done: threading.Event, written: list[str]) -> None:
+    """Add memories until `done`, noting their titles."""
+    store = project / ".claude" / "memory"
+    while not done.is_set() and len(written) < MOST_EDITS:
+        title = f"Added number {len(written)}"
+        write(store, "decision", f"added-{len(written)}", title, "Something new.")
+        written.append(title)
+        time.sleep(0.01)
+
+
+def configure(project: Path) -> None:
+    """Give a project a configuration, which the hook reads compiled."""
+    settings = {"retrieval": {"enabled": True, "max_inject": 3}}
+    path = project / ".claude" / "memory" / "memory-config.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    time.sleep(SETTLE)
+
+
+def make_store(project: Path, memories: int, texts: list[str]) -> None:
     """Write a claude-memory store of which one memory answers `PROMPT`."""
     chance = random.Random(memories)  # noqa: S311 - the same store every time, not a secret
     store = project / ".claude" / "memory"
-    words = WORDS.split()
-    lines = [
-        write(store, "decision", "jwt", "JWT token refresh flow", "A session gets a new token from its own.")
-    ]
+    words = [*("".join(chance.choices(SYLLABLES, k=chance.randint(2, 5))) for _ in range(VOCABULARY))]
+    words[FREQUENT:FREQUENT] = KNOWN
+    weights = list(accumulate(1 / (rank + 10) for rank in range(len(words))))
+    lines = [write(store, "decision", "jwt", ANSWER.decode(), "A session gets a new token from its own.")]
     for number in range(memories - 1):
-        title = " ".join(chance.sample(words, 4))
-        text = chance.choice(texts) if texts else " ".join(chance.choices(words, k=60))
+        title = " ".join(chance.choices(words, cum_weights=weights, k=5))
+        text = chance.choice(texts) if texts else " ".join(chance.choices(words, cum_weights=weights, k=60))
         lines.append(write(store, chance.choice(list(FOLDERS)), f"memory-{number}", title, text))
     (store / "index.md").write_text("\n".join(["# Memory index", "", *lines, ""]), encoding="utf-8")
-    if configured:
-        settings = {"retrieval": {"enabled": True, "max_inject": 3}}
-        (store / "memory-config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
 def write(store: Path, category: str, name: str, title: str, text: str) -> str:
@@ -153,28 +301,34 @@ def notes(data: Path | None) -> list[str]:
     return [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def table(results: dict[str, Any]) -> str:
-    """Return the figures as a Markdown table with their date, a row a launch form."""
-    when, machine = (
-        f"{datetime.now(UTC):%Y-%m-%d}",
-        f"Python {platform.python_version()}, {os.cpu_count()} cores",
+def report(results: dict[str, Any]) -> str:
+    """Return the figures as Markdown tables with their date."""
+    crowd, when = results["contention"], f"{datetime.now(UTC):%Y-%m-%d}"
+    return "\n".join(
+        [
+            f"Median CPU of {results['runs']} processes each, as a multiple of the bare `python -c pass`",
+            f"between them. {when}, Python {results['python']}, {results['cores']} cores; bytecode compiled.",
+            "",
+            *table(results["stores"]),
+            "",
+            f"{crowd['hooks']} hooks at once while another process adds {crowd['edits']} memories:",
+            f"{crowd['errors']} errors, {crowd['lost_updates']} lost updates, the last answer after",
+            f"{crowd['longest_s']} s ({crowd['each_s'] * 1000:.0f} ms of the machine each).",
+        ]
     )
-    ratio, first = results["ratio"], results["first_run_ratio"]
-    rows = [
-        f"| {name} | {cpu_ms:.1f} | {ratio[name]:.2f} | {first[name]:.2f} |"
-        for name, cpu_ms in results["cpu_ms"].items()
-    ]
-    lines = [
-        f"{results['memories']} memories, median CPU of {results['runs']} runs each; ratios are to a bare",
-        f"`python -c pass` of the same run. {when}, {machine}.",
-        "",
-        "| launch | CPU ms | ratio | first run |",
-        "| --- | --- | --- | --- |",
-        *rows,
-    ]
-    if not results["bytecode_written"]:
-        lines += ["", "Python was told to write no bytecode; judgekit's own was compiled before."]
-    return "\n".join(lines)
+
+
+def table(stores: list[dict[str, Any]]) -> list[str]:
+    """Return a table with a column a store."""
+    head = "".join(f" {each['memories']:,} |" for each in stores)
+    rows = [f"| memories |{head}", "| --- |" + " --- |" * len(stores)]
+    for name in ("bare", "as installed", "configured", "judgekit hook", "edit hook", "short prompt"):
+        cells = [f"{each[name]['ratio']:.2f}" if name in each else "-" for each in stores]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    rows.append(f"| bare, ms | {' | '.join(str(each['bare']['cpu_ms']) for each in stores)} |")
+    rows.append(f"| first build, s of CPU | {' | '.join(str(each['build']['cpu_s']) for each in stores)} |")
+    rows.append(f"| an edited memory, ms of CPU | {' | '.join(str(each['upsert_ms']) for each in stores)} |")
+    return rows
 
 
 if __name__ == "__main__":
