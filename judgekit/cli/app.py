@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from judgekit.cli import (
     demo,
     doctor,
+    escalate,
     evaluate,
     gate,
     index,
@@ -52,6 +53,7 @@ app.command("kpi")(kpi.kpi)
 app.command("promote")(promote.promote)
 app.command("triage")(triage.triage)
 app.command("override")(override.override)
+app.command("escalate")(escalate.escalate)
 app.command("schema")(schema.schema)
 app.add_typer(install.installing, name="install")
 app.add_typer(install.uninstalling, name="uninstall")

@@ -31,7 +31,7 @@ def override(
     if not why.strip():
         raise UsageError("--why is empty; say the reason")
     ledger = here()
-    verdict = _verdict(ledger, task)
+    verdict = last_verdict(ledger, task)
     if verdict is None and not overrides.is_blob(task):
         raise UsageError(
             f"{task}: no verdict on it in {ledger.folder}; give PATH@SHA256 as the gate prints it"
@@ -54,7 +54,7 @@ def override(
     return 0
 
 
-def _verdict(ledger: Ledger, task: str) -> VerdictLine | None:
+def last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
     """Return the last verdict on a task, on a path, or with an id."""
     from judgekit.ledger import VerdictLine, Wanted, overrides
 

@@ -1,0 +1,85 @@
+"""`judgekit escalate`: an issue on GitHub for what a person must settle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit.cli.ledger import damaged, here
+from judgekit.cli.output import complain, emit, say
+from judgekit.cli.override import last_verdict
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.config import EscalateConfig
+    from judgekit.ledger import VerdictLine
+
+
+def escalate(
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TASK",
+            help="A verdict's task, PATH@SHA256, or a path: its last verdict. Without it, all that are open.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the issues; send nothing.")] = False,
+) -> int:
+    """Open or update one GitHub issue a task, through gh. Exit code 2 when one could not be opened."""
+    from judgekit import config, paths
+
+    settings = config.load(Path(paths.project_root(str(Path.cwd())))).escalate
+    verdicts = _wanted(task, settings)
+    if not verdicts:
+        say("nothing waits for a person")
+        return Exit.ACCEPTED
+    if dry_run:
+        return _show(verdicts, settings)
+    return _send(verdicts, settings)
+
+
+def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]:
+    """Return what is to be escalated, newest first."""
+    from judgekit.escalate import flow
+    from judgekit.ledger import OverrideLine, VerdictLine, Wanted
+
+    ledger = here()
+    if task is None:
+        records = ledger.records(Wanted(kinds=[VerdictLine, OverrideLine]), damaged)
+        return flow.unsettled(records, rejects=settings.rejects)
+    found = last_verdict(ledger, task)
+    if found is None:
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
+    if found.verdict == "accept":
+        raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
+    return [found]
+
+
+def _show(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
+    from judgekit.escalate import issue
+
+    for each in verdicts:
+        wanted = issue.of(each, text=settings.text)
+        emit(f"{wanted.title}\n\n{wanted.body}\n")
+    return Exit.ACCEPTED
+
+
+def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
+    from judgekit.escalate import flow
+    from judgekit.escalate.gh import GhError
+
+    done = 0
+    try:
+        # Someone waits for it: each may take as long as all do where it happens by itself.
+        seconds = flow.SECONDS * len(verdicts)
+        for each in flow.ensure(verdicts, settings, flow.Place(Path.cwd()), seconds=seconds):
+            done += 1
+            say(str(each))
+    except GhError as error:
+        complain(f"no issue was opened for {len(verdicts) - done}: {error}")
+        return Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED

@@ -1,0 +1,135 @@
+"""From verdicts to issues: one a task, as well as it goes and never in the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit import config as configuration
+from judgekit import paths
+from judgekit.errors import JudgekitError
+from judgekit.escalate import issue, remote
+from judgekit.escalate.gh import Gh, GhError
+from judgekit.git import Repository
+from judgekit.ledger.triage import triage
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.config import EscalateConfig
+    from judgekit.ledger import Record, VerdictLine
+    from judgekit.verdict import Verdict
+
+SECONDS = 10.0  # for all issues of one run
+MOST = 10  # issues of one push
+_LATER = "judgekit escalate tries again"
+
+
+class Place(NamedTuple):
+    """Where issues go: to the repository at `address`, else to that of the project in `folder`."""
+
+    folder: Path
+    address: str = ""
+
+    def name(self, environ: Mapping[str, str]) -> str:
+        """Return `HOST/OWNER/NAME`; raises `GhError` when the project is not on GitHub."""
+        found = remote.of_project(Repository(self.folder), environ, self.address)
+        if found is None:
+            told = "is not on GitHub; for a host of your own set GH_HOST, or name the repository in GH_REPO"
+            raise GhError(f"the project's remote {told}", general=True)
+        return found
+
+
+class Done(NamedTuple):
+    """What became of one issue."""
+
+    verdict: Verdict
+    what: str
+    url: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"issue {self.what}: {self.url} ({one_line(issue.task_name(self.verdict.task_id), 200)})"
+
+
+def by_itself(verdicts: Iterable[Verdict], place: Place) -> list[str]:
+    """Open or update issues as far as the configuration asks for it; return lines for a person.
+
+    Never raises, and takes no longer than `SECONDS`.
+    """
+    try:
+        return _by_itself(verdicts, place)
+    except JudgekitError as error:
+        return [f"no issue was opened: {error}"]
+    except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
+        return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
+
+
+def _by_itself(verdicts: Iterable[Verdict], place: Place) -> list[str]:
+    settings = configuration.load(Path(paths.project_root(str(place.folder)))).escalate
+    if settings.issues != "on":
+        return []
+    wanted = [each for each in verdicts if concerns(each, rejects=settings.rejects)]
+    lines: list[str] = []
+    done = 0
+    try:
+        for each in ensure(wanted[:MOST], settings, place):
+            done += 1
+            if each.what != "stands":
+                lines.append(str(each))
+    except GhError as error:
+        lines.append(f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}")
+    else:
+        left = len(wanted) - done
+        lines += (
+            [f"no issue was opened for {left} more: {MOST} are enough at a time; {_LATER}"] if left else []
+        )
+    return lines
+
+
+def concerns(verdict: Verdict, *, rejects: bool) -> bool:
+    """Whether a verdict is for a person to settle, and none has."""
+    words = {"escalate", "reject"} if rejects else {"escalate"}
+    return verdict.verdict in words and verdict.human_override is None
+
+
+def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
+    """Return the last verdict of each task that is for a person to settle, newest first."""
+    found = triage(records)
+    listed = [*found.unclear, *found.nogo]
+    wanted = [each for each in listed if concerns(each, rejects=rejects)]
+    return sorted(wanted, key=lambda each: each.timestamp, reverse=True)
+
+
+def ensure(
+    verdicts: Sequence[Verdict],
+    settings: EscalateConfig,
+    place: Place,
+    *,
+    seconds: float = SECONDS,
+    environ: Mapping[str, str] = os.environ,
+) -> Iterator[Done]:
+    """See to it that each verdict has its issue, and yield what was done for it.
+
+    `stands` means that nothing was to do: the issue is there about this very content. An issue that a person
+    closed is opened again only when the content, or what models say of it, changed. Raises `GhError`.
+    """
+    if not verdicts:
+        return
+    gh = Gh(place.name(environ), time.monotonic() + seconds, environ)
+    for verdict in verdicts:
+        wanted = issue.of(verdict, text=settings.text)
+        yield _ensure(gh, verdict, wanted, settings.labels)
+
+
+def _ensure(gh: Gh, verdict: Verdict, wanted: issue.Issue, labels: Sequence[str]) -> Done:
+    standing = gh.find(wanted.token)
+    if standing is None:
+        return Done(verdict, "opened", gh.create(wanted, labels))
+    if standing.mark.state == wanted.state:
+        return Done(verdict, "stands", standing.url)
+    gh.update(standing, wanted)
+    return Done(verdict, "updated" if standing.is_open else "opened again", standing.url)

@@ -1,0 +1,27 @@
+"""A project on GitHub, and a gh that is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_gh import ADDRESS, FakeGh
+from git_repo import GitRepo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGh:
+    made = FakeGh.make(tmp_path / "bin")
+    monkeypatch.setenv("PATH", made.path)
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    repository = GitRepo(tmp_path / "docs")
+    repository("remote", "add", "origin", ADDRESS)
+    monkeypatch.chdir(repository.folder)
+    return repository.folder
