@@ -12,7 +12,7 @@ from judgekit.gate.flow import Gatekeeper, blocks
 from judgekit.gate.rules_commit import commit_of
 from judgekit.gate.selection import Wanted
 from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
-from judgekit.ledger.standing import standing
+from judgekit.ledger.standing import standing, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, li
     """Return the mode that holds: blocking is suspended where labels show that it is not earned."""
     if mode == "advisory":
         return mode, []
-    found = standing(ledger.records(), rubric)
+    found = standing(ledger.records(window()), rubric)
     if not found.advisory:
         return mode, []
     said = [f"blocking is suspended until the figures recover: {each}" for each in found.why]
