@@ -18,6 +18,20 @@ def visible(text: str) -> str:
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
 
 
+def escaped(text: str) -> str:
+    """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
+    if text.isascii() and text.isprintable():
+        return text
+    import unicodedata  # noqa: PLC0415 - names are plain most of the time
+
+    return "".join(
+        char.encode("unicode_escape").decode()
+        if unicodedata.category(char) in (*_INVISIBLE, "Zl", "Zp")
+        else char
+        for char in text
+    )
+
+
 def encodable(text: str) -> str:
     """Return `text` with lone surrogates replaced: they can be neither printed nor written as JSON."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text

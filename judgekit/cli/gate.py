@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from judgekit.cli.output import Format, coloured, complain, emit, say, verdict_text
 from judgekit.errors import Exit, InputError, UsageError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from judgekit.gate.flow import Passed
@@ -52,6 +54,7 @@ def _push(remote: str, url: str, run: Run, format_: Format, blocked_code: int) -
     outcome = pre_push.check(remote, url, run, complain)
     if outcome is not None:
         _report(outcome, format_)
+        _escalate(outcome, url)
     return pre_push.code(outcome, blocked_code)
 
 
@@ -68,7 +71,19 @@ def _since(base: str, run: Run, format_: Format, blocked_code: int) -> int:
         pre_push.fault(error, complain)
         return Exit.ACCEPTED
     _report(outcome, format_)
+    _escalate(outcome)
     return pre_push.code(outcome, blocked_code)
+
+
+def _escalate(outcome: Outcome, address: str = "") -> None:
+    """Open issues where that is configured: at the end, when all else has been said."""
+    verdicts = [each.verdict for each in outcome.passed if each.verdict.verdict in ("escalate", "reject")]
+    if not verdicts:
+        return
+    from judgekit.escalate import flow
+
+    for line in flow.by_itself(verdicts, flow.Place(Path.cwd(), address)):
+        complain(line)
 
 
 def _report(outcome: Outcome, format_: Format) -> None:
@@ -87,7 +102,8 @@ def _report(outcome: Outcome, format_: Format) -> None:
 def _row(passed: Passed) -> str:
     commit = passed.pushed.change.commit
     word = coloured(passed.word.ljust(12), _KIND[passed.word])
-    head = f"{word}  {passed.pushed.path}  ({commit.oid[:7]} {commit.author.partition(' <')[0]})"
+    author = escaped(commit.author.partition(" <")[0])
+    head = f"{word}  {escaped(passed.pushed.path)}  ({commit.oid[:7]} {author})"
     decided = passed.verdict.human_override
     if decided is not None:
         return f"{head}\n    {decided.decision}ed by {decided.who}: {decided.why}"
@@ -106,8 +122,9 @@ def _advise(outcome: Outcome) -> None:
         return
     complain(f"blocked: {len(stopped)} NO-GO. Mend what is found above and commit, then push again;")
     for each in stopped:
-        if each.pushed.document is not None:
-            complain(f"or accept it: judgekit override '{each.pushed.document.task_id}' accept --why '...'")
+        task = each.verdict.task_id
+        name = shlex.quote(task) if escaped(task) == task else each.verdict.id
+        complain(f"or accept it: judgekit override {name} accept --why '...'")
     complain("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
 
 
@@ -118,4 +135,4 @@ def _begin(count: int) -> None:
 
 def _progress(passed: Passed) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        complain(f"{passed.word.lower():12}  {passed.pushed.path}")
+        complain(f"{passed.word.lower():12}  {escaped(passed.pushed.path)}")

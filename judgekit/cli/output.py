@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from judgekit.errors import Exit
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from judgekit.verdict import Verdict
@@ -86,7 +87,8 @@ def verdict_text(verdict: Verdict) -> str:
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict.scores or {}).items())
     mean = f"  mean {verdict.average:g}" if verdict.average is not None else ""
     word = coloured(verdict.verdict.upper().ljust(12), verdict.verdict)
-    lines = [f"{word}  {verdict.task_id.rpartition('@')[0] or verdict.task_id}{mean}{scores}", _who(verdict)]
+    name = escaped(verdict.task_id.rpartition("@")[0] or verdict.task_id)
+    lines = [f"{word}  {name}{mean}{scores}", _who(verdict)]
     if verdict.degraded:
         lines.append(f"degraded: {verdict.degraded}")
     if verdict.reasoning:

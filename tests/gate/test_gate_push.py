@@ -56,7 +56,7 @@ def test_a_good_document_passes_and_a_bad_one_is_held_up(work: GitRepo) -> None:
     assert done.returncode == 1
     assert not arrived(work)
     assert "NO-GO" in shown
-    assert "judgekit override 'bad.md@" in shown
+    assert "judgekit override bad.md@" in shown
     assert "JUDGEKIT_SKIP=1 git push" in shown
 
 

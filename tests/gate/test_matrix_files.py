@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from pushing import bad, good
 
+from judgekit.text import escaped
+
 if TYPE_CHECKING:
     from pushing import World
 
 NAMES = {
     "spaces": "a b  c.md",
-    "quotes": "it's \"one\".md",
+    "quotes": 'it\'s "one".md',
     "a newline": "a\nb.md",
     "a tab": "a\tb.md",
     "not ascii": "über/日本.md",
@@ -25,7 +28,7 @@ NAMES = {
     "a dollar": "$(touch x).md",
     "dots": ".hidden/..a.md",
 }
-OTHER_NAMES = {"not utf-8": b"\xff\xfe.md", "a bell": b"a\x07b.md"}
+OTHER_NAMES = {"not utf-8": b"\xff\xfe.md", "escapes": b"\x1b[2J\x07\xe2\x80\xaeb.md"}
 
 UNJUDGEABLE = {
     "binary": (b"# A\0\n", "binary"),
@@ -46,7 +49,10 @@ def test_an_unusual_name(world: World, name: str) -> None:
     world.work.write(name, bad("a"))
     world.work.commit("one")
     push = world.push(judged={name: "NO-GO"}, code=1)
-    assert "\x07" not in push.err
+    assert f"NO-GO         {escaped(name)}  (" in push.err
+    task = push.verdicts[0]["task_id"]
+    suggested = shlex.split(push.err.partition("or accept it: ")[2].splitlines()[0])
+    assert suggested[2] == (task if name.isprintable() else push.verdicts[0]["id"])
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="this file system takes UTF-8 names alone")
@@ -57,7 +63,7 @@ def test_a_name_that_cannot_be_printed(world: World, name: bytes) -> None:
     before = len(world.ledger())
     done = world.run("origin", "main")
     assert done.returncode == 1, done.stderr
-    assert b"\x07" not in done.stderr
+    assert not [each for each in ("\x07", "\x1b", "\u202e") if each.encode() in done.stderr]
     (verdict,) = world.ledger()[before:]
     assert verdict["verdict"] == "reject"
 

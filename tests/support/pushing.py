@@ -1,4 +1,4 @@
-"""A world for the gate's tests: a repository with the hook installed, its remote, and a judge that is recorded.
+"""A world for the gate's tests: a repository with the hook installed, its remote, and a recorded judge.
 
     world.work.commit(good_md=GOOD, bad_md=BAD)
     world.push(judged={"good.md": "GO", "bad.md": "NO-GO"}, code=1)
@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from git_repo import GitRepo
@@ -24,6 +23,7 @@ from judgekit.install import git_hook, git_place
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping
+    from pathlib import Path
 
 GOOD = "# A page\n\nIt says what holds.\n"
 BAD = "# A page\n\nTODO\n"
@@ -92,7 +92,9 @@ class World:
         """Run `git push WORDS` in `of`, the working repository."""
         repository = of or self.work
         recording = self.record(repository)
-        return repository.run("push", *words, **{"JUDGEKIT_REPLAY": str(recording), **self.environ, **environ})
+        return repository.run(
+            "push", *words, **{"JUDGEKIT_REPLAY": str(recording), **self.environ, **environ}
+        )
 
     def push(
         self,
@@ -136,7 +138,9 @@ class World:
     def ledger(self) -> list[dict[str, Any]]:
         """Return all lines of all ledgers, day by day."""
         files = sorted((self.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl"))
-        return [json.loads(line) for file in files if file.is_file() for line in file.read_bytes().splitlines()]
+        return [
+            json.loads(line) for file in files if file.is_file() for line in file.read_bytes().splitlines()
+        ]
 
     def record(self, repository: GitRepo) -> Path:
         """Write down what the judge says of everything that the repository holds: no to a TODO, else yes."""
@@ -155,7 +159,9 @@ def blobs(repository: GitRepo) -> list[bytes]:
     """Return the content of every blob of a repository, the huge ones aside."""
     every = ("--batch-all-objects", "--unordered")
     listed = repository("cat-file", *every, "--batch-check=%(objectname) %(objecttype) %(objectsize)")
-    names = [each[0] for each in map(str.split, listed.splitlines()) if each[1] == "blob" and int(each[2]) < 10**6]
+    names = [
+        each[0] for each in map(str.split, listed.splitlines()) if each[1] == "blob" and int(each[2]) < 10**6
+    ]
     wanted = "".join(f"{name}\n" for name in names).encode()
     raw = repository.run("cat-file", "--batch", stdin=wanted, GIT_NO_REPLACE_OBJECTS="1").stdout
     found, place = [], 0
