@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from judgekit.retrieval.candidate import Candidate, Ranked
 
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
+POOL = (
+    20  # hits that are rated: on labelled prompts what is injected was the same as with three times as many
+)
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
@@ -135,6 +138,7 @@ def find(prompt: str, configured: Settings) -> Ranked:
         snippets=configured["judge"] == "on",
         scorer=configured["scorer"],
         pins=configured["pin"],
+        pool=POOL,
     )
 
 
