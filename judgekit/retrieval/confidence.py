@@ -1,8 +1,8 @@
-"""How likely a hit is to be relevant, from what the query and the ranking say about it.
+"""How likely a hit is to be relevant, from what the query, the ranking and the other hits say about it.
 
-A logistic regression. Its coefficients are data (`confidence` in retrieval/*.yaml), fitted on questions
-asked about a conversation of which single-sentence notes were kept, searched in their own and in another
-conversation's notes, whole and in random subsets of 1, 3 and 30; half of the questions have no answer there.
+A logistic regression on the four features of `Features`. Its coefficients are data (`confidence` in
+retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what, and what else
+was tried.
 """
 
 from __future__ import annotations
@@ -11,28 +11,39 @@ from math import exp, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.rank import Hit, Statistics
 
-
-SAME = 0.05  # coverages that differ by less are taken for equal
+SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
+SEVERAL = 2  # words in common
+NEAR = 3  # words apart, at most, that still stand together
+PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
+LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
+READ = 4_000  # characters of an entry in which `near` is looked for
+MOST = 12.0  # of `odds`, either way
+UNKNOWN = 0.5  # `titled` where no title has any word of the query
 
 
 class Features:
-    """What a hit's confidence rests on; all in 0..1, none of them a model's opinion.
+    """What a hit's confidence rests on; none of it is a model's opinion.
 
-    `coverage`: the share of the query's terms that occur in it, each weighted by its rarity, and by the
-    profile's `body_share` where it stands in the body alone. `alone`: 1 over the number of hits, itself
-    included, that cover as much: of several that fit equally well not all are meant. `standing`: its score
-    as a share of the best one. `single`: 1 over the number of terms that occur: one word is weak evidence
-    however well it covers a short query.
+    `odds`: logarithm of the odds that this entry is meant and no other one: its evidence (see `evidence`)
+    against that of the others, -12..12. `titled`: of the query's terms that any hit has in its title
+    or tags, the share that this one has there, weighted by rarity, 0..1. `near`: the share of the query's
+    successive words that stand together in it too, 0..1. `alone`: 1 over the number of hits, itself
+    included, with as much evidence: of several that fit equally well not all are meant. A single word in
+    common is no distinction: it counts as one hit more.
+    `coverage`: the share of the query's terms that occur in it, weighted by rarity, 0..1; to show, not used.
     """
 
-    __slots__ = ("alone", "coverage", "single", "standing")
+    __slots__ = ("alone", "coverage", "near", "odds", "titled")
 
-    def __init__(self, coverage: float, alone: float, standing: float, single: float) -> None:
-        self.coverage, self.alone, self.standing, self.single = coverage, alone, standing, single
+    def __init__(
+        self, *, odds: float, titled: float, near: float, alone: float, coverage: float = 0.0
+    ) -> None:
+        self.odds, self.titled, self.near, self.alone, self.coverage = odds, titled, near, alone, coverage
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
@@ -46,30 +57,99 @@ def rarity(matches: int, documents: int, background: Mapping[str, float], *, com
     return log(1 + (documents + imagined - having + 0.5) / (having + 0.5))
 
 
-def coverage(rarities: list[float], matched: set[int], titled: set[int], body_share: float) -> float:
-    """Return the share of a query that an entry covers.
+def weight(rarities: Sequence[float], terms: Iterable[int]) -> float:
+    """Return the rarity of some of the query's terms together."""
+    return sum([rarities[number] for number in terms])
 
-    Its terms `matched` occur there, those in `titled` in the title or the tags.
+
+def evidence(
+    rarities: Sequence[float],
+    matched: Collection[int],
+    titled: Collection[int],
+    length: int,
+    body_share: float,
+) -> float:
+    """Return how much the terms that occur in an entry speak for it, as the logarithm of a likelihood ratio.
+
+    Each counts its rarity (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), one that
+    stands in the body alone `body_share` of it; and less where the body's `length` in words makes it likely
+    that it stands there by chance.
     """
-    total = sum(rarities)
-    found = sum(rarities[number] * (1 if number in titled else body_share) for number in matched)
-    return found / total if total else 0.0
+    chance = log(length / LONG) if length > LONG else 0.0
+    in_body = sum([max(rarities[number] - chance, 0.0) for number in matched if number not in titled])
+    return weight(rarities, titled) + body_share * in_body
 
 
-def features(place: int, scores: list[float], coverages: list[float], matched: int) -> Features:
-    """Return the features of the hit at `place` (scores are best first) in which `matched` terms occur."""
-    own = coverages[place]
-    equals = sum(each > own - SAME for each in coverages)
-    standing = scores[place] / scores[0] if scores[0] > 0 else 0.0
-    return Features(own, 1 / equals, standing, 1 / max(matched, 1))
+def odds(evidence: float, rivals: Sequence[float], documents: int, background: Mapping[str, float]) -> float:
+    """Return the logarithm of the odds that the entry with this evidence is the one that is meant: Bayes' rule.
+
+    Every entry of the store may be, and so may any of an imagined collection. `rivals` is the evidence for the
+    hits that answer to the same words, itself included; for all the others there is none.
+    """
+    silent = max(documents - len(rivals), 0) + background["documents"]
+    others = max(sum([exp(each) for each in rivals]) - exp(evidence), 0.0)
+    return min(max(evidence - log(others + silent), -MOST), MOST)
+
+
+def near(words: Sequence[str], tokens: Iterable[str]) -> float:
+    """Return the share of successive `words` of a query that stand at most `NEAR` apart in `tokens`, 0..1."""
+    numbers = {word: number for number, word in enumerate(words)}
+    last = [-NEAR - 1] * (len(words) + 1)  # one more at the end, which is also the one before the first
+    together = set()
+    for place, token in enumerate(tokens):
+        number = numbers.get(token)
+        if number is None:
+            continue
+        last[number] = place
+        if place - last[number - 1] <= NEAR:
+            together.add(number - 1)
+        if place - last[number + 1] <= NEAR:
+            together.add(number)
+    return min(len(together) / min(len(words) - 1, PAIRS), 1.0) if len(words) > 1 else 0.0
+
+
+def features(hits: Sequence[Hit], statistics: Statistics, profile: Profile) -> list[Features]:
+    """Return the features of each of the hits of one query."""
+    rarities, share = statistics.rarities, profile.confidence["body_share"]
+    evidences = [evidence(rarities, hit.matched, hit.titled, hit.length, share) for hit in hits]
+    against = rivals([frozenset(hit.matched) for hit in hits], evidences)
+    in_titles = weight(rarities, set().union(*[hit.titled for hit in hits]))
+    everything = sum(rarities)
+    found = []
+    for hit, own, others in zip(hits, evidences, against, strict=True):
+        several = len(hit.matched) >= SEVERAL
+        found.append(
+            Features(
+                odds=odds(own, others, statistics.documents, profile.background),
+                titled=weight(rarities, hit.titled) / in_titles if in_titles else UNKNOWN,
+                near=near(statistics.words, hit.text[:READ].split()) if several else 0.0,
+                alone=1 / (sum([other > own - SAME for other in others]) + (not several)),
+                coverage=weight(rarities, hit.matched) / everything if everything else 0.0,
+            )
+        )
+    return found
+
+
+def rivals(matched: Sequence[frozenset[int]], evidences: Sequence[float]) -> list[list[float]]:
+    """Return, for each hit, the evidence for all that have a term in common with it, itself included.
+
+    Hits that answer to different parts of a prompt may all be meant.
+    """
+    groups: dict[frozenset[int], list[float]] = {}
+    for terms, each in zip(matched, evidences, strict=True):
+        groups.setdefault(terms, []).append(each)
+    found = {
+        terms: [each for other, same in groups.items() if not terms.isdisjoint(other) for each in same]
+        for terms in groups
+    }
+    return [found[terms] for terms in matched]
 
 
 def probability(found: Features, profile: Profile) -> float:
     """Return the probability, 0..1, that a hit with these features is relevant."""
-    weight = profile.confidence
-    logit = weight["intercept"]
-    logit += weight["coverage"] * found.coverage + weight["alone"] * found.alone
-    logit += weight["standing"] * found.standing + weight["single"] * found.single
+    factor = profile.confidence
+    logit = factor["intercept"] + factor["odds"] * found.odds + factor["titled"] * found.titled
+    logit += factor["near"] * found.near + factor["alone"] * found.alone
     return 1 / (1 + exp(-logit))
 
 

@@ -73,6 +73,7 @@ def match(
         candidate.bm25 = score
         hit = Hit(candidate, (1 - share) * score / best + (share * alike[place] if alike else 0.0))
         hit.matched, hit.titled = matched, titled
+        hit.text, hit.length = texts[number].words(), texts[number].length
         hits.append(hit)
     return hits, statistics
 

@@ -64,6 +64,7 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
             candidate.bm25, candidate.damaged = float(sum(worth)), entry.problem is not None
             hit = Hit(candidate, candidate.bm25)
             hit.matched = hit.titled = matched
+            hit.text = entry.title.lower()
             hits.append(hit)
     terms = [Term(word, [word], common=word in profile.language.common) for word in query]
     return hits, Statistics(terms, counts, len(entries), profile), notes

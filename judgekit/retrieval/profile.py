@@ -95,10 +95,10 @@ class Confidence(Strict):
     """
 
     intercept: float
-    coverage: float
+    odds: float
+    titled: float
+    near: float
     alone: float
-    standing: float
-    single: float
     body_share: Share
 
 

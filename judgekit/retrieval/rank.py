@@ -22,24 +22,30 @@ _DIGITS = 6  # of a score relative to the best: what is equal up to here is a ti
 class Hit:
     """A candidate, its score, and the numbers of the query's terms that occur in it.
 
-    `titled` are those of `matched` that occur in its title or tags.
+    `titled` are those of `matched` that occur in its title or tags. `text` holds its words as the query's are
+    compared with them, title first, and `length` is how many there are.
     """
 
-    __slots__ = ("candidate", "matched", "score", "titled")
+    __slots__ = ("candidate", "length", "matched", "score", "text", "titled")
 
     def __init__(self, candidate: Candidate, score: float) -> None:
         self.candidate, self.score = candidate, score
         self.matched: set[int] = set()
         self.titled: set[int] = set()
+        self.text, self.length = "", 0
 
 
 class Statistics:
-    """What is known of the query's terms in one store: the number of documents, and of those with each."""
+    """What is known of the query's terms in one store: the number of documents, and how rare each term is.
 
-    __slots__ = ("documents", "rarities")
+    `words` are the terms that are single words, as they are compared.
+    """
+
+    __slots__ = ("documents", "rarities", "words")
 
     def __init__(self, terms: list[Term], matches: list[int], documents: int, profile: Profile) -> None:
         self.documents = documents
+        self.words = list(dict.fromkeys(term.phrases[0] for term in terms if " " not in term.phrases[0]))
         self.rarities = [
             confidence.rarity(count, documents, profile.background, common=term.common)
             for term, count in zip(terms, matches, strict=True)
@@ -55,11 +61,8 @@ def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Can
     best = max(hit.score for hit in kept)
     now = time.time()
     kept.sort(key=lambda hit: _place(hit, best, now, profile))
-    scores = [hit.score for hit in kept]
-    share = profile.confidence["body_share"]
-    coverages = [confidence.coverage(statistics.rarities, hit.matched, hit.titled, share) for hit in kept]
-    for place, hit in enumerate(kept):
-        _rate(hit.candidate, confidence.features(place, scores, coverages, len(hit.matched)), profile)
+    for hit, found in zip(kept, confidence.features(kept, statistics, profile), strict=True):
+        _rate(hit.candidate, found, profile)
     return [hit.candidate for hit in kept]
 
 

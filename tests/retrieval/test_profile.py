@@ -73,7 +73,7 @@ def test_a_projects_words_win(tmp_path: Path) -> None:
         (("noise_floor: 0.25", "noise_floor: 2"), "noise_floor"),
         (("noise_floor: 0.25", "noise_flor: 0.25"), "noise_fl"),
         (("version: 1.0.0", "version: new"), "version"),
-        (("high: 0.5", "high: 0.1"), "labels"),
+        (("mention: 0.", "mention: 0.9"), "labels"),
         (("retrieval: markdown", "retrieval: other"), "retrieval"),
         (("language: english", "language: klingon"), "language"),
     ],
