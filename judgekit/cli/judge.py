@@ -13,7 +13,7 @@ from judgekit.cli.output import Format, complain, emit, say, verdict_text
 from judgekit.errors import Exit, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from judgekit.assess import Wish
     from judgekit.judging.subject import Document, File
@@ -60,10 +60,27 @@ def judge(
     if show_prompt:
         return _show(documents, project, wish) or bad
     each = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
-    verdicts = judge_documents(documents, project, wish, at_once=jobs, on_verdict=each)
+    if task_id is None:
+        verdicts = judge_documents(documents, project, wish, at_once=jobs, on_verdict=each)
+    else:
+        verdicts = [_judge_task(documents[0], project, wish, each)]
     _print_whole(format_, verdicts)
     _report(verdicts)
     return exit_code(verdicts, bad)
+
+
+def _judge_task(
+    document: Document, project: Path, wish: Wish, hears: Callable[[Verdict], None] | None
+) -> Verdict:
+    from judgekit import tasks
+    from judgekit.escalate import flow
+
+    verdict, notes = tasks.judge(document, project, wish)
+    if hears:
+        hears(verdict)
+    for note in (*notes, *flow.by_itself([verdict], flow.Place(project))):
+        complain(note)
+    return verdict
 
 
 def exit_code(verdicts: Iterable[Verdict], bad: int = 0) -> int:

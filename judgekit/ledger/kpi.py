@@ -100,12 +100,12 @@ class Evidence:
 
 
 def evidence(records: Iterable[Record]) -> Evidence:
-    """Return what can be measured in records: verdicts that models were asked for, and their labels."""
+    """Return what can be measured: the gate's verdicts that models were asked for, and their labels."""
     verdicts: list[VerdictLine] = []
     labels: list[Label] = []
     faults = 0
     for each in records:
-        if isinstance(each, VerdictLine) and not (each.gate and each.gate.cached):
+        if isinstance(each, VerdictLine) and not each.of_task and not (each.gate and each.gate.cached):
             verdicts.append(each)
         elif isinstance(each, Label):
             labels.append(each)

@@ -23,7 +23,11 @@ def waiting(records: Iterable[Record], who: str) -> list[VerdictLine]:
     found = list(records)
     mine = [each for each in found if isinstance(each, Label) and each.who == who]
     done = {of for of, word in kpi.agreed(mine).items() if word != "withdrawn"}
-    verdicts = [each for each in found if isinstance(each, VerdictLine) and each.word != "UNDETERMINED"]
+    verdicts = [
+        each
+        for each in found
+        if isinstance(each, VerdictLine) and each.word != "UNDETERMINED" and not each.of_task
+    ]
     labelled = {_content(each) for each in verdicts if each.id in done}
     fresh = {_content(each): each for each in verdicts if _content(each) not in labelled}
     drawn = sorted(fresh.values(), key=_draw)

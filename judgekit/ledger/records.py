@@ -67,11 +67,13 @@ class VerdictLine(Verdict):
     """A verdict as the ledger keeps it: `judgekit/verdict@1` and where it came from.
 
     `project` is the name of its ledger. `imported` holds what an older record said and a verdict has no place
-    for; it is None for a verdict of our own.
+    for; it is None for a verdict of our own. `of_task` when it was given where a task ends, not at the gate:
+    it says nothing of how reliable the gate is.
     """
 
     project: str = ""
     gate: Gate | None = None
+    of_task: bool = False
     imported: dict[str, Any] | None = None
 
     @property
@@ -164,15 +166,17 @@ def kind(record_type: type[Record]) -> str:
     return str(record_type.model_fields["schema_"].default)
 
 
-def verdict_line(verdict: Verdict, *, text: bool = False, gate: Gate | None = None) -> VerdictLine:
+def verdict_line(
+    verdict: Verdict, *, text: bool = False, gate: Gate | None = None, of_task: bool = False
+) -> VerdictLine:
     """Return a verdict as the ledger keeps it.
 
     Without `text` it has no reasoning, no quotes, and no failure message that may quote what was sent.
     """
-    kept = verdict.model_dump(by_alias=True)
+    kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     if not text:
         _strip(kept)
-    return VerdictLine.model_validate({**kept, "gate": gate})
+    return VerdictLine.model_validate({**kept, "gate": gate, "of_task": of_task})
 
 
 def line(record: Record) -> bytes:

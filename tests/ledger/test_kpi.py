@@ -253,3 +253,8 @@ def test_evidence_from_before_the_last_promotion_does_not_count() -> None:
 def test_what_is_no_measurement_is_passed_over() -> None:
     line = OverrideLine(task_id="a.md@3f2c3f2c", decision="accept", why="x", who="x", terminal=True)
     assert measured(line, verdict())["go"].total == 1
+
+
+def test_verdicts_on_tasks_say_nothing_of_the_gate() -> None:
+    records = [*several("accept", 3), *several("reject", 5, of_task=True)]
+    assert (measured(*records)["go"].hits, measured(*records)["go"].total) == (3, 3)

@@ -36,7 +36,7 @@ def judged() -> Verdict:
         rounds=[round_of("reject", opinion=opinion), round_of(None, "deep", **failed)],
         degraded=f"deep: invalid_reply (no object in {SECRET})",
     )
-    ours = line.model_dump(by_alias=True, exclude={"project", "gate", "imported"})
+    ours = line.model_dump(by_alias=True, exclude={"project", "gate", "imported", "of_task"})
     return Verdict.model_validate(ours)
 
 
