@@ -80,6 +80,14 @@ class Store:
         """Return the absolute path of what stands at `relative`."""
         return f"{self.root}/{relative}" if relative else self.root
 
+    def leaves_out(self, relative: str) -> bool:
+        """Whether the store ignores a file, itself or with a folder above it."""
+        parts = relative.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        return any(self._ignores(each, folder=True) for each in above) or self._ignores(
+            relative, folder=False
+        )
+
     def _endings(self, relative: str) -> tuple[str, ...]:
         if self.kind == MARKDOWN:
             return MARKDOWN_ENDINGS

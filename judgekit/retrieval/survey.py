@@ -184,6 +184,19 @@ class _Survey:
             rows = self.connection.execute("SELECT number, path, hint FROM file").fetchall()
             known = {path: hint for number, path, hint in rows if number not in lost}
         files = [*known, *self.plan.new]
-        hints, strays = READERS[self.plan.kind].read_hints(self.root, dict.fromkeys(files))
+        hints, strays = READERS[self.plan.kind].read_hints(self.root, _Named(files, self.store))
         self.plan.hints = {path: hints.get(path) for path in files if hints.get(path) != known.get(path)}
         self._compare_notes(HINTS, strays, new=False)
+
+
+class _Named(dict[str, None]):
+    """The files that a store's own index may name: those that are there, and those that are ignored."""
+
+    def __init__(self, files: Collection[str], store: Store) -> None:
+        super().__init__(dict.fromkeys(files))
+        self._store = store
+
+    def __contains__(self, path: object) -> bool:
+        if super().__contains__(path):
+            return True
+        return self._store.rules is not None and isinstance(path, str) and self._store.leaves_out(path)

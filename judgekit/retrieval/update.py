@@ -270,7 +270,7 @@ def _is_worth_writing(index: Index, number: int) -> bool:
     now = watch.look(f"{index.root}/{path}")
     if now is None or now != tuple(stamp) or watch.is_file_sure(now[1], watch.clock()):
         return True
-    return Found(index.root, path, index.profile, hint).digest != digest
+    return bool(Found(index.root, path, index.profile, hint).digest != digest)
 
 
 def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:

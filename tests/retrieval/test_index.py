@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import os
 import sqlite3
 import stat
@@ -216,7 +217,7 @@ def test_a_reader_of_a_replaced_index_is_not_disturbed(store: MemoryStore) -> No
 
 
 def test_a_change_of_what_is_read_makes_a_new_index(store: MemoryStore) -> None:
-    data = compiled.bundled()
+    data = copy.deepcopy(compiled.bundled())
     data["profiles"]["claude-memory"]["categories"]["decision"]["body"] = ["rationale"]
     changed = compiled.Profiles(data)
     before = content(opened(store))
@@ -234,6 +235,79 @@ def test_what_a_killed_process_left_is_swept_away_after_a_while(store: MemorySto
     os.utime(other, (1, 1))
     opened(store, anew=True).close()
     assert [each.exists() for each in (old, young, other)] == [False, True, False]
+
+
+def test_what_is_ignored_is_no_problem_of_the_index(store: MemoryStore) -> None:
+    store.add("draft", "Draft")
+    store.write_index()
+    (store.root / ".judgekitignore").write_text("draft.json\n")
+    found = opened(store)
+    assert found.notes() == []
+    assert found.size == 1
+    found.close()
+    (store.root / ".judgekitignore").write_text("")
+    found = opened(store)
+    assert found.size == 2
+    found.close()
+
+
+def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None:
+    def kind() -> str:
+        found = index.open_index(str(tmp_path.resolve()), PROFILES)
+        found.close()
+        return found.kind
+
+    (tmp_path / "a.md").write_text("# A")
+    assert kind() == "markdown"
+    (tmp_path / "MEMORY.md").write_text("- [A](a.md)")
+    assert kind() == "claude-auto-memory"
+    (tmp_path / "decisions").mkdir()
+    assert kind() == "claude-auto-memory"
+    (tmp_path / "decisions" / "x.json").write_text('{"title": "X"}')
+    assert kind() == "claude-memory"
+    (tmp_path / "decisions" / "x.json").unlink()
+    (tmp_path / "MEMORY.md").unlink()
+    assert kind() == "markdown"
+    (tmp_path / "index.md").write_text("- [DECISION] X -> decisions/x.json")
+    assert kind() == "claude-memory"
+    (tmp_path / "index.md").write_text("# Docs")
+    assert kind() == "markdown"
+
+
+def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(watch, "look_at_folder", lambda path: (1, 1, 1) if Path(path).is_dir() else None)
+    opened(store).close()
+    add(store)
+    sizes = []
+    for _ in range(watch.LAP + 1):
+        found = opened(store)
+        sizes.append(found.size)
+        found.close()
+    assert (sizes[0], sizes[-1]) == (1, 2)
+
+
+def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(watch, "FOLDERS", 4)
+    for number in range(10):
+        (tmp_path / f"topic-{number}").mkdir()
+        (tmp_path / f"topic-{number}" / "a.md").write_text("# A")
+
+    def size() -> int:
+        found = index.open_index(str(tmp_path.resolve()), PROFILES)
+        found.close()
+        return found.size
+
+    assert size() == 10
+    for number in range(10):
+        (tmp_path / f"topic-{number}" / "b.md").write_text("# B")
+    assert max(size() for _ in range(11 // 4 + 1)) == 20
+    (tmp_path / "topic-10").mkdir()
+    (tmp_path / "topic-10" / "a.md").write_text("# A")
+    assert size() == 21
 
 
 def test_names_in_the_cache_tell_paths_apart() -> None:
