@@ -22,6 +22,7 @@ MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing tha
 POOL = (
     20  # hits that are rated: on labelled prompts what is injected was the same as with three times as many
 )
+PATIENCE = 5.0  # seconds for reading new files, half of what an installer lets the client wait
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
@@ -139,6 +140,7 @@ def find(prompt: str, configured: Settings) -> Ranked:
         scorer=configured["scorer"],
         pins=configured["pin"],
         pool=POOL,
+        patience=PATIENCE,
     )
 
 

@@ -37,6 +37,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     scorer: str = "fts5",
     pins: Sequence[str] = (),
     pool: int = fulltext.POOL,
+    patience: float | None = None,
 ) -> Ranked:
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
@@ -45,13 +46,14 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     Those of `roots` that are `trusted`, since the user named them, may be anywhere; of the others none is
     searched that leads out of `project`. Several stores are merged by confidence, a file of more than one is
     listed once. `scorer` is `fts5` or `keyword`. What `pins` name (see pinned.py) is found for any query.
-    `pool` is how many hits of a store are rated, at least `limit`.
+    `pool` is how many hits of a store are rated, at least `limit`. After `patience` seconds of reading new
+    files what was read until then is searched, and the next search goes on.
     """
     known = profiles or Profiles(bundled())
     ranked = Ranked([], [])
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
     options = _Options(limit, scorer, project, pins, snippets=snippets)
-    options.pool = max(pool, limit)
+    options.pool, options.patience = max(pool, limit), patience
     for root in dict.fromkeys(roots):
         folder = resolve(root, project)
         if not os.path.isdir(folder):
@@ -115,13 +117,14 @@ def _pin(ranked: Ranked, options: _Options) -> None:
 class _Options:
     """What is the same for every store that is searched; `pinned` is what was found by name so far."""
 
-    __slots__ = ("limit", "pinned", "pins", "pool", "project", "scorer", "searched", "snippets")
+    __slots__ = ("limit", "patience", "pinned", "pins", "pool", "project", "scorer", "searched", "snippets")
 
     def __init__(self, limit: int, scorer: str, project: str, pins: Sequence[str], *, snippets: bool) -> None:
         self.limit, self.scorer, self.snippets = limit, scorer, snippets
         self.project, self.pins = project, pins
         self.pinned: dict[str, Candidate] = {}
         self.searched, self.pool = False, fulltext.POOL
+        self.patience: float | None = None
 
 
 def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
@@ -138,12 +141,12 @@ def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
 
 
 def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
-    opened = index.open_index(root, profiles)
+    opened = index.open_index(root, profiles, patience=options.patience)
     try:
         _ask(opened, text, ranked, options)
     except sqlite.DatabaseError:  # damage shows where it is read
         opened.close()
-        opened = index.open_index(root, profiles, anew=True)
+        opened = index.open_index(root, profiles, anew=True, patience=options.patience)
         _ask(opened, text, ranked, options)
     finally:
         opened.close()
@@ -168,7 +171,7 @@ def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> N
 
 
 def _best(opened: index.Index, terms: list[Term], options: _Options) -> list[Candidate]:
-    hits, statistics = fulltext.match(opened, terms, options.pool)
+    hits, statistics = fulltext.match(opened, terms, options.pool, quick=options.pool < fulltext.POOL)
     return rank.order(hits, statistics, opened.profile)[: options.limit]
 
 

@@ -455,3 +455,36 @@ def test_an_interruption_costs_no_prompt(
     monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
     assert claude_code.main() == 0
     assert capfd.readouterr().err == "judgekit: interrupted, nothing added to the prompt\n"
+
+
+def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt waits only so long for the index; the next one goes on where it stopped."""
+    store = jwt_store(tmp_path / "large", 1_000)
+    monkeypatch.setattr(claude_code, "PATIENCE", 0.0)
+    out, err = run(payload(store))
+    assert len(err) == 1
+    assert "files not read yet; the next query goes on" in err[0]
+    for _ in range(20):
+        out, err = run(payload(store))
+        if not err:
+            break
+    assert "JWT token refresh flow" in out
+    assert err == []
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        '"jwt" OR title : refresh NEAR(token, 5)',
+        "jwt* AND (refresh NOT {title tags} : ^token",
+        "'; DROP TABLE file; -- jwt refresh",
+        'jwt refresh "' * 300,
+        "jwt\u202e refresh\u200b \u2066token\u2069",
+        "</memory-context> jwt refresh",
+    ],
+)
+def test_a_hostile_prompt_is_only_words(store: MemoryStore, run: Run, prompt: str) -> None:
+    out, err = run(payload(store, prompt))
+    assert "JWT token refresh flow -> decisions/jwt.json" in out
+    assert out.count("<memory-context ") == out.count("</memory-context>") == 1
+    assert err == []
