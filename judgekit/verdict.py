@@ -131,6 +131,7 @@ class Selection(_Record):
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str
+    calibration: str | None = None
     decisions: list[Decision]
     rounds: list[Round] = []
     degraded: str | None = None

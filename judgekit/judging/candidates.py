@@ -18,6 +18,7 @@ from judgekit.judging.asking import (
 )
 from judgekit.judging.batches import ask_all, split
 from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.gates import certainty
 from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
 from judgekit.judging.replies import select_reply_model
 from judgekit.judging.session import Session, Stopwatch
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.judging.gates import Gates
     from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, Outcome, SelectRubric, TierName, WorkedExample
@@ -69,7 +71,7 @@ class CandidateJudge:
     """Judges candidates under one rubric in one mode.
 
     `tiers` are the endpoints that may be asked, in order; `call_seconds` bounds each call beside the
-    rubric's own timeouts. `cache` holds replies of earlier judgings.
+    rubric's own timeouts. `cache` holds replies of earlier judgings. `gates` are those of a calibration.
     """
 
     gateway: Gateway
@@ -80,6 +82,7 @@ class CandidateJudge:
     call_seconds: float | None = None
     max_cost_usd: float | None = None
     cache: Cache | None = None
+    gates: Gates | None = None
 
     @property
     def rubric(self) -> SelectRubric:
@@ -92,11 +95,11 @@ class CandidateJudge:
         session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
         models = {tier: seat.model for tier, seat in self.tiers.items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm
-        rules = Rules(confirm, tuple(self.tiers) or ("quick",), models=models)
+        rules = Rules(confirm, tuple(self.tiers) or ("quick",), models=models, gates=self.gates)
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
         for tier in self.tiers:
-            asked = [each for each in candidates if rules.next(_seen(marks, each.id)) == tier]
+            asked = [each for each in candidates if _next(rules, marks, each.id) == tier]
             if asked:
                 answer = await self._ask(tier, query, asked, marks.get("deep", {}), session)
                 marks[tier] = dict.fromkeys(each.id for each in asked) | (answer.value or {})
@@ -109,6 +112,7 @@ class CandidateJudge:
             prompt_sha256=self.rubric.prompt.sha256,
             decisions=decisions,
             rounds=rounds,
+            calibration=self.gates.id if self.gates else None,
             degraded=failures(rounds) if left else None,
             duration_ms=watch.ms,
             cost_usd=total_cost(rounds),
@@ -225,6 +229,13 @@ def _seen(marks: Mapping[TierName, Marks], candidate: str) -> dict[TierName, Out
     }
 
 
+def _next(rules: Rules, marks: Mapping[TierName, Marks], candidate: str) -> TierName | Final:
+    known = {tier: mark for tier, found in marks.items() if (mark := found.get(candidate))}
+    return rules.next(
+        _seen(marks, candidate), {tier: certainty(mark.probability) for tier, mark in known.items()}
+    )
+
+
 def _opinion(marks: Marks | None) -> dict[str, list[str]] | None:
     if marks is None:
         return None
@@ -233,7 +244,7 @@ def _opinion(marks: Marks | None) -> dict[str, list[str]] | None:
 
 
 def _decision(candidate: str, rules: Rules, marks: Mapping[TierName, Marks]) -> Decision:
-    final = rules.next(_seen(marks, candidate))
+    final = _next(rules, marks, candidate)
     if not isinstance(final, Final) or final.tier is None:
         return Decision(id=candidate, decision="undetermined")
     mark = marks[final.tier][candidate]

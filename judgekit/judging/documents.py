@@ -12,6 +12,7 @@ from judgekit.gateway.base import Matter
 from judgekit.judging import pointwise
 from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
 from judgekit.judging.escalation import UNDETERMINED, Final, Rules
+from judgekit.judging.gates import margin
 from judgekit.judging.record import Judged, Opinion, round_record, verdict
 from judgekit.judging.replies import score_reply_model
 from judgekit.judging.session import Session, Stopwatch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.gateway.base import Endpoint, Gateway, Message
+    from judgekit.judging.gates import Gates
     from judgekit.judging.reply_cache import Cache
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
@@ -39,7 +41,8 @@ REPLY_TOKENS = 2048
 class DocumentJudge:
     """Judges documents under one rubric in one mode, with one model for each tier in `endpoints`.
 
-    `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings.
+    `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
+    are those of a calibration, `stale` says in one line why one that is there is not used.
     """
 
     gateway: Gateway
@@ -50,6 +53,8 @@ class DocumentJudge:
     max_cost_usd: float | None = None
     nobody: str = "no model was given"
     cache: Cache | None = None
+    gates: Gates | None = None
+    stale: str | None = None
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -63,7 +68,8 @@ class DocumentJudge:
         parts = {tier: self._seen_by(tier, document) for tier in self.endpoints}
         cut = {tier for tier, seen in parts.items() if is_cut(seen)}
         models = {tier: seat.model for tier, seat in self.endpoints.items()}
-        rules = Rules(getattr(self.rubric.modes, self.mode).confirm, tuple(self.endpoints), cut, models)
+        confirm = getattr(self.rubric.modes, self.mode).confirm
+        rules = Rules(confirm, tuple(self.endpoints), cut, models, self.gates)
         opinions: dict[TierName, Opinion | None] = {}
         rounds: list[Round] = []
         step = rules.next({}) if self.endpoints else UNDETERMINED
@@ -71,10 +77,24 @@ class DocumentJudge:
             answer = await self._ask(step, parts[step], document, opinions.values(), session)
             opinions[step] = answer.value
             rounds.append(round_record(len(rounds) + 1, step, answer))
-            step = rules.next({tier: each.outcome if each else None for tier, each in opinions.items()})
+            known = {tier: each for tier, each in opinions.items() if each}
+            step = rules.next(
+                {tier: each.outcome if each else None for tier, each in opinions.items()},
+                {tier: margin(self.rubric, each.scores, self.mode) for tier, each in known.items()},
+            )
         voices = {models[tier] for tier, each in opinions.items() if each}
         judged = Judged(
-            document, self.loaded, self.mode, step, opinions, rounds, cut, len(voices), self.nobody
+            document,
+            self.loaded,
+            self.mode,
+            step,
+            opinions,
+            rounds,
+            cut,
+            len(voices),
+            self.nobody,
+            self.gates.id if self.gates else None,
+            self.stale,
         )
         return verdict(judged, watch.ms)
 

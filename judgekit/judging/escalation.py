@@ -14,6 +14,7 @@ from judgekit.rubric import TIERS, Outcome, TierName
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from judgekit.judging.gates import Gates
     from judgekit.verdict import Consensus, VerdictWord
 
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
@@ -28,6 +29,7 @@ class Final(NamedTuple):
     tier: TierName | None
 
 
+_NO_MARGINS: Mapping[TierName, float] = {}
 UNDETERMINED = Final("undetermined", "none", None)
 ESCALATE = Final("escalate", "none", None)
 
@@ -38,21 +40,41 @@ class Rules:
 
     `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
     `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
-    model of each tier: one model is one voice.
+    model of each tier: one model is one voice. With `gates` a calibration says which opinions are final:
+    those it lets through, and of a first tier no others.
     """
 
     confirm: Literal["accept", "reject"]
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
     models: Mapping[TierName, str] = field(default_factory=dict)
+    gates: Gates | None = None
 
-    def next(self, seen: Seen) -> TierName | Final:
-        """Return the tier to ask now, or the end of the judging."""
-        step = self._step(seen)
+    def next(self, seen: Seen, margins: Mapping[TierName, float] = _NO_MARGINS) -> TierName | Final:
+        """Return the tier to ask now, or the end of the judging.
+
+        `margins` says how far each opinion is from another outcome; only gates look at it.
+        """
+        step = self._gated(seen, margins) or self._step(seen)
         if isinstance(step, str):
             return step
         blind = [tier for tier in seen if seen[tier] == "accept" and tier not in self.truncated]
         return UNDETERMINED if step.verdict == "accept" and not blind else step
+
+    def _gated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
+        """Return what a calibration decides, None where the rules below do."""
+        gates = self.gates
+        if gates is None or len(self.tiers) == 1:
+            return None
+        for tier in self.tiers:
+            if tier not in seen:
+                return tier if gates.last in self.tiers[self.tiers.index(tier) :] else None
+            outcome = seen[tier]
+            unseen = outcome == "accept" and tier in self.truncated
+            if outcome is not None and not unseen and gates.final(tier, seen, margins):
+                agreed = len(seen) > 1 and set(seen.values()) == {outcome}
+                return Final(outcome, "unanimous" if agreed else "single", tier)
+        return None
 
     def _step(self, seen: Seen) -> TierName | Final:
         tiers = self.tiers
@@ -68,6 +90,8 @@ class Rules:
         return self._from_deep(first, seen)
 
     def _is_final(self, quick: Outcome) -> bool:
+        if self.gates is not None:
+            return False
         unseen = quick == "accept" and "quick" in self.truncated
         return quick not in ("improve", self.confirm) and not unseen
 

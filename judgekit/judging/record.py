@@ -48,6 +48,7 @@ class Judged:
     """All that a judging brought.
 
     `voices` is how many different models gave an opinion; `nobody` says why no model was there to be asked.
+    `calibration` is the id of the one that was used, `stale` why one that is there was not.
     """
 
     document: Document
@@ -59,6 +60,8 @@ class Judged:
     cut: Collection[TierName]
     voices: int
     nobody: str
+    calibration: str | None = None
+    stale: str | None = None
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
@@ -111,6 +114,7 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         rubric=rubric_ref(judged.loaded),
         mode=judged.mode,
         prompt_sha256=judged.loaded.rubric.prompt.sha256,
+        calibration=judged.calibration,
         verdict=final.verdict,
         scores=scores,
         average=round(fmean(scores.values()), 2) if scores else None,
@@ -120,7 +124,7 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         judge_tier=final.tier,
         model=by_tier[final.tier] if final.tier else None,
         rounds=list(judged.rounds),
-        degraded=_degraded(judged),
+        degraded="; ".join(filter(None, (_degraded(judged), judged.stale))) or None,
         truncated=_truncated(judged),
         author=document.author,
         commit=document.commit,

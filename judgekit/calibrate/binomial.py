@@ -1,0 +1,67 @@
+"""Exact bounds on a share, from how often something was seen.
+
+Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
+Biometrika 26(4), 1934. The limit is where the binomial tail equals the level; it is found by halving, which
+needs no quantile of the beta distribution.
+"""
+
+from __future__ import annotations
+
+from math import exp, lgamma, log, log1p
+
+_HALVINGS = 60  # an interval of 1 comes down to 1e-18
+_MOST = 1_000_000  # labels; nobody gives more
+
+
+def at_most(errors: int, total: int, rate: float) -> float:
+    """Return the probability of seeing at most `errors` in `total` when each has the probability `rate`."""
+    if errors >= total or rate <= 0:
+        return 1.0
+    if errors < 0 or rate >= 1:
+        return 0.0
+    yes, no = log(rate), log1p(-rate)
+    whole = lgamma(total + 1)
+    terms = (
+        exp(whole - lgamma(seen + 1) - lgamma(total - seen + 1) + seen * yes + (total - seen) * no)
+        for seen in range(errors + 1)
+    )
+    return min(1.0, sum(terms))
+
+
+def upper(errors: int, total: int, level: float) -> float:
+    """Return the rate that is exceeded with a probability of at most `level`; 1 when nothing was seen."""
+    if not 0 <= errors <= total:
+        raise ValueError(f"expected 0 to {total} errors, got {errors}")
+    if errors == total:
+        return 1.0
+    low, high = errors / total, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at_most(errors, total, middle) > level else (low, middle)
+    return high
+
+
+def lower(errors: int, total: int, level: float) -> float:
+    """Return the rate below which the true one lies with a probability of at most `level`."""
+    return 1 - upper(total - errors, total, level)
+
+
+def needed(rate: float, level: float, share: float = 0.0) -> int | None:
+    """Return how many labels show a rate of at most `rate`, if `share` of them are errors.
+
+    None when no number does: `share` is not below `rate`, or it would take more than a million.
+    """
+    if share >= rate:
+        return None
+    few, many = 0, 1
+    while upper(round(share * many), many, level) > rate:
+        few, many = many, many * 2
+        if many > _MOST:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        if upper(round(share * middle), middle, level) > rate:
+            few = middle
+        else:
+            many = middle
+    return many
