@@ -55,8 +55,9 @@ class Terms:
 
     def write(self) -> None:
         """Bring the changes into the table `term`."""
-        self._connection.executemany(_COUNT, self._changes.items())
-        gone = [(term,) for term, change in self._changes.items() if change < 0]
+        changed = [(term, change) for term, change in self._changes.items() if change]
+        self._connection.executemany(_COUNT, changed)
+        gone = [(term,) for term, change in changed if change < 0]
         self._connection.executemany(_FORGET, gone)
         self._changes.clear()
 
