@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 _TAIL_BYTES = 400_000  # the end of a transcript; far more than a few turns need
+_HEAD_BYTES = 200_000  # its beginning, which says when it began
 _TURN_CHARS = 2_000
 
 
@@ -28,6 +30,27 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
         if len(turns) == count:
             break
     return tuple(reversed(turns))
+
+
+def started(path: str) -> float | None:
+    """Return when a conversation began, in seconds since the epoch; None where that is not known."""
+    if not _is_transcript(path):
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            lines = file.read(_HEAD_BYTES).splitlines()
+    except OSError:
+        return None
+    return next((time for line in lines if (time := _time(line)) is not None), None)
+
+
+def _time(line: bytes) -> float | None:
+    try:
+        entry = json.loads(line)
+        told = entry.get("timestamp") if isinstance(entry, dict) else None
+        return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else None
+    except (ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _is_transcript(path: str) -> bool:

@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("fence", "prompt", "parse"),
     ("engine.client",),
     ("judging", "calibrate", "panel"),
-    ("recall", "evaluation", "documents", "assess", "escalate", "gate", "schemas", "tasks"),
+    ("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate", "schemas", "tasks"),
     ("engine",),
     ("hooks", "install", "health"),
     ("api",),

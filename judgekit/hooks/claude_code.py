@@ -1,8 +1,8 @@
 """The hooks of Claude Code: JSON on stdin, context for the agent on stdout, always exit code 0.
 
 Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. Which
-event it is stands in the JSON: a prompt is answered, an edited file is read into the index at once, and every
-other event is met with silence.
+event it is stands in the JSON: a prompt is answered, an edited file is read into the index at once, what an
+agent leaves when it stops may be judged, and every other event is met with silence.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ PATIENCE = 5.0  # seconds for reading new files, half of what an installer lets 
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
-PROMPT, EDIT = "UserPromptSubmit", "PostToolUse"
+PROMPT, EDIT, STOP = "UserPromptSubmit", "PostToolUse", "Stop"
 _PLACES = (  # of the client's JSON that are read
     *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
     *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
+    *("session_id", "stop_hook_active"),
 )
 _EXPLAIN = "--explain"
 _WHO = "Claude Code gives its hooks"
@@ -191,9 +192,14 @@ def _answer(payload: Mapping[str, Any]) -> None:
         from judgekit.hooks import edited  # noqa: PLC0415 - most events are prompts
 
         edited.refresh(payload, _project(payload))
-    if event not in (None, PROMPT):
+    if event == STOP:
+        from judgekit.hooks import stop  # noqa: PLC0415 - most events are prompts
+
+        text, notes = stop.answer(payload, _project(payload))
+    elif event in (None, PROMPT):
+        text, notes = answer(payload)
+    else:
         return
-    text, notes = answer(payload)
     for note in notes:
         _complain(note)
     if text:

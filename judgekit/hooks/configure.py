@@ -61,7 +61,8 @@ def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
 
 
 def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.Config, which is imported late
-    values: dict[str, Any] = loaded.model_dump(mode="json")["retrieval"]
+    dumped = loaded.model_dump(mode="json")
+    values: dict[str, Any] = dumped["retrieval"] | {"stop": dumped["stop"]}
     return values
 
 

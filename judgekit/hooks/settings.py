@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "settings"
-_FORMAT = 3  # of what is kept
-_VARIABLES = ("JUDGEKIT_JUDGE_", "JUDGEKIT_GATE_", "JUDGEKIT_RETRIEVAL_")  # all that are validated together
+_FORMAT = 4  # of what is kept
+_SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP")  # that variables are validated of, together
+_VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
 _MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
 
 
 class Settings:
     """What the hook goes by: the keys of the `retrieval` section of the configuration, and the profiles.
+
+    The section `stop` is one more of these keys, where a file or a variable says anything at all.
 
     `trusted` are the roots that the user named, and no project; `data` is what the profiles are made of.
     """
