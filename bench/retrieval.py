@@ -2,8 +2,8 @@
 
 python bench/retrieval.py --data DIR [--json] [--write FILE]
 
-For every collection under DIR/retrieval: nDCG@10 (linear gains) and recall@10 of this program's ranking, by its
-own index, and of plain FTS5 (porter stems, the query's words as prefixes or whole, any of them). Where they
+For every collection under DIR/retrieval: nDCG@10 (linear gains) and recall@10 of this program, by its own
+index, and of plain FTS5 (porter stems, the query's words as prefixes or whole, any of them). Where they
 can be imported, also of rank-bm25 over Snowball stems and of tantivy with its English stemmer. All leave out
 the same stop words. The intervals are bootstrapped over the queries.
 
