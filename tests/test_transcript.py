@@ -90,3 +90,18 @@ def test_the_clients_own_folder_setting_is_honoured(tmp_path: Path, monkeypatch:
 def test_no_turns_are_read_where_none_are_wanted(file: Path) -> None:
     file.write_text(entry("user", "hello"))
     assert transcript.last_turns(str(file), 0) == ()
+
+
+def test_when_a_conversation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    path = tmp_path / "projects" / "p" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    lines = ['{"type": "summary"}', "no JSON", '{"timestamp": 3}', '{"timestamp": "soon"}']
+    path.write_text("\n".join(lines))
+    assert transcript.started(str(path)) is None
+    path.write_text(
+        "\n".join([*lines, '{"timestamp": "2026-03-20T12:00:00.500Z"}', '{"timestamp": "2027-01-01"}'])
+    )
+    assert transcript.started(str(path)) == 1774008000.5
+    assert transcript.started(str(tmp_path / "elsewhere.jsonl")) is None
+    assert transcript.started("\0") is None
