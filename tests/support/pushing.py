@@ -66,6 +66,7 @@ class World:
     folder: Path
     home: Path
     environ: dict[str, str] = field(default_factory=dict)
+    rubrics: list[str] = field(default_factory=lambda: ["kls@1.0.0"])
 
     def __post_init__(self) -> None:
         self.origin = GitRepo(self.folder / "origin.git", "--bare")
@@ -91,10 +92,8 @@ class World:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run `git push WORDS` in `of`, the working repository."""
         repository = of or self.work
-        recording = self.record(repository)
-        return repository.run(
-            "push", *words, **{"JUDGEKIT_REPLAY": str(recording), **self.environ, **environ}
-        )
+        known = {"JUDGEKIT_REPLAY": str(self.record(repository)), **self.environ, **environ}
+        return repository.run("push", *words, **known)  # type: ignore[arg-type]  # none of them is `stdin`
 
     def push(
         self,
@@ -145,7 +144,9 @@ class World:
     def record(self, repository: GitRepo) -> Path:
         """Write down what the judge says of everything that the repository holds: no to a TODO, else yes."""
         path = self.folder / "recording.jsonl"
-        lines = [line for blob in blobs(repository) for line in recorded(blob)]
+        lines = [
+            line for blob in blobs(repository) for rubric in self.rubrics for line in recorded(blob, rubric)
+        ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return path
 
@@ -173,7 +174,7 @@ def blobs(repository: GitRepo) -> list[bytes]:
     return found
 
 
-def recorded(blob: bytes, rubric: str = "kls@1.0.0") -> list[dict[str, Any]]:
+def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
     """Return the lines of a recording about one file."""
     text = scores(1, 1, 2, reasoning="Unfinished.") if b"\nTODO" in blob else scores(4, 4, 5)
     reply = {"text": text, "model": "recorded"}

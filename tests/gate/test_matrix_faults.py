@@ -1,0 +1,292 @@
+"""Real pushes while something fails: models, ledger, interpreter, patience. None may cost a push."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from git_repo import GitRepo
+from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says, sends
+from pushing import bad, good, word
+from scripted import by_content, scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pushing import World
+
+# What a model server does, and how the failure is called. The document says which of them it gets.
+FAULTS: dict[str, tuple[Answer, str]] = {
+    "unauthorized": (fails(401), "authentication"),
+    "forbidden": (fails(403), "permission"),
+    "unknown": (fails(404), "not_found"),
+    "limited": (fails(429, retry_after=0), "rate_limit"),
+    "overloaded": (fails(529), "overloaded"),
+    "broken": (fails(500), "server_error"),
+    "silent": (SILENT, "timeout"),
+    "dripping": (DRIP, "timeout"),
+    "resetting": (RESET, "connection"),
+    "talking": (says("I would rather not say."), "invalid_reply"),
+    "garbled": (sends(b"<html>proxy</html>"), "invalid_reply"),
+    "refusing": (says(None, refusal="I cannot help with that."), "refusal"),
+    "cut": (says('{"reasoning": "it', finish="length"), "truncated"),
+    "empty": (sends({"id": "1", "object": "chat.completion", "model": "m", "choices": []}), ""),
+    "out of range": (says(scores(9, 9, 9)), "invalid_reply"),
+}
+SLOW = ("silent", "dripping")
+
+
+def faulty(asked: Asked) -> Answer:
+    """Answer as the document asks for; `by_content` where it names no fault."""
+    for name, (answer, _) in FAULTS.items():
+        if f"# fault {name}\n" in asked.text:
+            return answer
+    return by_content(asked)
+
+
+def push_faulty(world: World, names: Iterable[str], also: str, code: int, **environ: str) -> None:
+    """Push a document for each fault, and one that can be judged, and check that each has its line."""
+    paths = {name: f"{name.replace(' ', '-')}.md" for name in names}
+    for name, path in paths.items():
+        world.work.write(path, good(f"fault {name}"))
+    world.work.commit("all", **({"a_md": {"GO": good("a"), "NO-GO": bad("a")}[also]} if also else {}))
+    judged = dict.fromkeys(paths.values(), "UNDETERMINED") | ({"a.md": also} if also else {})
+    with Loopback(faulty) as server:
+        known = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+        push = world.push(judged=judged, code=code, **known, **environ)  # type: ignore[arg-type]  # none of the named
+    found = {each["subjects"][0]["path"]: each for each in push.verdicts}
+    for name, path in paths.items():
+        kinds = {each["failure"]["kind"] for each in found[path]["rounds"] if each["failure"]}
+        assert kinds, name
+        assert FAULTS[name][1] in ("", *kinds), (name, kinds)
+        assert found[path]["degraded"]
+        assert found[path]["scores"] is None
+
+
+@pytest.mark.parametrize("mode", ["advisory", "blocking"])
+@pytest.mark.parametrize("also", ["GO", "NO-GO"])
+def test_no_failure_of_a_model_blocks_or_is_lost(bare_world: World, mode: str, also: str) -> None:
+    """Each document meets another failure, beside one that is judged."""
+    bare_world.start(f"gate: {{mode: {mode}}}\n")
+    blocked = mode == "blocking" and also == "NO-GO"
+    push_faulty(bare_world, [name for name in FAULTS if name not in SLOW], also, int(blocked))
+
+
+@pytest.mark.parametrize("mode", ["advisory", "blocking"])
+def test_a_model_that_outlasts_the_budget(bare_world: World, mode: str) -> None:
+    bare_world.start(f"gate: {{mode: {mode}, budget: 6}}\n")
+    push_faulty(bare_world, SLOW, "", 0)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_server_that_is_not_there(world: World, closed_port: int) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    base = f"http://127.0.0.1:{closed_port}/v1"
+    push = world.push(
+        judged={"a.md": "UNDETERMINED"},
+        JUDGEKIT_REPLAY="",
+        JUDGEKIT_API_BASE=base,
+        JUDGEKIT_MODEL="stand-in",
+    )
+    assert push.verdicts[0]["rounds"][0]["failure"]["kind"] == "connection"
+
+
+def test_no_model_at_all(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    before = len(world.ledger())
+    done = world.run("origin", "main", JUDGEKIT_REPLAY="")
+    assert done.returncode == 0, done.stderr
+    assert b"UNDETERMINED" in done.stderr
+    assert b"nothing was judged" in done.stderr
+    assert {word(each) for each in world.ledger()[before:]} <= {"UNDETERMINED"}
+
+
+def test_a_recording_that_is_not_there(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(JUDGEKIT_REPLAY=str(world.folder / "gone.jsonl"))
+    assert "UNDETERMINED" in push.err
+    assert len(push.of("fault")) == 1
+
+
+def test_a_ledger_that_cannot_be_written(world: World) -> None:
+    (world.home / "judgekit" / "state" / "ledger").write_text("a file where a folder should be")
+    world.work.commit("good", a_md=good("a"))
+    push = world.push()
+    assert "GO            a.md" in push.err
+    assert "the ledger cannot be written" in push.err
+
+
+def test_a_block_holds_without_a_ledger(world: World) -> None:
+    (world.home / "judgekit" / "state" / "ledger").write_text("a file where a folder should be")
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(code=1)
+    assert "the ledger cannot be written" in push.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a limit on files is a POSIX notion")
+@pytest.mark.parametrize(("filled", "blocks", "code"), [(10_000, 16, 1), (0, 0, 0)], ids=["ledger", "all"])
+def test_a_disk_without_room(world: World, filled: int, blocks: int, code: int) -> None:
+    """No file may grow past a limit: that of the ledger has reached it, or nothing can be written at all."""
+    world.work.commit("good", a_md=good("a"))
+    world.push("--dry-run", "origin", "main", judged={"a.md": "GO"})
+    (file,) = (world.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl")
+    whole = file.read_bytes()
+    for day in (file.stem, (date.fromisoformat(file.stem) + timedelta(days=1)).isoformat()):
+        file.with_stem(day).write_bytes(whole + b"\n" * filled)
+    limited = world.folder / "python"
+    limited.write_text(f'#!/bin/sh\nulimit -f {blocks}\nexec "{sys.executable}" "$@"\n')
+    limited.chmod(0o755)
+    world.install(python=str(limited))
+    world.work.commit("bad", b_md=bad("b"))
+    refs = world.refs()
+    done = world.run("origin", "main")
+    said = os.fsdecode(done.stderr)
+    assert done.returncode == code, said
+    assert (world.refs() == refs) == bool(code)
+    assert "UNDETERMINED" in said or "the ledger cannot be written (File too large)" in said
+    assert file.read_bytes() == whole + b"\n" * filled
+
+
+def test_a_damaged_ledger(world: World) -> None:
+    world.work.commit("good", a_md=good("a"))
+    world.push("--dry-run", "origin", "main", judged={"a.md": "GO"})
+    (file,) = (world.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl")
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"schema": "judgekit/verdict@1", "id": "to')
+    done = world.run("origin", "main")
+    assert done.returncode == 0, done.stderr
+    lines = file.read_bytes().splitlines()
+    assert len(lines) == 3
+    assert json.loads(lines[2])["verdict"] == "accept"
+
+
+def test_a_temporary_folder_that_is_not_there(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    before = len(world.ledger())
+    done = world.run("origin", "main", TMPDIR="/nowhere", TEMP="/nowhere", TMP="/nowhere")
+    assert done.returncode in (0, 1)
+    assert len(world.ledger()) == before + 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise ImportError('half an upgrade')",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "raise SystemExit(1)",
+        "raise SystemExit(2)",
+        "1 +",
+        "import os; os.abort()",
+    ],
+)
+def test_a_judgekit_that_does_not_start(world: World, code: str) -> None:
+    package = world.folder / "broken" / "judgekit"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(PYTHONPATH=str(package.parent))
+    assert "the push goes on" in push.err.replace("\n", " ")
+
+
+def test_a_library_that_does_not_start(world: World) -> None:
+    (world.folder / "broken").mkdir()
+    (world.folder / "broken" / "pydantic.py").write_text("raise ImportError('half an upgrade')")
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(PYTHONPATH=str(world.folder / "broken"))
+    assert "judgekit:" in push.err
+
+
+def test_nothing_of_the_repository_is_imported(world: World) -> None:
+    for name in ("judgekit", "typer", "json", "pydantic"):
+        world.work.write(f"{name}.py", "open('ran', 'w').close()\nraise SystemExit(0)\n")
+    world.work.commit("bad", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, code=1)
+    assert not (world.work.folder / "ran").exists()
+
+
+def test_an_interpreter_that_is_gone(world: World) -> None:
+    world.install(python=str(world.folder / "venv" / "bin" / "python"))
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(PATH=without_judgekit())
+    (line,) = [line for line in push.err.splitlines() if "judgekit" in line]
+    assert "this push is not judged" in line
+    assert "venv/bin/python is gone" in line
+
+
+def test_an_interpreter_that_is_gone_and_a_judgekit_on_the_path(world: World) -> None:
+    world.install(python=str(world.folder / "venv" / "bin" / "python"))
+    program = world.folder / "bin" / "judgekit"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m judgekit "$@"\n')
+    program.chmod(0o755)
+    world.work.commit("bad", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, code=1, PATH=f"{program.parent}:{without_judgekit()}")
+
+
+def without_judgekit() -> str:
+    """Return a PATH as a program started from a menu has it."""
+    return os.pathsep.join(
+        dict.fromkeys([str(Path(shutil.which("git") or "git").parent), "/usr/bin", "/bin"])
+    )
+
+
+def test_two_pushes_at_once(world: World) -> None:
+    repositories = []
+    for name in ("one", "two", "three"):
+        world.work("worktree", "add", "--quiet", "-b", name, f"../{name}")
+        repositories.append(GitRepo(world.folder / name))
+        repositories[-1].commit(name, **{f"{name}{at}_md": good(f"{name}{at}") for at in range(10)})
+    recording = str(world.record(world.work))
+    with ThreadPoolExecutor(len(repositories)) as pool:
+        done = list(
+            pool.map(
+                lambda each: each.run("push", "origin", each.folder.name, JUDGEKIT_REPLAY=recording),
+                repositories,
+            )
+        )
+    assert [each.returncode for each in done] == [0, 0, 0], [each.stderr for each in done]
+    assert len(world.ledger()) == 30
+    assert len(list((world.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl"))) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a process group is a POSIX notion")
+def test_an_interrupted_push(world: World) -> None:
+    """Ctrl-C goes to git and the hook alike: git ends, nothing arrives, what was judged so far is kept."""
+    world.work.commit("two", a_md=good("a"), b_md=good("fault silent"))
+    refs = world.refs()
+    with Loopback(faulty) as server:
+        known = {"JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+        push = subprocess.Popen(
+            ["git", "push", "origin", "main"],
+            cwd=world.work.folder,
+            env=os.environ | known | {"GIT_CONFIG_GLOBAL": os.devnull},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 60
+        while not world.ledger() and push.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        os.killpg(push.pid, signal.SIGINT)
+        said, _ = push.communicate(timeout=30)  # all who hold the pipe have ended, the hook too
+    assert push.returncode != 0
+    assert world.refs() == refs
+    paths = [each["subjects"][0]["path"] for each in world.ledger()]
+    assert paths[:1] == ["a.md"], said

@@ -1,0 +1,251 @@
+"""Real pushes: whose rules hold, what blocks and what does not, and what a person can do about it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from subprocess import run as start
+from typing import TYPE_CHECKING
+
+import ledger_lines
+import pytest
+from pushing import BLOCKING, bad, good
+
+from judgekit import bundled
+from judgekit.ledger import Ledger, ModeChange, OverrideLine
+
+if TYPE_CHECKING:
+    from pushing import World
+
+    from judgekit.ledger.records import Decided
+
+ADVISORY = "gate: {mode: advisory}\n"
+CONFIG = ".judgekit/config.yaml"
+
+
+def decide(world: World, task: str, decision: Decided, *, terminal: bool = True) -> None:
+    line = OverrideLine(task_id=task, decision=decision, why="I read it", who="ann", terminal=terminal)
+    Ledger.of(world.work.folder).add(line)
+
+
+def users_config(world: World, text: str) -> None:
+    file = world.home / "judgekit" / "config.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+
+
+def test_an_advisory_gate_lets_a_bad_document_leave(bare_world: World) -> None:
+    bare_world.start(ADVISORY)
+    bare_world.work.commit("bad", a_md=bad("a"))
+    push = bare_world.push(judged={"a.md": "NO-GO"})
+    assert push.verdicts[0]["gate"]["mode"] == "advisory"
+    assert "advisory: 1 NO-GO, and the push goes on" in push.err
+
+
+def test_without_any_configuration_the_gate_is_advisory(bare_world: World) -> None:
+    bare_world.install()
+    bare_world.work.commit("bad", a_md=bad("a"))
+    bare_world.push(judged={"a.md": "NO-GO"})
+
+
+def test_a_block_says_how_to_go_on(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"), b_md=good("b"))
+    push = world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
+    task = next(each["task_id"] for each in push.verdicts if each["verdict"] == "reject")
+    for told in ("Unfinished.", "semantic 1", f"judgekit override {task} accept", "JUDGEKIT_SKIP=1 git push"):
+        assert told in push.err
+
+
+@pytest.mark.parametrize(
+    "pushed",
+    [
+        ADVISORY,
+        'gate: {mode: blocking, paths: ["!**"]}\n',
+        "gate: {mode: blocking, authors: [nobody]}\n",
+        "gate: [\n",
+        "gate: {unknown: 1}\n",
+        None,
+    ],
+    ids=["advisory", "no paths", "nobody", "no yaml", "an unknown key", "removed"],
+)
+def test_a_push_cannot_approve_itself(world: World, pushed: str | None) -> None:
+    if pushed is None:
+        (world.work.folder / CONFIG).unlink()
+    else:
+        world.work.write(CONFIG, pushed)
+    world.work.commit("lax rules, and a bad document", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_a_new_branch_cannot_bring_its_own_rules(world: World) -> None:
+    world.work("switch", "--quiet", "--create", "topic")
+    world.work.write(CONFIG, ADVISORY)
+    world.work.commit("lax rules, and a bad document", a_md=bad("a"))
+    world.push("origin", "topic", judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_an_orphan_branch_cannot_either(world: World) -> None:
+    world.work("switch", "--quiet", "--orphan", "pages")
+    world.work.commit("root", a_md=bad("a"))
+    world.push("origin", "pages", judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_rules_that_are_not_pushed_yet_do_not_hold(world: World) -> None:
+    world.work.write(CONFIG, ADVISORY)
+    world.work.commit("bad", b_md=good("b"))
+    world.work.write(CONFIG, 'gate: {mode: blocking, paths: ["*.txt"]}\n')
+    world.push(judged={"b.md": "GO"})
+
+
+def test_new_rules_hold_from_the_next_push_on(bare_world: World) -> None:
+    bare_world.start(ADVISORY)
+    bare_world.work.write(CONFIG, BLOCKING)
+    bare_world.work.commit("strict rules", a_md=bad("a"))
+    bare_world.push(judged={"a.md": "NO-GO"})
+    bare_world.work.commit("bad", a_md=bad("a, again"))
+    bare_world.push(judged={"a.md": "NO-GO"}, code=1)
+
+
+@pytest.mark.parametrize("broken", ["gate: [\n", "gate: {mode: sometimes}\n", "gate: {rubric: nowhere}\n"])
+def test_broken_rules_on_the_remote_block_nothing(bare_world: World, broken: str) -> None:
+    bare_world.start(broken)
+    bare_world.work.commit("bad", a_md=bad("a"))
+    push = bare_world.push()
+    assert "UNDETERMINED" in push.err
+    assert len(push.of("fault")) == 1
+
+
+def test_broken_rules_on_the_remote_can_be_mended(bare_world: World) -> None:
+    bare_world.start("gate: [\n")
+    bare_world.work.write(CONFIG, BLOCKING)
+    bare_world.work.commit("mended")
+    bare_world.push()
+    bare_world.work.commit("bad", a_md=bad("a"))
+    bare_world.push(judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_a_rubric_of_the_projects_own_counts_as_the_remote_has_it(bare_world: World) -> None:
+    kls = (bundled.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
+    own = kls.replace("rubric: kls", "rubric: house", 1)
+    rubric = ".judgekit/rubrics/house@1.0.0.yaml"
+    bare_world.rubrics.append("house@1.0.0")
+    bare_world.work.write(rubric, own)
+    bare_world.start("gate: {mode: blocking, rubric: house}\n")
+    bare_world.work.write(rubric, own.replace("task: score", "task: nothing"))
+    bare_world.work.commit("a broken rubric", a_md=bad("a"))
+    push = bare_world.push(judged={"a.md": "NO-GO"}, code=1)
+    assert push.verdicts[0]["rubric"]["id"] == "house"
+
+
+def test_broken_configuration_of_the_user_blocks_nothing(world: World) -> None:
+    users_config(world, "gate: {mode: sometimes}\n")
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push()
+    assert "config.yaml" in push.err
+    assert len(push.of("fault")) == 1
+
+
+def test_a_variable_goes_before_the_rules(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, JUDGEKIT_GATE_MODE="advisory")
+
+
+@pytest.mark.parametrize("variable", ["JUDGEKIT_SKIP", "GIT_JUDGE_SKIP", "JUDGEKIT_DISABLE"])
+def test_a_push_past_the_gate_leaves_a_line(world: World, variable: str) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(**{variable: "1"})  # type: ignore[arg-type]  # it is none of the named ones
+    (line,) = push.of("skip")
+    assert (line["variable"], line["refs"]) == (variable, ["refs/heads/main"])
+    assert (f"{variable} is set" in push.err) == (variable != "JUDGEKIT_DISABLE")
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_variable_that_says_no_skips_nothing(world: World, value: str) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, code=1, JUDGEKIT_SKIP=value)
+
+
+def test_an_override_holds_until_the_file_changes(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
+    decide(world, task, "accept")
+    world.work.commit("elsewhere", b_md=good("b"))
+    push = world.push("--dry-run", "origin", "main", judged={"b.md": "GO"})
+    assert "accepted by ann: I read it" in push.err
+    world.work.commit("changed", a_md=bad("a, still"))
+    world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
+
+
+def test_an_override_can_reject_what_models_accept(world: World) -> None:
+    world.work.commit("good", a_md=good("a"))
+    task = world.push("--dry-run", "origin", "main", judged={"a.md": "GO"}).verdicts[0]["task_id"]
+    decide(world, task, "reject")
+    push = world.push(code=1)
+    assert "rejected by ann" in push.err
+
+
+def test_the_newest_override_counts(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
+    decide(world, task, "accept")
+    decide(world, task, "reject")
+    world.push(code=1)
+
+
+def test_an_override_of_the_same_words_elsewhere_does_not_count(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
+    decide(world, task, "accept")
+    world.work.commit("copied", b_md=bad("a"))
+    world.push(judged={"b.md": "NO-GO"}, code=1)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_an_override_without_a_terminal_counts_only_if_the_user_says_so(world: World, allowed: bool) -> None:  # noqa: FBT001 - a case
+    world.work.commit("bad", a_md=bad("a"))
+    task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
+    command = [sys.executable, "-m", "judgekit", "override", task, "accept", "--why", "an agent says so"]
+    done = start(command, cwd=world.work.folder, capture_output=True, check=True, timeout=60)
+    assert b"without a terminal" in done.stderr
+    if allowed:
+        users_config(world, "gate: {override_without_terminal: true}\n")
+        assert "accepted by" in world.push().err
+    else:
+        world.push(judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_no_project_can_allow_that(bare_world: World) -> None:
+    bare_world.start("gate: {mode: blocking, override_without_terminal: true}\n")
+    bare_world.work.commit("bad", a_md=bad("a"))
+    push = bare_world.push()
+    assert "only the user's configuration" in push.err
+
+
+def test_blocking_that_labels_speak_against_is_suspended(world: World) -> None:
+    now = datetime.now(UTC)
+    ledger = Ledger.of(world.work.folder)
+    for number in range(30):
+        at = now - timedelta(days=1, minutes=number)
+        verdict = ledger_lines.verdict("reject", path=f"{number}.md", name=f"v{number}", timestamp=at)
+        ledger.add(verdict, ledger_lines.label(verdict, "go"))
+    world.work.commit("bad", a_md=bad("a"))
+    push = world.push(judged={"a.md": "NO-GO"})
+    assert "blocking is suspended until the figures recover: wrong NO-GO" in push.err
+    assert push.verdicts[0]["gate"]["mode"] == "advisory"
+    assert [line["mode"] for line in push.of("mode")] == ["advisory"]
+    world.work.commit("bad", b_md=bad("b"))
+    assert world.push(judged={"b.md": "NO-GO"}).of("mode") == []
+    ledger.add(ModeChange(mode="blocking", who="ann", forced=True))
+    world.work.commit("bad", c_md=bad("c"))
+    world.push(judged={"c.md": "NO-GO"}, code=1)
+
+
+def test_what_is_recorded_is_private(world: World) -> None:
+    world.work.commit("good", a_md=good("a"))
+    world.push(judged={"a.md": "GO"})
+    (file,) = (world.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl")
+    assert file.stat().st_mode & 0o077 == 0
+    assert file.parent.stat().st_mode & 0o077 == 0
+    assert "It says what holds" not in file.read_text(encoding="utf-8")
+    assert str(Path.home()) not in file.read_text(encoding="utf-8")
