@@ -23,7 +23,7 @@ POOL = 80  # hits that are scored; a page of results is far smaller
 POSTINGS = (
     4_000  # occurrences that FTS5 is asked for before more frequent terms are left to the scoring: 1 ms
 )
-QUICK_POOL, QUICK_POSTINGS = 30, 1_500  # the same for a prompt, of which three hits are shown at most
+QUICK_POOL, QUICK_POSTINGS = 30, 2_500  # the same for a prompt, of which three hits are shown at most
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _BODY = 8_000  # characters of a body's stems that are read
 _FEEDBACK_WORDS = 300  # words of the best entries whose rarity is looked up
