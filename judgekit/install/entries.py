@@ -6,16 +6,18 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
-from judgekit.install import jsontext
+from judgekit.install import forms, jsontext
 from judgekit.install.forms import is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The events that the hook answers and the tools they are about: a prompt, and an edit that may be a memory's.
+# The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, and
+# an agent's stop, which costs the start of an interpreter where judging then is switched off.
 EVENTS: dict[str, str | None] = {
     "UserPromptSubmit": None,
     "PostToolUse": "Edit|Write|MultiEdit|NotebookEdit",
+    "Stop": None,
 }
 _UNTOUCHED = "nothing was changed"
 
@@ -38,18 +40,17 @@ def found(text: str, path: str) -> list[Entry]:
 
 
 def installed(text: str, hook: dict[str, Any], path: str) -> str:
-    """Return the text with `hook` on each of our events and with no other entry of ours.
+    """Return the text with `hook` on each of our events, given its time, and with no other entry of ours.
 
     A blank text becomes a whole one. Raises `ConfigError` when `hooks` or one of our events has a shape that
     cannot take an entry.
     """
     entries = {each.event: (each.matcher, each.hook) for each in found(text, path)}
-    if len(found(text, path)) == len(EVENTS) and entries == {
-        event: (matcher, hook) for event, matcher in EVENTS.items()
-    }:
+    wanted = {event: (matcher, forms.timed(hook, event)) for event, matcher in EVENTS.items()}
+    if len(found(text, path)) == len(EVENTS) and entries == wanted:
         return text
     text = uninstalled(text, path)
-    groups = {event: _group(matcher, hook) for event, matcher in EVENTS.items()}
+    groups = {event: _group(*each) for event, each in wanted.items()}
     if jsontext.is_blank(text):
         return text + jsontext.document({"hooks": {event: [group] for event, group in groups.items()}})
     if not jsontext.member(_root(text, path), "hooks"):

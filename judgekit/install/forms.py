@@ -9,6 +9,7 @@ from typing import Any
 from judgekit.hooks import launch
 
 TIMEOUT = 10  # seconds, after which the client goes on without an answer
+TIMEOUTS = {"Stop": 75}  # where models are asked: `stop.deadline` is 60 at most, and litellm is imported
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
@@ -30,6 +31,11 @@ def fastest(python: str | None = None) -> dict[str, Any]:
 def portable() -> dict[str, Any]:
     """Return the hook for settings that others share."""
     return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT}
+
+
+def timed(hook: dict[str, Any], event: str) -> dict[str, Any]:
+    """Return a hook with the time that an event takes."""
+    return hook | {"timeout": TIMEOUTS[event]} if event in TIMEOUTS else hook
 
 
 def is_ours(hook: object) -> bool:

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 import judgekit
 from judgekit import fence, library
 from judgekit.cli.app import app
+from judgekit.install import forms
 from judgekit.rubric import SelectRubric
 from tests import docs
 
@@ -60,10 +61,10 @@ def test_the_plugin_has_the_version_of_the_package() -> None:
 
 def test_the_hooks_run_a_file_that_is_there() -> None:
     hooks = json.loads((ROOT / "hooks/hooks.json").read_text())["hooks"]
-    for matchers in hooks.values():
+    for event, matchers in hooks.items():
         for hook in matchers[0]["hooks"]:
             assert '. "${CLAUDE_PLUGIN_ROOT}/bin/judgekit"' in hook["command"]
-            assert 0 < hook["timeout"] < 30
+            assert hook["timeout"] == forms.TIMEOUTS.get(event, forms.TIMEOUT)
     assert (ROOT / "bin/judgekit").stat().st_mode & 0o111 == 0o111
 
 

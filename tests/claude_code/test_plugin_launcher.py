@@ -104,8 +104,8 @@ def assert_answers(machine: Machine) -> None:
     assert sample_store.JWT.title in done.stdout
 
 
-def test_both_events_run_the_same_command() -> None:
-    assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse"]
+def test_all_events_run_the_same_command() -> None:
+    assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse", "Stop"]
     assert len(set(COMMANDS)) == 1
 
 

@@ -29,7 +29,12 @@ def ours(text: str) -> list[tuple[str, object, dict[str, Any]]]:
     return [(each.event, each.matcher, each.hook) for each in entries.found(text, "settings.json")]
 
 
-WHOLE = [("UserPromptSubmit", None, HOOK), ("PostToolUse", "Edit|Write|MultiEdit|NotebookEdit", HOOK)]
+STOP = HOOK | {"timeout": 75}
+WHOLE = [
+    ("UserPromptSubmit", None, HOOK),
+    ("PostToolUse", "Edit|Write|MultiEdit|NotebookEdit", HOOK),
+    ("Stop", None, STOP),
+]
 
 
 def test_a_new_file() -> None:
@@ -39,6 +44,7 @@ def test_a_new_file() -> None:
         "hooks": {
             "UserPromptSubmit": [{"hooks": [HOOK]}],
             "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [HOOK]}],
+            "Stop": [{"hooks": [STOP]}],
         }
     }
     assert uninstall(text) == ""
@@ -72,7 +78,7 @@ TEXTS = {
     "not ASCII": '{"公司": "Ünïcödé \u200b\u2028 🙂"}',
     "numbers": '{"a": 1.0, "b": 1e5, "c": -0, "d": 12345678901234567890.000}',
     "groups of other shapes": '{"hooks": {"UserPromptSubmit": [3, {}, {"hooks": 1}, {"hooks": []}, null]}}',
-    "events of other shapes": '{"hooks": {"Stop": null, "Nope": 3}}',
+    "events of other shapes": '{"hooks": {"SessionEnd": null, "Nope": 3}}',
     "other hooks": json.dumps(
         {
             "hooks": {
@@ -104,7 +110,9 @@ def without_ours(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings without our groups and without hooks and events that hold nothing."""
     hooks = settings.get("hooks", {})
     left = {
-        event: [each for each in groups if not (isinstance(each, dict) and each.get("hooks") == [HOOK])]
+        event: [
+            each for each in groups if not (isinstance(each, dict) and each.get("hooks") in ([HOOK], [STOP]))
+        ]
         if isinstance(groups, list)
         else groups
         for event, groups in hooks.items()
@@ -129,7 +137,7 @@ def test_carriage_returns_are_kept_to() -> None:
 @pytest.mark.parametrize("second", [forms.portable(), OLD, forms.fastest("/elsewhere/python3")])
 def test_another_form_replaces_ours(text: str, second: dict[str, Any]) -> None:
     changed = install(install(text), second)
-    assert [each[2] for each in ours(changed)] == [second, second]
+    assert [each[2] for each in ours(changed)] == [forms.timed(second, event) for event in entries.EVENTS]
     assert uninstall(changed) == text
     assert install(changed) == install(text)
 
@@ -161,10 +169,18 @@ def test_equal_entries_among_others_hooks_stay_where_they_are() -> None:
             "hooks": {
                 "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [FOREIGN, HOOK]}],
                 "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
+                "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
             }
         }
     )
     assert install(text) == text
+
+
+def test_an_installation_without_the_stop_event_gets_it() -> None:
+    earlier = json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [HOOK]}]}})
+    assert ("Stop", None, STOP) in ours(install(earlier))
+    short = json.dumps({"hooks": {"Stop": [{"hooks": [HOOK]}]}})  # its time is too short to judge anything
+    assert sorted(map(str, ours(install(short)))) == sorted(map(str, WHOLE))
 
 
 def test_one_too_many_is_taken_out() -> None:
@@ -175,14 +191,14 @@ def test_one_too_many_is_taken_out() -> None:
 EDITS = [
     ('"model": "opus"', '"model": "haiku"'),
     ('"model": "opus"', '"model": "opus", "env": {"A": "b"}'),
-    ('"Stop": []', '"Stop": [], "SessionStart": [{"hooks": []}]'),
+    ('"SessionEnd": []', '"SessionEnd": [], "SessionStart": [{"hooks": []}]'),
     ('{"model"', '{\n\n"first": 1, "model"'),
 ]
 
 
 @pytest.mark.parametrize(("old", "new"), EDITS)
 def test_edits_made_meanwhile_stay(old: str, new: str) -> None:
-    text = '{"model": "opus", "hooks": {"Stop": []}}\n'
+    text = '{"model": "opus", "hooks": {"SessionEnd": []}}\n'
     edited = install(text).replace(old, new)
     assert edited != install(text)
     assert uninstall(edited) == text.replace(old, new)
@@ -296,6 +312,8 @@ def test_any_file_comes_back(text: str, first: dict[str, Any], second: dict[str,
     for event, group in (
         ("UserPromptSubmit", {}),
         ("PostToolUse", {"matcher": entries.EVENTS["PostToolUse"]}),
+        ("Stop", {}),
     ):
-        added["hooks"][event] = [*added["hooks"].get(event, []), {**group, "hooks": [first]}]
+        hook = forms.timed(first, event)
+        added["hooks"][event] = [*added["hooks"].get(event, []), {**group, "hooks": [hook]}]
     assert after == {**before, **added}
