@@ -23,7 +23,7 @@ FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 SLICE = 64  # files that each query looks at in turn
-FOLDERS = 2_000  # folders that each query looks at; of more the rest is looked at in turn
+FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
 LAP = 64  # queries after which everything may be listed anew, folder times or not
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
