@@ -137,7 +137,10 @@ def test_carriage_returns_are_kept_to() -> None:
 @pytest.mark.parametrize("second", [forms.portable(), OLD, forms.fastest("/elsewhere/python3")])
 def test_another_form_replaces_ours(text: str, second: dict[str, Any]) -> None:
     changed = install(install(text), second)
-    assert [each[2] for each in ours(changed)] == [forms.timed(second, event) for event in entries.EVENTS]
+    assert {event: hook for event, _, hook in ours(changed)} == {
+        event: forms.timed(second, event) for event in entries.EVENTS
+    }
+    assert len(ours(changed)) == len(entries.EVENTS)
     assert uninstall(changed) == text
     assert install(changed) == install(text)
 
