@@ -32,7 +32,7 @@ class Index:
     """An open index of the store at `root`, a real path.
 
     `size` is the number of entries, `pending` that of files still to be read, `left_out` that of files which
-    were too many. `outdated` are the files that `recheck` found changed and could not write.
+    were too many. `outdated` are the files that the last `recheck` found changed.
     """
 
     builder: int
@@ -79,8 +79,9 @@ class Index:
     def recheck(self, places: Collection[str]) -> bool:
         """Compare entries that are about to be shown with their files, and read those anew that changed.
 
-        True when anything changed, so that the caller asks once more. What changed and could not be written,
-        because another process is writing or the disk is full, is in `outdated` and must not be shown.
+        True when anything changed, so that the caller asks once more. What the caller has of `outdated`
+        entries is not what their files say and must not be shown, should it not ask again, or should what
+        changed not have been written, since another process is writing or the disk is full.
         """
         self.outdated.clear()
         stale = watch.changed_among(self.connection, self.root, places)

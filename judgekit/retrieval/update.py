@@ -185,7 +185,7 @@ def refresh(
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     """Read files anew that changed, or may have; return whether anything about them is different.
 
-    What could not be written is named in `index.outdated`.
+    All of the latter are named in `index.outdated`, whether they could be written or not.
     """
     connection, changed = index.connection, False
     found = {}
@@ -211,7 +211,6 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
         if schema.is_damage(error):
             raise
         return False
-    index.outdated.clear()
     return changed
 
 

@@ -211,6 +211,7 @@ def check_at_once(world: World) -> None:
         }
         shown = [path for path, row in seen.items() if row[6]]
         found.recheck(shown)
+        found.recheck(shown)
         assert found.outdated == set()
         seen = rows(found)
         assert {path: seen.get(path) for path in shown} == {path: expected.get(path) for path in shown}

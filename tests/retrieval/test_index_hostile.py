@@ -13,7 +13,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import paths
-from judgekit.retrieval import api, cachefile, compiled, index, schema, update, watch
+from judgekit.retrieval import api, cachefile, compiled, index, rank, schema, update, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,8 +271,26 @@ def test_a_shown_entry_that_cannot_be_read_anew_is_named(
     writer.rollback()
     writer.close()
     assert found.recheck(["decisions/jwt.json"]) is True
+    assert found.outdated == {"decisions/jwt.json"}
+    assert found.recheck(["decisions/jwt.json"]) is False
     assert found.outdated == set()
     found.close()
+
+
+def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert search(store) == ["jwt"]
+    order, rounds = rank.order, iter(range(1, 10))
+
+    def meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        candidates = order(*arguments)
+        number = next(rounds)
+        status = "retired" if number == api.MAX_ROUNDS else "active"
+        store.add("jwt", "JWT token refresh flow", f"version {number}", record_status=status, listed=False)
+        return candidates
+
+    monkeypatch.setattr(rank, "order", meanwhile)
+    assert search(store) == []
+    assert next(rounds) == api.MAX_ROUNDS + 1
 
 
 def test_an_edited_file_reaches_every_index_that_holds_it(store: MemoryStore) -> None:
