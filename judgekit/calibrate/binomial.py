@@ -7,9 +7,11 @@ needs no quantile of the beta distribution.
 
 from __future__ import annotations
 
+import functools
 from math import exp, lgamma, log, log1p
 
 _HALVINGS = 60  # an interval of 1 comes down to 1e-18
+_NEGLIGIBLE = 1e-17
 _MOST = 1_000_000  # labels; nobody gives more
 
 
@@ -19,13 +21,17 @@ def at_most(errors: int, total: int, rate: float) -> float:
         return 1.0
     if errors < 0 or rate >= 1:
         return 0.0
-    yes, no = log(rate), log1p(-rate)
-    whole = lgamma(total + 1)
-    terms = (
-        exp(whole - lgamma(seen + 1) - lgamma(total - seen + 1) + seen * yes + (total - seen) * no)
-        for seen in range(errors + 1)
-    )
-    return min(1.0, sum(terms))
+    whole = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
+    logarithm = whole + errors * log(rate) + (total - errors) * log1p(-rate)
+    odds = (1 - rate) / rate
+    # Relative to the last term, from there down: below the mean each is smaller than the one before.
+    term = found = 1.0
+    for seen in range(errors, 0, -1):
+        term *= seen / (total - seen + 1) * odds
+        found += term
+        if term < found * _NEGLIGIBLE and seen < total * rate:
+            break
+    return min(1.0, exp(logarithm + log(found)))
 
 
 def upper(errors: int, total: int, level: float) -> float:
@@ -46,6 +52,7 @@ def lower(errors: int, total: int, level: float) -> float:
     return 1 - upper(total - errors, total, level)
 
 
+@functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
     """Return how many labels show a rate of at most `rate`, if `share` of them are errors.
 
@@ -54,13 +61,13 @@ def needed(rate: float, level: float, share: float = 0.0) -> int | None:
     if share >= rate:
         return None
     few, many = 0, 1
-    while upper(round(share * many), many, level) > rate:
+    while at_most(round(share * many), many, rate) > level:
         few, many = many, many * 2
         if many > _MOST:
             return None
     while many - few > 1:
         middle = (few + many) // 2
-        if upper(round(share * middle), middle, level) > rate:
+        if at_most(round(share * middle), middle, rate) > level:
             few = middle
         else:
             many = middle

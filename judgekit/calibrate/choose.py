@@ -1,0 +1,250 @@
+"""Chooses gates: which opinions may be final at a promised rate, shown by exact tests on labelled samples.
+
+Opinions of one tier with the same outcome, after the same outcome of the tier before, make a *chain*: the
+gate with the largest margin lies within the one with the next smaller, down to the whole class. In a chain
+the gates are tested in that order, each at the chain's full level, up to the first that fails (fixed-sequence
+testing, Maurer, Hothorn and Lehmacher, 1995; Angelopoulos and others, "Learn then test", arXiv:2110.01052,
+use it for risk control). Chains share the error of the whole by Bonferroni. So with the promised confidence
+*every* gate that is chosen holds, and no label is kept back for a second look.
+
+Which gates are tried depends on the opinions alone, never on the labels. The one exception is a deeper
+tier: what reaches it depends on the gates that the tier before it won, so its level is shared among all the
+results which that chain could have had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from judgekit.calibrate.binomial import lower, needed, upper
+from judgekit.judging.gates import Gate, Gates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from judgekit.calibrate.samples import Sample
+    from judgekit.rubric import Outcome, TierName
+
+STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
+FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
+WIDER = 1.15  # by how much more opinions a step must let through
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What every gate must hold with `confidence`: a rate of at most `rate`.
+
+    Without a `reference` it is the rate of opinions that differ from the label. With one it is by how much
+    more often these opinions differ from it than those of the tier `reference` on the same subjects, whose
+    own opinion is then the last word.
+    """
+
+    rate: float = 0.05
+    confidence: float = 0.95
+    reference: TierName | None = None
+
+
+class Chain(NamedTuple):
+    """A class of opinions: what `tier` said after what the tier before it said."""
+
+    tier: TierName
+    outcome: Outcome
+    after: Outcome | None
+
+
+class Tally(NamedTuple):
+    """Over a gate's labels: `errors` against it and, with a reference, `gains` where only that one erred."""
+
+    labels: int
+    errors: int
+    gains: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The share that counts against the promise."""
+        return (self.errors - self.gains) / self.labels if self.labels else 0.0
+
+
+class Tested(NamedTuple):
+    """A gate that was tried: what was seen, the bound at its level, and whether it keeps the promise."""
+
+    gate: Gate
+    tally: Tally
+    bound: float
+    holds: bool
+
+
+Why = Literal["too few labels", "too many errors"]
+
+
+class Refused(NamedTuple):
+    """A class of opinions that may not be final: its widest gate that failed, and how many `more` labels.
+
+    That many more of this class would do if its share of errors stays; None where no number would.
+    """
+
+    chain: Chain
+    least_margin: float
+    tally: Tally
+    bound: float
+    why: Why
+    more: int | None
+
+
+class Choice(NamedTuple):
+    """What was found: the gates for the rules, how each of them was shown, and what could not be."""
+
+    gates: Gates
+    shown: list[Tested]
+    refused: list[Refused]
+    chains: int
+
+
+def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> Choice:
+    """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
+    below = list(tiers)[: _last(tiers, promise)]
+    chains = _chains(samples, below)
+    able = _able(chains, promise)
+    level = (1 - promise.confidence) / max(1, len(able))
+    shown: list[Tested] = []
+    refused: list[Refused] = []
+    steps: dict[Chain, int] = {}
+    for chain, members in chains.items():
+        if chain not in able:
+            refused.append(_hopeless(chain, members, level, promise))
+            continue
+        share = level / (1 + _results_before(chain, steps, below))
+        reaching = [each for each in members if not _is_final_before(each, chain, below, shown)]
+        tested = _sequence(chain, reaching, share, promise)
+        steps[chain] = len(tested)
+        held = [each for each in tested if each.holds]
+        shown += held[-1:]
+        refused += [_refusal(chain, tested[-1], share, promise)] if tested and not tested[-1].holds else []
+    gates = Gates(gates=tuple(each.gate for each in shown), last=promise.reference)
+    return Choice(gates, shown, refused, len(chains))
+
+
+def bound(tally: Tally, level: float, promise: Promise) -> float:
+    """Return what the rate exceeds with a probability of at most `level`.
+
+    With a reference it is the rate of losses less that of gains, each bounded at half the level.
+    """
+    if promise.reference is None:
+        return upper(tally.errors, tally.labels, level)
+    losses = upper(tally.errors, tally.labels, level / 2)
+    return losses - lower(tally.gains, tally.labels, level / 2)
+
+
+def _last(tiers: Sequence[TierName], promise: Promise) -> int:
+    return list(tiers).index(promise.reference) if promise.reference else len(tiers) - 1
+
+
+def _chains(samples: Iterable[Sample], below: Sequence[TierName]) -> dict[Chain, list[Sample]]:
+    """Return the classes of opinions with their members, an earlier tier's first."""
+    found: dict[Chain, list[Sample]] = {}
+    for place, tier in enumerate(below):
+        for each in samples:
+            outcome = each.outcome(tier)
+            if outcome is None or (outcome == "accept" and tier in each.cut):
+                continue
+            after = each.outcome(below[place - 1]) if place else None
+            found.setdefault(Chain(tier, outcome, after), []).append(each)
+    return found
+
+
+def _able(chains: dict[Chain, list[Sample]], promise: Promise) -> set[Chain]:
+    """Return the chains that have labels enough to pass without any error, the confidence shared by these."""
+    ordered = sorted(chains, key=lambda each: -len(chains[each]))
+    for count in range(len(ordered), 0, -1):
+        least = needed(promise.rate, _one_sided((1 - promise.confidence) / count, promise))
+        if least is not None and len(chains[ordered[count - 1]]) >= least:
+            return set(ordered[:count])
+    return set()
+
+
+def _one_sided(level: float, promise: Promise) -> float:
+    """Return the level at which errors alone are bounded: with a reference half is spent on the gains."""
+    return level if promise.reference is None else level / 2
+
+
+def _results_before(chain: Chain, steps: dict[Chain, int], below: Sequence[TierName]) -> int:
+    """Return how many gates the chains before this one had: as many results, and none, were possible."""
+    place = below.index(chain.tier)
+    if not place or chain.after is None:
+        return 0
+    return sum(steps[each] for each in steps if each.tier == below[place - 1] and each.outcome == chain.after)
+
+
+def _is_final_before(
+    sample: Sample, chain: Chain, below: Sequence[TierName], shown: Sequence[Tested]
+) -> bool:
+    """Whether a gate that holds already ends the judging of a sample before it reaches the chain's tier."""
+    earlier = below[: below.index(chain.tier)]
+    gates = Gates(gates=tuple(each.gate for each in shown))
+    seen: dict[TierName, Outcome | None] = {}
+    margins: dict[TierName, float] = {}
+    for tier in earlier:
+        seen[tier] = sample.outcome(tier)
+        margins[tier] = sample.voices[tier].margin if tier in sample.voices else 0.0
+        unseen = seen[tier] == "accept" and tier in sample.cut
+        if not unseen and gates.final(tier, seen, margins):
+            return True
+    return False
+
+
+def _sequence(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[Tested]:
+    """Test a chain's gates from the narrowest to the widest, up to the first that fails."""
+    found: list[Tested] = []
+    for least in _margins(chain, members, level, promise):
+        inside = [each for each in members if each.voices[chain.tier].margin >= least]
+        tally = _tally(chain.tier, inside, promise)
+        limit = bound(tally, level, promise)
+        gate = Gate(chain.tier, chain.outcome, least, chain.after)
+        found.append(Tested(gate, tally, limit, limit <= promise.rate))
+        if not found[-1].holds:
+            break
+    return found
+
+
+def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[float]:
+    """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
+    margins = sorted((each.voices[chain.tier].margin for each in members), reverse=True)
+    least = needed(promise.rate, _one_sided(level, promise), promise.rate * FREE_SHARE)
+    if least is None or len(margins) <= least:
+        return margins[-1:]
+    found: list[float] = []
+    size = float(least)
+    while size < len(margins) and len(found) < STEPS - 1:
+        margin = margins[ceil(size) - 1]
+        inside = sum(each >= margin for each in margins)
+        found.append(margin)
+        size = max(inside * WIDER, inside + 1)
+    return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
+
+
+def _tally(tier: TierName, members: Sequence[Sample], promise: Promise) -> Tally:
+    wrong = [each.outcome(tier) != each.label for each in members]
+    if promise.reference is None:
+        return Tally(len(members), sum(wrong))
+    # A reference that failed counts as right: nothing is gained by not waiting for it.
+    right = [each.outcome(promise.reference) in (None, each.label) for each in members]
+    losses = sum(one and other for one, other in zip(wrong, right, strict=True))
+    gains = sum(not one and not other for one, other in zip(wrong, right, strict=True))
+    return Tally(len(members), losses, gains)
+
+
+def _hopeless(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> Refused:
+    """Return the refusal of a class with too few labels even for a test that finds no error."""
+    tally = _tally(chain.tier, members, promise)
+    least = min(each.voices[chain.tier].margin for each in members)
+    gate = Gate(chain.tier, chain.outcome, least, chain.after)
+    return _refusal(chain, Tested(gate, tally, bound(tally, level, promise), holds=False), level, promise)
+
+
+def _refusal(chain: Chain, failed: Tested, level: float, promise: Promise) -> Refused:
+    wanted = needed(promise.rate, _one_sided(level, promise), max(0.0, failed.tally.rate))
+    more = None if wanted is None else max(1, wanted - failed.tally.labels)
+    why: Why = "too many errors" if more is None else "too few labels"
+    return Refused(chain, failed.gate.least_margin, failed.tally, failed.bound, why, more)

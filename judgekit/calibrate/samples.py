@@ -1,0 +1,99 @@
+"""What the tiers said about labelled subjects, and what came of it under given rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.judging.escalation import Final, Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.judging.gates import Gates
+    from judgekit.rubric import Outcome, TierName
+
+
+class Voice(NamedTuple):
+    """One tier's opinion and its margin; no outcome where it failed or could not be read."""
+
+    outcome: Outcome | None
+    margin: float = 0.0
+
+
+FAILED = Voice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A labelled document, or one labelled candidate, and what each tier that was asked said about it.
+
+    `cut` are the tiers that did not see the whole text.
+    """
+
+    id: str
+    label: Outcome
+    voices: Mapping[TierName, Voice]
+    cut: frozenset[TierName] = frozenset()
+
+    def outcome(self, tier: TierName) -> Outcome | None:
+        """Return what a tier said, None where it failed or was not asked."""
+        return self.voices.get(tier, FAILED).outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What rules make of samples.
+
+    Of `cases` verdicts, `decided` are accept, improve or reject; of these `errors` differ from the label.
+    `by_gate` ended before the last tier that was needed otherwise, by a gate. `calls` counts by tier.
+    """
+
+    cases: int
+    decided: int
+    errors: int
+    by_gate: int
+    calls: Mapping[TierName, int]
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right verdicts among all, the undecided ones counted as not right."""
+        return (self.decided - self.errors) / self.cases if self.cases else None
+
+
+def walk(samples: Sequence[Sample], rules: Rules) -> Walked:
+    """Return what `rules` would have come to, and whom they would have asked."""
+    calls: Counter[TierName] = Counter(dict.fromkeys(rules.tiers, 0))
+    decided = errors = by_gate = 0
+    for each in samples:
+        final, asked = ended(each, rules)
+        calls.update(asked)
+        if final.tier is None:
+            continue
+        decided += 1
+        errors += final.verdict != each.label
+        by_gate += _by_gate(each, final.tier, asked, rules.gates)
+    return Walked(len(samples), decided, errors, by_gate, dict(calls))
+
+
+def ended(sample: Sample, rules: Rules) -> tuple[Final, list[TierName]]:
+    """Return how one judging ends, and which tiers are asked on the way."""
+    own = Rules(rules.confirm, rules.tiers, sample.cut, rules.models, rules.gates)
+    seen: dict[TierName, Outcome | None] = {}
+    margins: dict[TierName, float] = {}
+    while not isinstance(step := own.next(seen, margins), Final):
+        voice = sample.voices.get(step, FAILED)
+        seen[step], margins[step] = voice
+    return step, list(seen)
+
+
+def _by_gate(sample: Sample, tier: TierName, asked: Sequence[TierName], gates: Gates | None) -> bool:
+    if gates is None or tier == gates.last:
+        return False
+    voices = {each: sample.voices.get(each, FAILED) for each in asked}
+    return gates.final(
+        tier,
+        {each: voice.outcome for each, voice in voices.items()},
+        {each: voice.margin for each, voice in voices.items()},
+    )
