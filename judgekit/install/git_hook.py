@@ -32,19 +32,20 @@ Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 class Change(NamedTuple):
     """What would become of the hook at `path`; None stands for no file.
 
-    `moves`: a hook of another program is put aside, or back in its place.
+    `moves`: a hook of another program is put aside, or back in its place. `lame`: git skips it, for it lacks
+    its run bit.
     """
 
     path: Path
     before: bytes | None
     after: bytes | None
     moves: bool = False
+    lame: bool = False
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do; a hook that cannot be run is mended too."""
-        lame = self.after is not None and self.before == self.after and not os.access(self.path, os.X_OK)
-        return self.before != self.after or self.moves or lame
+        """Whether there is anything to do."""
+        return self.before != self.after or self.moves or self.lame
 
     @property
     def kept(self) -> Path:
@@ -93,7 +94,8 @@ def planned_install(hooks: Path, python: str | None = None) -> Change:
     before = files.read(path)
     found = "foreign" if before is None and path.is_symlink() else kind(before)
     _refuse_edited(path, found)
-    change = Change(path, before, text(python), found == "foreign")
+    lame = found == "ours" and not os.access(path, os.X_OK)
+    change = Change(path, before, text(python), found == "foreign", lame)
     if change.moves and os.path.lexists(change.kept):
         both = f"{path} is another program's, and so is {change.kept}, which ran before"
         raise UsageError(f"{both} judgekit's; remove one or put both in one file, then repeat this")
