@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.candidate import Candidate, Ranked
 
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
-POOL = (
-    20  # hits that are rated: on labelled prompts what is injected was the same as with three times as many
-)
+POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
 PATIENCE = 5.0  # seconds for reading new files, half of what an installer lets the client wait
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.

@@ -58,11 +58,13 @@ def escape(text: str) -> str:
 
 def source(root: str, project: str) -> str:
     """Return the name of a store: relative to the project, else to the home folder, else absolute."""
-    for base, sign in ((os.path.realpath(project), ""), (os.path.realpath(os.path.expanduser("~")), "~/")):
+    for folder, sign in ((project, ""), ("~", "~/")):
+        base = os.path.realpath(os.path.expanduser(folder))
         if root == base:
             return sign or "./"
-        if root.startswith(base.rstrip(os.sep) + os.sep):
-            return f"{sign}{os.path.relpath(root, base)}/"
+        inside = base.rstrip(os.sep) + os.sep
+        if root.startswith(inside):
+            return f"{sign}{root.removeprefix(inside)}/"
     return root + "/"
 
 

@@ -43,9 +43,9 @@ def match(
     """Return the best matches of any of `terms`, and how common each term is in the store.
 
     A hit's score is about 1 for the best one; its candidate's `bm25` is what scoring.py says. Those below the
-    profile's noise floor are left out. A `quick` answer scores fewer hits, and in a large store it leaves
-    frequent terms to the scoring as soon as a rarer one occurs: what has frequent words alone would not be
-    shown with a prompt.
+    profile's noise floor are left out. A `quick` answer scores fewer hits, by the terms alone (on labelled
+    prompts that changed none of what is injected), and in a large store it leaves frequent terms to the
+    scoring as soon as a rarer one occurs: what has frequent words alone would not be shown with a prompt.
     """
     connection, profile = index.connection, index.profile
     sought = Sought()
@@ -61,7 +61,8 @@ def match(
     hidden = _hidden(connection, terms, texts)
     rated = {number: scorer.rate(text, hidden.get(number, frozenset())) for number, text in texts.items()}
     ranked = sorted(texts, key=lambda number: -rated[number][0])
-    alike = _likenesses(index, [(texts[number], rated[number][0]) for number in ranked], scorer)
+    scored = [(texts[number], rated[number][0]) for number in ranked]
+    alike = [] if quick else _likenesses(index, scored, scorer)
     best = rated[ranked[0]][0] or 1.0
     kept = [number for number in ranked if rated[number][0] >= profile.noise_floor * best]
     candidates = _candidates(index, kept)
