@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit import library, panel, running
+from judgekit.calibrate import store as calibrations
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.reply_cache import user_cache
@@ -54,15 +55,20 @@ def document_judge(
     settings = configuration.load(project)
     endpoints, reason = panel.seats(settings, project)
     limit = settings.judge.max_cost_usd
+    loaded = library.score_rubric(wish.rubric or settings.judge.rubric, project)
+    mode = wish.mode or settings.judge.mode
+    learned = calibrations.find(loaded, mode, panel.models(endpoints), project)
     judge = DocumentJudge(
         gateway,
         endpoints,
-        library.score_rubric(wish.rubric or settings.judge.rubric, project),
-        wish.mode or settings.judge.mode,
+        loaded,
+        mode,
         wish.deadline or settings.judge.deadline,
         limit if wish.max_cost_usd is None else wish.max_cost_usd,
         reason,
         user_cache() if wish.cache and not is_recording(os.environ) else None,
+        learned.gates,
+        learned.stale,
     )
     return judge, reason
 

@@ -45,3 +45,8 @@ def seats(
     """Return the model of each tier (none when no provider is configured) and why, in one line."""
     panel = resolve(wanted(config, project, environ), environ)
     return {tier: endpoints[0] for tier, endpoints in panel.endpoints.items()}, panel.reason
+
+
+def models(endpoints: Mapping[TierName, Endpoint]) -> dict[TierName, str]:
+    """Return the model of each tier, by which a calibration knows a panel."""
+    return {tier: seat.model for tier, seat in endpoints.items()}

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from judgekit import config as configuration
 from judgekit import library, panel, paths, running, transcript
+from judgekit.calibrate import store as calibrations
 from judgekit.errors import InputError
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
@@ -101,11 +102,13 @@ def search(
         scorer=settings.retrieval.scorer,
     )
     kept, degraded = [(each, "bm25") for each in ranked.candidates], None
+    notes = list(ranked.notes)
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             texts = [api.body(each, BODY_CHARS, profiles) for each in ranked.candidates]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
+        notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
     return SearchResult(
         query=encodable(query),
@@ -113,7 +116,7 @@ def search(
         degraded=degraded,
         results=[_result(each, by) for each, by in kept[:limit]],
         duration_ms=round((time.perf_counter() - started) * 1000),
-        notes=list(ranked.notes),
+        notes=notes,
     )
 
 
@@ -208,6 +211,7 @@ def _judge(
     if not tiers:
         return reason
     loaded = library.select_rubric(own.rubric, project)
+    learned = calibrations.find(loaded, mode, panel.models(tiers), project)
 
     async def run() -> Selection:
         async with aclosing(open_gateway(os.environ)) as gateway:
@@ -220,8 +224,10 @@ def _judge(
                 own.timeout if hook else None,
                 settings.judge.max_cost_usd,
                 None if is_recording(os.environ) else user_cache(),
+                learned.gates,
             )
-            return await judge.judge(query, shown)
+            found = await judge.judge(query, shown)
+            return found.model_copy(update={"stale": learned.stale})
 
     return running.run(run())
 

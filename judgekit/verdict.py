@@ -126,12 +126,16 @@ class Decision(_Record):
 
 
 class Selection(_Record):
-    """Which candidates were kept for one query; `degraded` says why some are left undetermined, if so."""
+    """Which candidates were kept for one query; `degraded` says why some are left undetermined, if so.
+
+    `stale` says why a calibration that is there was not used.
+    """
 
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str
     calibration: str | None = None
+    stale: str | None = None
     decisions: list[Decision]
     rounds: list[Round] = []
     degraded: str | None = None

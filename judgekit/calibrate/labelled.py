@@ -1,0 +1,117 @@
+"""Labelled cases with what judges said about them, if it is recorded: a JSONL file, one case a line.
+
+    {"id": "a", "text": "…", "label": "accept", "judges": {"quick": {"model": "…", "reply": "…"}}}
+    {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
+    {"id": "c", "query": "…", "candidates": [{"id": "m1", "title": "…"}], "label": ["m1"]}
+    {"id": "d", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
+
+`label` is the right outcome, the ids to keep, or any word, or that by mode. Under `judges` stands, for each
+judge, one of `reply` (raw; read as the judge would), `scores`, `keep` or `probabilities` (by candidate),
+`choice` (any word) or `failure`. `pair` names the case of which this one is a variant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from judgekit.cases import CaseCandidate
+from judgekit.datafile import Strict, describe
+from judgekit.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.rubric import ModeName
+
+Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
+Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
+Label: TypeAlias = Word | list[Word]
+
+_SAID = ("reply", "scores", "keep", "probabilities", "choice", "failure")
+
+
+class Recorded(Strict):
+    """What one judge said about one case; `labels` maps those in a raw reply to ids of candidates."""
+
+    model: str = ""
+    reply: str | None = None
+    labels: dict[str, str] = {}
+    scores: dict[str, float] | None = None
+    keep: list[str] | None = None
+    probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    choice: Word | None = None
+    failure: str | None = None
+    cut: bool = False
+    calls: int = 1
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+    @model_validator(mode="after")
+    def _said_once(self) -> Recorded:
+        said = [name for name in _SAID if getattr(self, name) is not None]
+        if len(said) != 1:
+            raise ValueError(f"expected one of {', '.join(_SAID)}, got {', '.join(said) or 'none'}")
+        return self
+
+
+class ByMode(Strict):
+    """The right answer in each mode."""
+
+    strict: Label
+    lenient: Label
+
+
+class Case(Strict):
+    """A subject, what is right about it, and what judges said."""
+
+    id: Word
+    text: str | None = None
+    path: str | None = None
+    query: str = ""
+    candidates: list[CaseCandidate] = []
+    why: str = ""
+    label: Label | ByMode
+    judges: dict[str, Recorded] = {}
+    variant: Variant = "original"
+    pair: str = ""
+
+    def right(self, mode: ModeName) -> Label:
+        """Return the label for a mode."""
+        return getattr(self.label, mode) if isinstance(self.label, ByMode) else self.label
+
+
+def read(path: Path) -> list[Case]:
+    """Return the cases of a file; raises `InputError` naming file, line and key."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); name a JSONL file of labelled cases") from None
+    found: dict[str, Case] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        case = _case(path, number, line)
+        if case.id in found:
+            raise InputError(f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once")
+        found[case.id] = case
+    if not found:
+        raise InputError(f"{path}: empty; expected one labelled case a line")
+    return list(found.values())
+
+
+def sha256(path: Path) -> str:
+    """Return the hash of the file as it stands."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _case(path: Path, number: int, line: str) -> Case:
+    try:
+        return Case.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
