@@ -80,14 +80,41 @@ def evidence(
     return weight(rarities, titled) + body_share * in_body
 
 
-def odds(evidence: float, rivals: Sequence[float], documents: int, background: Mapping[str, float]) -> float:
-    """Return the logarithm of the odds that the entry with this evidence is the one that is meant: Bayes' rule.
+class Rivals:
+    """Hits that answer to some of the same words: the evidence for each, and their likelihoods together."""
 
-    Every entry of the store may be, and so may any of an imagined collection. `rivals` is the evidence for the
-    hits that answer to the same words, itself included; for all the others there is none.
+    __slots__ = ("evidences", "likelihood")
+
+    def __init__(self, evidences: list[float]) -> None:
+        self.evidences = evidences
+        self.likelihood = sum(map(exp, evidences))
+
+
+def rivals(matched: Sequence[frozenset[int]], evidences: Sequence[float]) -> list[Rivals]:
+    """Return, for each hit, all that have a term in common with it, itself included.
+
+    Hits that answer to different parts of a prompt may all be meant.
     """
-    silent = max(documents - len(rivals), 0) + background["documents"]
-    others = max(sum([exp(each) for each in rivals]) - exp(evidence), 0.0)
+    groups: dict[frozenset[int], list[float]] = {}
+    for terms, each in zip(matched, evidences, strict=True):
+        groups.setdefault(terms, []).append(each)
+    found = {
+        terms: Rivals(
+            [each for other, same in groups.items() if not terms.isdisjoint(other) for each in same]
+        )
+        for terms in groups
+    }
+    return [found[terms] for terms in matched]
+
+
+def odds(evidence: float, among: Rivals, documents: int, background: Mapping[str, float]) -> float:
+    """Return the logarithm of the odds that the entry with this evidence is the one that is meant.
+
+    By Bayes' rule: every entry of the store may be, and so may any of an imagined collection. Those that are
+    not `among` its rivals, itself included, have no evidence.
+    """
+    silent = max(documents - len(among.evidences), 0) + background["documents"]
+    others = max(among.likelihood - exp(evidence), 0.0)
     return min(max(evidence - log(others + silent), -MOST), MOST)
 
 
@@ -123,26 +150,11 @@ def features(hits: Sequence[Hit], statistics: Statistics, profile: Profile) -> l
                 odds=odds(own, others, statistics.documents, profile.background),
                 titled=weight(rarities, hit.titled) / in_titles if in_titles else UNKNOWN,
                 near=near(statistics.words, hit.text[:READ].split()) if several else 0.0,
-                alone=1 / (sum([other > own - SAME for other in others]) + (not several)),
+                alone=1 / (sum([other > own - SAME for other in others.evidences]) + (not several)),
                 coverage=weight(rarities, hit.matched) / everything if everything else 0.0,
             )
         )
     return found
-
-
-def rivals(matched: Sequence[frozenset[int]], evidences: Sequence[float]) -> list[list[float]]:
-    """Return, for each hit, the evidence for all that have a term in common with it, itself included.
-
-    Hits that answer to different parts of a prompt may all be meant.
-    """
-    groups: dict[frozenset[int], list[float]] = {}
-    for terms, each in zip(matched, evidences, strict=True):
-        groups.setdefault(terms, []).append(each)
-    found = {
-        terms: [each for other, same in groups.items() if not terms.isdisjoint(other) for each in same]
-        for terms in groups
-    }
-    return [found[terms] for terms in matched]
 
 
 def probability(found: Features, profile: Profile) -> float:
