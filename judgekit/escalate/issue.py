@@ -120,7 +120,8 @@ def _outcome(each: Round) -> tuple[str, str, str]:
         kind = markdown.inline(str(each.failure.kind)) if each.failure else markdown.NOTHING
         return markdown.NOTHING, markdown.NOTHING, kind
     scores = each.opinion.get("scores")
-    told = ", ".join(f"{name} {value}" for name, value in scores.items()) if isinstance(scores, dict) else ""
+    named = scores.items() if isinstance(scores, dict) else ()
+    told = ", ".join(f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
     return markdown.inline(str(each.opinion.get("outcome"))), markdown.inline(told), markdown.NOTHING
 
 
@@ -163,7 +164,7 @@ def _finding(number: int, tier: str, each: Finding) -> str:
 
 
 def _settle(verdict: Verdict) -> str:
-    fits = is_blob(verdict.task_id) and verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
+    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
     return (
         "Mend the content and have it judged again, or decide yourself, which holds until the content "

@@ -111,6 +111,15 @@ def test_names_do_not_act() -> None:
     assert "judgekit override docs/a.md-escalate-0 accept" in made.body
 
 
+def test_a_task_is_overridden_by_its_name() -> None:
+    assert "judgekit override T-42 accept" in issue.of(disagreement(task_id="T-42")).body
+
+
+def test_scores_are_shown_as_they_are() -> None:
+    opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
+    assert "`a 4, b 2.75`" in issue.of(disagreement(rounds=opinions)).body
+
+
 def test_a_shell_gets_a_name_as_one_word() -> None:
     path = "it's $(touch x).md"
     made = issue.of(disagreement(task_id=f"{path}@{SHA[:12]}"))
