@@ -105,7 +105,7 @@ class Choice(NamedTuple):
 def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> Choice:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     below = list(tiers)[: _last(tiers, promise)]
-    chains = _chains(samples, below)
+    chains = _chains(samples, below, contradicted=promise.reference is None)
     able = _able(chains, promise)
     level = (1 - promise.confidence) / max(1, len(able))
     shown: list[Tested] = []
@@ -141,8 +141,14 @@ def _last(tiers: Sequence[TierName], promise: Promise) -> int:
     return list(tiers).index(promise.reference) if promise.reference else len(tiers) - 1
 
 
-def _chains(samples: Iterable[Sample], below: Sequence[TierName]) -> dict[Chain, list[Sample]]:
-    """Return the classes of opinions with their members, an earlier tier's first."""
+def _chains(
+    samples: Iterable[Sample], below: Sequence[TierName], *, contradicted: bool
+) -> dict[Chain, list[Sample]]:
+    """Return the classes of opinions with their members, an earlier tier's first.
+
+    With `contradicted` a deeper tier's opinion is looked at only where it makes an acceptance a rejection or
+    the other way round: elsewhere it ends the judging anyway, and a test would only take from the others.
+    """
     found: dict[Chain, list[Sample]] = {}
     for place, tier in enumerate(below):
         for each in samples:
@@ -150,6 +156,8 @@ def _chains(samples: Iterable[Sample], below: Sequence[TierName]) -> dict[Chain,
             if outcome is None or (outcome == "accept" and tier in each.cut):
                 continue
             after = each.outcome(below[place - 1]) if place else None
+            if place and contradicted and {outcome, after} != {"accept", "reject"}:
+                continue
             found.setdefault(Chain(tier, outcome, after), []).append(each)
     return found
 

@@ -6,8 +6,9 @@
     {"id": "d", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
 
 `label` is the right outcome, the ids to keep, or any word, or that by mode. Under `judges` stands, for each
-judge, one of `reply` (raw; read as the judge would), `scores`, `keep` or `probabilities` (by candidate),
-`choice` (any word) or `failure`. `pair` names the case of which this one is a variant.
+judge, one of `reply` (raw; read as the judge would), `scores`, `keep` (candidates in `unjudged` aside) or
+`probabilities` (by candidate), `choice` (any word) or `failure`. `pair` names the case of which this one
+is a variant.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Recorded(Strict):
     labels: dict[str, str] = {}
     scores: dict[str, float] | None = None
     keep: list[str] | None = None
+    unjudged: list[str] = []
     probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     choice: Word | None = None
     failure: str | None = None

@@ -83,7 +83,10 @@ class Reader:
             kept = self._kept(rubric, said.reply, said.labels or {each: each for each in ids})
         if kept is None:
             return dict.fromkeys(ids, FAILED)
-        return {each: Voice("accept" if each in kept else "reject") for each in ids}
+        said_of = [each for each in ids if each not in said.unjudged]
+        return dict.fromkeys(ids, FAILED) | {
+            each: Voice("accept" if each in kept else "reject") for each in said_of
+        }
 
     def _kept(self, rubric: SelectRubric, reply: str, labels: Mapping[str, str]) -> list[str] | None:
         try:

@@ -9,6 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 from judgekit.cli import (
+    calibrate,
     demo,
     doctor,
     escalate,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("search")(search.search)
 app.command("judge")(judge.judge)
 app.command("gate")(gate.gate)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(index.app, name="index")
 app.add_typer(rubric.app, name="rubric")

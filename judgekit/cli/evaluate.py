@@ -64,7 +64,8 @@ def retrieval(
     if run is not None:
         trec.check(run, (each.id for each in (*found.queries, *found.documents)))
     used = _profile(profile.value)
-    seen = evaluation.search(found, used, scoped=scope_prefix, progress=_progress(len(found.queries)))
+    shown = progress(len(found.queries), "queries")
+    seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
         trec.write(run, ((each.query, each.ranking) for each in seen))
     report = evaluation.report(found, used, seen, scoped=scope_prefix)
@@ -88,13 +89,13 @@ def _profile(kind: str) -> Profile:
     return Profiles(compile_profiles(Path(paths.project_root(str(Path.cwd()))))).by_kind[kind]
 
 
-def _progress(total: int) -> Callable[[int], None]:
-    """Return what shows on a terminal how many queries are done."""
+def progress(total: int, what: str) -> Callable[[int], None]:
+    """Return what shows on a terminal how many are done."""
     if sys.stderr is None or not sys.stderr.isatty():
         return lambda _: None
 
     def show(done: int) -> None:
-        sys.stderr.write(f"\r{done} of {total} queries" if done < total else "\r\x1b[K")
+        sys.stderr.write(f"\r{done} of {total} {what}" if done < total else "\r\x1b[K")
         sys.stderr.flush()
 
     return show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit import prompt
 from judgekit.gateway.base import Matter, Usage
@@ -236,11 +236,13 @@ def _next(rules: Rules, marks: Mapping[TierName, Marks], candidate: str) -> Tier
     )
 
 
-def _opinion(marks: Marks | None) -> dict[str, list[str]] | None:
+def _opinion(marks: Marks | None) -> dict[str, Any] | None:
     if marks is None:
         return None
     kept = [each for each, mark in marks.items() if mark and mark.outcome == "accept"]
-    return {"keep": kept, "unjudged": [each for each, mark in marks.items() if mark is None]}
+    unjudged = [each for each, mark in marks.items() if mark is None]
+    known = {each: mark.probability for each, mark in marks.items() if mark and mark.probability is not None}
+    return {"keep": kept, "unjudged": unjudged} | ({"probabilities": known} if known else {})
 
 
 def _decision(candidate: str, rules: Rules, marks: Mapping[TierName, Marks]) -> Decision:

@@ -1,0 +1,150 @@
+"""`judgekit calibrate`: learn from labels which opinions of which tier may be final."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.output import complain, emit, say
+from judgekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.calibrate.file import Calibration, Measured, NotShown, Promised, Shown
+    from judgekit.calibrate.labelled import Case
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName, TierName
+
+
+def calibrate(
+    labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="Labelled cases, one a line.")],
+    rubric: Annotated[str, typer.Option(help="ID, ID@VERSION or a YAML file.")],
+    mode: Annotated[Literal["strict", "lenient"], typer.Option(help="Which error is the costly one.")],
+    error: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Promise at most this error rate (default 0.05).")
+    ] = None,
+    excess: Annotated[
+        float | None,
+        typer.Option(metavar="RATE", help="Promise at most this much more error than the deep tier alone."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How sure the promise must be.")] = 0.95,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it instead of your own folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
+) -> int:
+    """Learn which opinions of which tier may be final at a promised error rate."""
+    from judgekit import library
+    from judgekit.calibrate import labelled, store
+    from judgekit.calibrate.choose import Promise
+    from judgekit.calibrate.learn import learn
+
+    promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
+    project = Path(paths.project_root(str(Path.cwd())))
+    loaded = library.find_rubric(rubric, project)
+    cases, models = _said(labelled.read(labels), labels, loaded, mode, project)
+    digest = labelled.sha256(labels)
+    known = learn(cases, models, loaded, mode, promise, made=datetime.now(UTC), labels_sha256=digest)
+    if as_json:
+        emit(known.text().rstrip())
+    else:
+        for line in _lines(known):
+            say(line)
+    if known.gates or out is not None:
+        path = out or store.default_path(known)
+        store.write(known, path)
+        complain(f"written: {path}")
+    else:
+        complain("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
+    return 0
+
+
+def _rates(error: float | None, excess: float | None, confidence: float) -> tuple[float, float]:
+    """Return the promised rate and the confidence; raises `UsageError` for what cannot be promised."""
+    if error is not None and excess is not None:
+        raise UsageError("--error and --excess are two different promises; give one")
+    rate = next((each for each in (error, excess) if each is not None), 0.05)
+    for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
+        if not 0 < value < 1:
+            raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
+    return rate, confidence
+
+
+def _said(
+    cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path
+) -> tuple[list[Case], dict[TierName, str]]:
+    """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
+    from judgekit.calibrate import reading
+    from judgekit.cli.evaluate import progress
+    from judgekit.evaluation import judge_live
+
+    if any(case.judges for case in cases):
+        return cases, reading.models(cases)
+    asked = judge_live.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
+    return asked.cases, asked.models
+
+
+def _lines(known: Calibration) -> Iterator[str]:
+    rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
+    models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
+    yield f"{known.id}: {rubric}; {models}; {known.cases} labelled"
+    yield f"Promised with {known.promise.confidence:.0%} confidence: {_promise(known.promise)}"
+    yield ""
+    yield "May be final" if known.gates else "May be final: nothing"
+    for shown in known.gates:
+        yield f"  {_class(shown):<44} {_seen(shown)}"
+    if known.not_promised:
+        yield "Cannot be promised"
+    for refused in known.not_promised:
+        yield f"  {_class(refused):<44} {_seen(refused)}; {_why(refused)}"
+    yield ""
+    yield from _table(known)
+
+
+def _promise(promise: Promised) -> str:
+    if promise.reference is None:
+        return f"an opinion that is final differs from its label in at most {promise.rate:.1%}"
+    return f"at most {promise.rate:.1%} more errors than {promise.reference} alone, which has the last word"
+
+
+def _class(each: Shown | NotShown) -> str:
+    after = f" after {each.after}" if each.after else ""
+    margin = f", margin {each.least_margin:g} or more" if each.least_margin else ""
+    return f"{each.tier} {each.outcome}{after}{margin}"
+
+
+def _seen(each: Shown | NotShown) -> str:
+    gains = f" and {each.gains} gained" if each.gains else ""
+    return f"{each.errors} wrong{gains} of {each.labels}, at most {each.bound:.1%}"
+
+
+def _why(refused: NotShown) -> str:
+    if refused.more is None:
+        return "too many errors, more labels would not help"
+    return f"too few labels, about {refused.more} more of these would do"
+
+
+def _table(known: Calibration) -> Iterator[str]:
+    yield f"{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}"
+    both = (known.with_gates, known.without)
+    yield _row("ended by a gate", *(f"{each.by_gate / known.cases:.1%}" for each in both))
+    yield _row("decided", *(f"{each.decided / known.cases:.1%}" for each in both))
+    yield _row("wrong among the decided", *map(_wrong, both))
+    for tier in known.models:
+        yield _row(f"calls of {tier}", *(str(each.calls.get(tier, 0)) for each in both))
+    least = known.cases * sum(tier != "tiebreaker" for tier in known.models)
+    saved = [1 - sum(each.calls.values()) / least if least else 0.0 for each in both]
+    yield _row("calls saved against asking quick and deep", *(f"{each:.1%}" for each in saved))
+
+
+def _wrong(each: Measured) -> str:
+    return f"{each.errors / each.decided:.1%}" if each.decided else "-"
+
+
+def _row(name: str, calibrated: str, without: str) -> str:
+    return f"  {name:<44}{calibrated:>12}{without:>12}"
