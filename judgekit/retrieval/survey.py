@@ -154,7 +154,7 @@ class _Survey:
             stamp = unknown.pop(path, None)
             if stamp is None:
                 self.plan.lost.append(number)
-            elif stamp != (size, mtime, inode) or not watch.is_file_sure(mtime, read):
+            elif stamp != (size, mtime, inode) or not watch.is_sure(mtime, read):
                 self.plan.changed.append(number)
         self.plan.new.update(dict.fromkeys(unknown, place))
         self.plan.stamps.update(unknown)

@@ -267,7 +267,7 @@ def _is_worth_writing(index: Index, number: int) -> bool:
         return True
     path, hint, digest, *stamp = row
     now = watch.look(f"{index.root}/{path}")
-    if now is None or now != tuple(stamp) or watch.is_file_sure(now[1], watch.clock()):
+    if now is None or now != tuple(stamp) or watch.is_sure(now[1], watch.clock()):
         return True
     return bool(Found(index.root, path, index.profile, hint).digest != digest)
 

@@ -1,7 +1,8 @@
 """Sees that a store changed without looking at each of its files: the part of freshness every query pays for.
 
 Times on a file system are coarse: what changes twice within one tick looks as if it had changed once. So what
-was read less than `WINDOW` after its last change is not sure, and is looked at again.
+was read too soon after its last change is not sure, and is looked at again. How soon that is depends on the
+tick, which shows in the time itself: full seconds, or fractions of them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from sqlite3 import Connection
     from typing import TypeAlias
 
     # Of a file size, mtime_ns, inode; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
-WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT)
+WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT), where times are full seconds
 FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells less than seconds
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
@@ -53,22 +54,17 @@ def look_at_folder(path: str) -> Stamp | None:
     return found.st_ctime_ns, found.st_mtime_ns, found.st_ino
 
 
-def is_sure(changed: int, read: int, window: int = WINDOW) -> bool:
+def is_sure(changed: int, read: int) -> bool:
     """Whether what was last `changed` (by the file system's clock) cannot have changed unseen after `read`.
 
     A time more than a day ahead was set by somebody and is no clock's: the next change sets another one.
     """
-    return read - changed >= window or changed - read > _DAY
+    return read - changed >= (FINE_WINDOW if changed % _SECOND else WINDOW) or changed - read > _DAY
 
 
 def is_folder_sure(stamp: Stamp, read: int) -> bool:
     """Whether a folder's stamp tells all changes after `read`."""
     return is_sure(stamp[0], read) and is_sure(stamp[1], read)
-
-
-def is_file_sure(mtime: int, read: int) -> bool:
-    """Whether a file's stamp tells all changes after `read`; its time shows how coarse the file system is."""
-    return is_sure(mtime, read, FINE_WINDOW if mtime % _SECOND else WINDOW)
 
 
 class Turn:
@@ -126,7 +122,7 @@ def changed_files(connection: Connection, root: str, turn: Turn) -> list[int]:
     )
     found = rows.fetchall()
     turn.file = found[-1][0] if len(found) == SLICE else 0
-    return [number for number, _ in _differing(found, root, is_file_sure)]
+    return [number for number, _ in _differing(found, root)]
 
 
 def changed_among(connection: Connection, root: str, places: Iterable[str]) -> list[tuple[int, str]]:
@@ -134,17 +130,15 @@ def changed_among(connection: Connection, root: str, places: Iterable[str]) -> l
     found = []
     for place in places:
         found += connection.execute(f"{_FILES} WHERE path = ?", (place,)).fetchall()
-    return _differing(found, root, is_sure)
+    return _differing(found, root)
 
 
-def _differing(
-    rows: list[tuple[int, str, int, int, int, int]], root: str, sure: Callable[[int, int], bool]
-) -> list[tuple[int, str]]:
+def _differing(rows: list[tuple[int, str, int, int, int, int]], root: str) -> list[tuple[int, str]]:
     start = root + "/"
     return [
         (number, path)
         for number, path, size, mtime, inode, read in rows
-        if look(start + path) != (size, mtime, inode) or not sure(mtime, read)
+        if look(start + path) != (size, mtime, inode) or not is_sure(mtime, read)
     ]
 
 

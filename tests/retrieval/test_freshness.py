@@ -1,7 +1,7 @@
 """What a query sees of a store that changed, compared with an index built afresh, over random histories.
 
-Time is the test's own: files and folders get the times that a file system with ticks of two seconds
-would give them.
+Time is the test's own: files and folders get the times that a file system with coarse or fine ticks would
+give them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROFILES = compiled.Profiles(compiled.bundled())
 SECOND = 1_000_000_000
-TICK = 2 * SECOND
+TICKS = {"two seconds": 2 * SECOND, "ten milliseconds": SECOND // 100}
 SLICE = 3
 ROWS = """SELECT path, pending, size, mtime, inode, hint, live, problem, id, file.title, category,
     file.tags, updated, text.title, text.tags, body, parts
@@ -40,7 +40,8 @@ OWN = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: "index.md"
 class World:
     """A store and its clock. What is edited in place may be seen later; `edited` says where that happened."""
 
-    def __init__(self, root: Path, kind: str) -> None:
+    def __init__(self, root: Path, kind: str, tick: int) -> None:
+        self.tick = tick
         self.root, self.kind = Path(os.path.realpath(root)), kind
         self.now = 1_800_000_000 * SECOND
         self.times: dict[str, int] = {}
@@ -49,11 +50,9 @@ class World:
         self.own(0)
         self.write(0, 0, 0)
 
-    def tick(self) -> int:
-        return self.now - self.now % TICK
-
     def touch(self, path: Path) -> None:
-        self.times[str(path)] = self.tick()
+        """Give a file or folder the present time, in ticks; fine ones never fall on full seconds here."""
+        self.times[str(path)] = self.now - self.now % self.tick + (1 if self.tick < SECOND else 0)
 
     def look(self, path: str) -> Stamp | None:
         try:
@@ -157,8 +156,9 @@ class World:
         path.write_text(["", "f1.*\n", "decisions/\n", "f2.*\n!f2.md"][text % 4], encoding="utf-8")
         self.touch(path)
 
-    def wait(self, seconds: int) -> None:
-        self.now += seconds * SECOND
+    def wait(self, halves: int) -> None:
+        """Let half ticks pass."""
+        self.now += halves * self.tick // 2
 
 
 @pytest.fixture
@@ -166,8 +166,8 @@ def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setattr(watch, "SLICE", SLICE)
     monkeypatch.setattr(watch, "LAP", 10**9)
 
-    def make(kind: str) -> World:
-        world = World(tmp_path_factory.mktemp("world") / "store", kind)
+    def make(kind: str, tick: int) -> World:
+        world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
         monkeypatch.setattr(watch, "clock", lambda: world.now)
         monkeypatch.setattr(watch, "look", world.look)
         monkeypatch.setattr(watch, "look_at_folder", world.look_at_folder)
@@ -252,7 +252,7 @@ STEPS = st.one_of(
     st.tuples(st.just("rename_folder"), NUMBERS, NUMBERS),
     st.tuples(st.just("own"), NUMBERS),
     st.tuples(st.just("ignore"), NUMBERS),
-    st.tuples(st.just("wait"), st.integers(1, 5)),
+    st.tuples(st.just("wait"), st.sampled_from([1, 1, 2, 5, 30])),
     # Again and again the same few files, which is where a tick hides something.
     st.tuples(st.just("write"), st.just(0), st.just(0), st.integers(0, 40)),
     st.tuples(st.just("replace"), st.just(0), st.just(0), st.integers(0, 40)),
@@ -264,19 +264,48 @@ HISTORIES = st.lists(
 )
 
 
+@pytest.mark.parametrize("tick", TICKS)
 @pytest.mark.parametrize("kind", [CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN])
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=HISTORIES)
-def test_a_query_sees_what_it_must(world_of: Any, kind: str, history: list[Any]) -> None:  # noqa: ANN401 - a fixture
-    world = world_of(kind)
+def test_a_query_sees_what_it_must(world_of: Any, kind: str, tick: str, history: list[Any]) -> None:  # noqa: ANN401 - a fixture
+    world = world_of(kind, TICKS[tick])
     opened(world).close()
     for steps, check in history:
         for name, *arguments in steps:
             getattr(world, name)(*arguments)
         check(world)
     check_after_a_lap(world)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sure_after"),
+    [(10 * SECOND, 2 * SECOND), (10 * SECOND + 1, SECOND // 10), (SECOND // 2, SECOND // 10)],
+)
+def test_what_was_read_too_soon_is_not_sure(changed: int, sure_after: int) -> None:
+    assert not watch.is_sure(changed, changed)
+    assert not watch.is_sure(changed, changed + sure_after - 1)
+    assert watch.is_sure(changed, changed + sure_after)
+
+
+def test_a_time_ahead_is_now_unless_no_clock_can_be_so_wrong() -> None:
+    now = 1_800_000_000 * SECOND
+    assert not watch.is_sure(now + 3600 * SECOND, now)
+    assert watch.is_sure(now + 2 * 86_400 * SECOND, now)
+
+
+@pytest.mark.parametrize("text", ["", "1 2", "x y z", "1 2 3 4", "\0" * 40])
+def test_a_spoiled_turn_begins_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "turn").write_text(text)
+    turn = watch.Turn(str(tmp_path / "turn"))
+    assert (turn.file, turn.folder, turn.queries) == (0, 0, 0)
+    turn.file, turn.queries = 64, 3
+    turn.keep()
+    again = watch.Turn(str(tmp_path / "turn"))
+    assert (again.file, again.folder, again.queries) == (64, 0, 3)
+    watch.Turn(str(tmp_path / "none" / "turn")).keep()
