@@ -181,7 +181,7 @@ def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -
 
 def _content_end(text: str, block: SequenceNode) -> int:
     """Return where a block list ends: empty lines, and comments further left, are after it."""
-    end = block.end_mark.index
+    end: int = block.end_mark.index
     lines = text[:end].splitlines(keepends=True)
     while lines and _is_after(lines[-1], block.start_mark.column):
         end -= len(lines.pop())
