@@ -174,7 +174,9 @@ def _failure(verb: str, code: int, err: bytes) -> GhError:
         return GhError("gh is not signed in; run gh auth login", general=True)
     said = one_line(err.decode("utf-8", "replace"), _SAID) or f"exit code {code}"
     general = re.search(
-        r"rate limit|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve", said, re.IGNORECASE
+        r"rate limit|(Post|Get) .?http|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve",
+        said,
+        re.IGNORECASE,
     )
     return GhError(f"gh issue {verb}: {said}", general=general is not None)
 
