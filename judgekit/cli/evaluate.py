@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import paths
+from judgekit.cli import evaluate_judge
 from judgekit.cli.output import complain, emit, say
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ class Kind(enum.StrEnum):
     MARKDOWN = "markdown"
 
 
-@app.callback()
-def _group() -> None:
-    """Keep `eval` a group while it has one command."""
+app.command("judge")(evaluate_judge.judge)
 
 
 @app.command()

@@ -1,0 +1,102 @@
+"""`judgekit eval judge`: how far judges agree with labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.output import complain, emit, say
+from judgekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.evaluation.bootstrap import Interval
+    from judgekit.evaluation.judge_report import JudgeReport, JudgingReport
+
+_WIDTH = 34
+
+
+def judge(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled cases, one JSON object a line.")],
+    rubric: Annotated[str | None, typer.Option(help="ID, ID@VERSION or a YAML file.")] = None,
+    mode: Annotated[Literal["strict", "lenient"], typer.Option(help="Whose thresholds apply.")] = "strict",
+    wanted: Annotated[
+        str | None, typer.Option(metavar="WORD", help="What injected texts are after (default accept).")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Also write a page with pictures.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Measure judges on labelled cases: those whose answers are recorded, else the models set up here."""
+    from judgekit import library
+    from judgekit.calibrate import labelled
+    from judgekit.cli.evaluate import progress
+    from judgekit.evaluation import judge as evaluation
+    from judgekit.evaluation import judge_live, judge_page
+
+    cases = labelled.read(file)
+    project = Path(paths.project_root(str(Path.cwd())))
+    loaded = library.find_rubric(rubric, project) if rubric else None
+    if loaded and not any(case.judges for case in cases):
+        shown = progress(len(cases), "cases")
+        cases = judge_live.ask(cases, file.parent, loaded, mode, project, shown).cases
+    report = evaluation.report(cases, file.name, loaded, mode, wanted)
+    if html is not None:
+        try:
+            html.write_text(judge_page.html(report), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{html}: cannot be written ({error.strerror})") from None
+        complain(f"drawn: {html}")
+    if as_json:
+        emit(report.model_dump_json())
+    else:
+        for line in _lines(report):
+            say(line)
+    return 0
+
+
+def _lines(report: JudgingReport) -> Iterator[str]:
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    yield f"{report.file}: {report.items} labelled items{rubric}"
+    for each in report.judges:
+        yield ""
+        yield from _judge(each)
+    boot = report.bootstrap
+    yield ""
+    yield f"In brackets {boot.level:.0%} intervals: {boot.resamples} draws of the items, seed {boot.seed}"
+
+
+def _judge(each: JudgeReport) -> Iterator[str]:
+    yield f"{each.judge}{f' ({each.model})' if each.model else ''}: {each.items} items"
+    yield _figure("accuracy", each.accuracy)
+    yield _figure("Cohen's kappa", each.kappa)
+    if each.weighted_kappa:
+        yield _figure("quadratically weighted kappa", each.weighted_kappa)
+    yield _figure("unreadable", each.unreadable)
+    for one in each.classes:
+        precision, recall = (_short(figure) for figure in (one.precision, one.recall))
+        yield f"  {one.word:<{_WIDTH}}precision {precision}, recall {recall}, {one.labelled} labelled so"
+    for name, flips in (("flips with the order", each.order_flips), ("flips on rerun", each.rerun_flips)):
+        if flips.pairs:
+            yield f"{_figure(name, flips.rate)} of {flips.pairs}"
+    if each.injection:
+        found = each.injection
+        yield _figure(f"{found.wanted} before injected text", found.before)
+        yield f"{_figure('lift by injected text', found.lift)} of {found.pairs}"
+    usd = "" if each.cost.usd is None else f", ${each.cost.usd:.6f}"
+    yield f"  {'an item':<{_WIDTH}}{each.cost.calls:.2f} calls{usd}"
+
+
+def _figure(name: str, figure: Interval | None) -> str:
+    if figure is None:
+        return f"  {name:<{_WIDTH}}    -"
+    return f"  {name:<{_WIDTH}}{figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]"
+
+
+def _short(figure: Interval | None) -> str:
+    return "-" if figure is None else f"{figure.value:.3f}"

@@ -1,0 +1,146 @@
+"""Measures judges on labelled cases with their answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.calibrate.reading import Reader
+from judgekit.errors import InputError
+from judgekit.evaluation import judge_agreement as agreement
+from judgekit.evaluation.bootstrap import difference, interval, mean
+from judgekit.evaluation.judge_report import Confusion, Cost, Flips, JudgeReport, JudgingReport, Lift
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.calibrate.labelled import Case, Variant
+    from judgekit.evaluation.judge_agreement import Pair
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName
+
+ACCEPT = "accept"
+
+
+class Item(NamedTuple):
+    """One labelled thing and what one judge said; None where that cannot be read.
+
+    `of` is the id of the original that it is a variant of, its own for an original.
+    """
+
+    id: str
+    of: str
+    variant: Variant
+    label: str
+    said: str | None
+    calls: int
+    cost_usd: float | None
+
+
+def report(
+    cases: Sequence[Case], name: str, loaded: LoadedRubric | None, mode: ModeName, wanted: str | None = None
+) -> JudgingReport:
+    """Return how every judge in the cases does.
+
+    Without a rubric answers must be recorded as a `choice`. `wanted` is the answer that injected texts are
+    after (accept, unless said otherwise). Raises `InputError` for cases that do not fit the rubric.
+    """
+    judges = dict.fromkeys(judge for case in cases for judge in case.judges)
+    if not judges:
+        raise InputError(f"{name}: expected recorded answers under `judges`, or --rubric to ask models")
+    reader = Reader(loaded.rubric, mode) if loaded else None
+    return JudgingReport(
+        file=name,
+        rubric=loaded.rubric.ref if loaded else None,
+        mode=mode if loaded else None,
+        items=len([case for case in cases if case.variant == "original"]),
+        judges=[_judge(judge, cases, reader, wanted or ACCEPT) for judge in judges],
+    )
+
+
+def items(cases: Sequence[Case], judge: str, reader: Reader | None) -> list[Item]:
+    """Return what one judge said about each document, candidate or other labelled thing."""
+    found: list[Item] = []
+    for case in cases:
+        if judge not in case.judges:
+            continue
+        said, pairs = case.judges[judge], _words(case, judge, reader)
+        for number, (part, (label, word)) in enumerate(pairs.items()):
+            end = f"/{part}" if part else ""
+            of = f"{case.pair or case.id}{end}"
+            first = number == 0  # one call brought the answers on all candidates
+            cost = said.cost_usd if first or said.cost_usd is None else 0.0
+            calls = said.calls if first else 0
+            found.append(Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost))
+    return found
+
+
+def _words(case: Case, judge: str, reader: Reader | None) -> dict[str, tuple[str, str | None]]:
+    """Return by part the label and the word that was said."""
+    said = case.judges[judge]
+    if reader is not None:
+        labels, voices = reader.labels(case), reader.voices(case, said)
+        return {part: (label, voices[part].outcome) for part, label in labels.items()}
+    label = case.right("strict")
+    if not isinstance(label, str) or (said.choice is None and said.failure is None):
+        raise InputError(
+            f"case {case.id}: judges.{judge}: expected a choice; name the --rubric to read others by"
+        )
+    return {"": (label, said.choice)}
+
+
+def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str) -> JudgeReport:
+    found = items(cases, judge, reader)
+    originals = [each for each in found if each.variant == "original"]
+    pairs: list[Pair] = [(each.label, each.said) for each in originals if each.said is not None]
+    plain, weighted = agreement.kappas(pairs)
+    counts = Counter(pairs)
+    return JudgeReport(
+        judge=judge,
+        model=next((case.judges[judge].model for case in cases if judge in case.judges), ""),
+        items=len(originals),
+        unreadable=interval(mean([each.said is None for each in found])),
+        accuracy=agreement.accuracy(pairs),
+        kappa=plain,
+        weighted_kappa=weighted,
+        classes=agreement.classes(pairs),
+        confusion=[
+            Confusion(label=label, said=said, count=count) for (label, said), count in sorted(counts.items())
+        ],
+        order_flips=_flips(found, "swapped"),
+        rerun_flips=_flips(found, "rerun"),
+        injection=_lift(found, wanted),
+        cost=_cost(originals),
+    )
+
+
+def _matched(found: Sequence[Item], variant: Variant) -> list[tuple[str, str]]:
+    """Return what was said about the original and about its variant, where both can be read."""
+    originals = {each.of: each.said for each in found if each.variant == "original"}
+    matched = [(originals.get(each.of), each.said) for each in found if each.variant == variant]
+    return [(before, after) for before, after in matched if before is not None and after is not None]
+
+
+def _flips(found: Sequence[Item], variant: Variant) -> Flips:
+    matched = _matched(found, variant)
+    return Flips(pairs=len(matched), rate=interval(mean([before != after for before, after in matched])))
+
+
+def _lift(found: Sequence[Item], wanted: str) -> Lift | None:
+    matched = _matched(found, "injected")
+    if not matched:
+        return None
+    before, after = ([float(each[side] == wanted) for each in matched] for side in (0, 1))
+    return Lift(
+        wanted=wanted,
+        pairs=len(matched),
+        before=interval(mean(before)),
+        after=interval(mean(after)),
+        lift=difference(after, before),
+    )
+
+
+def _cost(originals: Sequence[Item]) -> Cost:
+    known = [each.cost_usd for each in originals if each.cost_usd is not None]
+    calls = sum(each.calls for each in originals) / len(originals) if originals else 0.0
+    return Cost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None)
