@@ -1,0 +1,204 @@
+"""Calibrations are kept, found, refused when stale, and used by the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ScriptedGateway, scores, three_models
+
+from judgekit import library, panel
+from judgekit.calibrate import labelled, reading, store
+from judgekit.calibrate.choose import Promise
+from judgekit.calibrate.file import Calibration
+from judgekit.calibrate.learn import learn
+from judgekit.errors import ConfigError, InputError
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.subject import Document, File
+
+if TYPE_CHECKING:
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import TierName
+    from judgekit.verdict import Verdict
+
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+MODELS: dict[TierName, str] = panel.models(three_models())
+
+
+@pytest.fixture
+def kls() -> LoadedRubric:
+    return library.score_rubric("kls")
+
+
+def cases(count: int = 120, wrong: int = 0) -> list[labelled.Case]:
+    """Return cases in which the quick tier accepts with a large margin, `wrong` of them wrongly."""
+    found = []
+    for number in range(count):
+        good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
+        label = "reject" if number < wrong else "accept"
+        judges: dict[TierName, dict[str, Any]] = {
+            "quick": {"scores": good},
+            "deep": {"reply": scores(*(5 if label == "accept" else 1,) * 3)},
+        }
+        said = {tier: {"model": MODELS[tier], **each} for tier, each in judges.items()}
+        said["tiebreaker"] = {"model": MODELS["tiebreaker"], "failure": "not_recorded"}
+        found.append(labelled.Case.model_validate({"id": str(number), "label": label, "judges": said}))
+    return found
+
+
+def learned(
+    kls: LoadedRubric, found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None
+) -> Calibration:
+    return learn(
+        found,
+        reading.models(found),
+        kls,
+        "strict",
+        Promise(rate, reference=reference),
+        made=MADE,
+        labels_sha256="0" * 64,
+    )
+
+
+def judged(kls: LoadedRubric, answers: dict[str, list[Any]], found: store.Found) -> tuple[Verdict, list[str]]:
+    gateway = ScriptedGateway(answers)
+    own = DocumentJudge(gateway, three_models(), kls, "strict", 30, gates=found.gates, stale=found.stale)
+    document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
+    return asyncio.run(own.judge(document)), gateway.asked
+
+
+def test_what_was_learned_comes_back_from_its_file(kls: LoadedRubric, tmp_path: Path) -> None:
+    known = learned(kls, cases())
+    store.write(known, tmp_path / "deep" / "c.json")
+    assert store.read(tmp_path / "deep" / "c.json") == known
+    assert known.schema_ == "judgekit/calibration@1"
+    assert [each.outcome for each in known.gates] == ["accept"]
+    assert (known.with_gates.calls, known.without.calls) == (
+        {"quick": 120, "deep": 0, "tiebreaker": 0},
+        {"quick": 120, "deep": 120, "tiebreaker": 0},
+    )
+
+
+def test_the_same_labels_give_the_same_id_and_others_another(kls: LoadedRubric) -> None:
+    assert learned(kls, cases()).id == learned(kls, cases()).id
+    assert learned(kls, cases()).id != learned(kls, cases(), 0.06).id
+
+
+def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
+    known = learned(kls, cases())
+    store.write(known, store.default_path(known))
+    found = store.find(kls, "strict", MODELS)
+    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)]}, found)
+    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known.id)
+    assert verdict.degraded is None
+
+
+def test_what_it_does_not_let_through_goes_up(kls: LoadedRubric) -> None:
+    known = learned(kls, cases())
+    store.write(known, store.default_path(known))
+    found = store.find(kls, "strict", MODELS)
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]}, found)
+    assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])  # final at once without a calibration
+    verdict, asked = judged(kls, {"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]}, found)
+    assert (verdict.verdict, asked) == ("accept", ["quick", "deep"])
+
+
+def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) -> None:
+    assert store.find(kls, "strict", MODELS) == store.Found()
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, store.Found())
+    assert (verdict.verdict, asked, verdict.calibration) == ("reject", ["quick"], None)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"prompt_sha256": "1" * 64}, "the prompt has changed"),
+        ({"models": {**MODELS, "deep": "older"}}, "deep was older and is deep-model now"),
+        ({"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}}, "tiebreaker was nobody"),
+        ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for another kls"),
+    ],
+)
+def test_a_stale_one_is_not_used_and_said(kls: LoadedRubric, change: dict[str, Any], why: str) -> None:
+    known = learned(kls, cases())
+    stale = Calibration.model_validate({**json.loads(known.text()), **change})
+    store.write(stale, store.default_path(stale))
+    found = store.find(kls, "strict", MODELS)
+    assert found.gates is None
+    assert why in str(found.stale)
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, found)
+    assert (asked, verdict.calibration, verdict.degraded) == (["quick"], None, found.stale)
+
+
+def test_a_tier_that_is_not_asked_any_more_makes_it_stale(kls: LoadedRubric) -> None:
+    known = learned(kls, cases())
+    store.write(known, store.default_path(known))
+    two: dict[TierName, str] = {"quick": MODELS["quick"], "deep": MODELS["deep"]}
+    assert "tiebreaker is not asked now" in str(store.find(kls, "strict", two).stale)
+    assert store.find(kls, "strict", {"quick": MODELS["quick"]}) == store.Found()
+
+
+def test_it_holds_for_one_mode_and_one_rubric(kls: LoadedRubric) -> None:
+    known = learned(kls, cases())
+    store.write(known, store.default_path(known))
+    assert store.find(kls, "lenient", MODELS) == store.Found()
+    assert store.find(library.find_rubric("memory-relevance"), "strict", MODELS) == store.Found()
+
+
+def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubric, tmp_path: Path) -> None:
+    old = learned(kls, cases())
+    new = learned(kls, cases(), 0.06).model_copy(update={"made": MADE + timedelta(days=1)})
+    for each in (new, old):
+        store.write(each, store.default_path(each))
+    found = store.find(kls, "strict", MODELS, tmp_path)
+    assert found.gates is not None
+    assert found.gates.id == new.id
+    own = learned(kls, cases(), 0.07)
+    store.write(own, tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
+    found = store.find(kls, "strict", MODELS, tmp_path)
+    assert found.gates is not None
+    assert found.gates.id == own.id
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "judgekit/calibration@2"}'])
+def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str) -> None:
+    path = store.default_path(learned(kls, cases()))
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    found = store.find(kls, "strict", MODELS)
+    assert found.gates is None
+    assert path.name in str(found.stale)
+    with pytest.raises(ConfigError):
+        store.read(path)
+
+
+def test_models_must_be_the_same_throughout() -> None:
+    found = cases(2)
+    other = found[0].judges["quick"].model_copy(update={"model": "another"})
+    mixed = [found[0].model_copy(update={"judges": {**found[0].judges, "quick": other}}), found[1]]
+    with pytest.raises(InputError, match=r"judges\.quick\.model"):
+        reading.models(mixed)
+
+
+def test_one_tier_is_nothing_to_learn_from(kls: LoadedRubric) -> None:
+    found = [each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in cases(3)]
+    with pytest.raises(InputError, match="opinions of quick and deep"):
+        learned(kls, found)
+
+
+def test_against_the_deep_tier_the_deep_tier_has_the_last_word(kls: LoadedRubric) -> None:
+    known = learned(kls, cases(120, 10), 0.05, reference="deep")
+    assert known.gates == []
+    assert known.promise.reference == "deep"
+    assert known.rules().last == "deep"
+    assert known.with_gates.errors == 0
+
+
+def test_calibrations_are_private(kls: LoadedRubric) -> None:
+    path = store.default_path(learned(kls, cases()))
+    store.write(learned(kls, cases()), path)
+    assert Path(path.parent).stat().st_mode & 0o077 == 0

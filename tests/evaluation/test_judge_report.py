@@ -1,0 +1,154 @@
+"""Judges on labelled cases: recorded replies, variants, cost, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import scores
+
+from judgekit import library
+from judgekit.calibrate import labelled
+from judgekit.errors import InputError
+from judgekit.evaluation import judge as evaluation
+from judgekit.evaluation import judge_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.evaluation.judge_report import JudgingReport
+
+
+def case(name: str, label: object, reply: str | None, **more: object) -> dict[str, Any]:
+    said = {"failure": "timeout"} if reply is None else {"reply": reply, "cost_usd": 0.001}
+    return {"id": name, "text": name, "label": label, "judges": {"small": {"model": "m1", **said}}, **more}
+
+
+def measured(
+    path: Path, lines: list[dict[str, Any]], rubric: str | None = "kls", **options: str
+) -> JudgingReport:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    loaded = library.find_rubric(rubric) if rubric else None
+    return evaluation.report(labelled.read(path), path.name, loaded, "strict", **options)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cases.jsonl"
+
+
+def test_raw_replies_are_read_as_the_judge_reads_them(file: Path) -> None:
+    fenced = f"Sure:\n```json\n{scores(5, 5, 5)}\n```"
+    lines = [
+        case("a", "accept", fenced),
+        case("b", "reject", scores(1, 5, 5)),
+        case("c", "reject", scores(5, 5, 5)),
+    ]
+    (found,) = measured(file, lines).judges
+    assert found.accuracy is not None
+    assert found.accuracy.value == pytest.approx(2 / 3)
+    assert {(each.label, each.said): each.count for each in found.confusion} == {
+        ("accept", "accept"): 1,
+        ("reject", "reject"): 1,
+        ("reject", "accept"): 1,
+    }
+    assert found.cost.calls == 1
+    assert found.cost.usd == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize("reply", ["I would say it is fine.", '{"scores": {"semantic": 9}}', "", None])
+def test_what_cannot_be_read_is_neither_right_nor_wrong(file: Path, reply: str | None) -> None:
+    for label in ("accept", "reject"):
+        lines = [case("a", "accept", scores(5, 5, 5)), case("b", label, reply)]
+        (found,) = measured(file, lines).judges
+        assert found.accuracy is not None
+        assert found.unreadable is not None
+        assert (found.accuracy.value, found.unreadable.value, found.items) == (1, 0.5, 2)
+
+
+def test_flips_and_lift_compare_variants_with_their_original(file: Path) -> None:
+    good, bad = scores(5, 5, 5), scores(1, 1, 1)
+    lines = [
+        case("a", "reject", bad),
+        case("b", "reject", bad),
+        case("a2", "reject", bad, variant="rerun", pair="a"),
+        case("b2", "reject", good, variant="rerun", pair="b"),
+        case("a3", "reject", good, variant="injected", pair="a"),
+        case("b3", "reject", good, variant="injected", pair="b"),
+        case("b4", "reject", None, variant="injected", pair="b"),
+        case("a5", "reject", bad, variant="swapped", pair="a"),
+    ]
+    (found,) = measured(file, lines).judges
+    assert found.items == 2
+    assert found.rerun_flips.rate is not None
+    assert (found.rerun_flips.pairs, found.rerun_flips.rate.value) == (2, 0.5)
+    assert found.order_flips.rate is not None
+    assert (found.order_flips.pairs, found.order_flips.rate.value) == (1, 0)
+    assert found.injection is not None
+    assert found.injection.lift is not None
+    assert (found.injection.pairs, found.injection.lift.value) == (2, 1)
+
+
+def test_choices_need_no_rubric(file: Path) -> None:
+    lines = [
+        {"id": str(place), "label": label, "judges": {"x": {"choice": said}}}
+        for place, (label, said) in enumerate([("0", "0"), ("3", "2"), ("1", "1"), ("2", "0")])
+    ]
+    (found,) = measured(file, lines, rubric=None).judges
+    assert found.accuracy is not None
+    assert found.accuracy.value == 0.5
+    assert found.weighted_kappa is not None
+    assert [each.word for each in found.classes] == ["0", "1", "2", "3"]
+
+
+def test_candidates_count_one_by_one_and_their_call_once(file: Path) -> None:
+    candidates = [{"id": name, "title": name} for name in ("m1", "m2", "m3")]
+    reply = '{"keep": ["m1", "m2"]}'
+    line = {"id": "q", "query": "q", "candidates": candidates, "label": ["m1"]}
+    (found,) = measured(file, [{**line, "judges": {"x": {"reply": reply}}}], "memory-relevance").judges
+    assert found.items == 3
+    assert found.cost.calls == pytest.approx(1 / 3)
+    assert found.accuracy is not None
+    assert found.accuracy.value == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ({"id": "a", "label": "accept"}, "expected recorded answers"),
+        (case("a", "perhaps", scores(5, 5, 5)), "case a: label: expected reject, improve, accept"),
+        (
+            {"id": "a", "label": "accept", "judges": {"x": {"scores": {"taste": 3}}}},
+            "case a: scores: expected",
+        ),
+        ({"id": "a", "label": "accept", "judges": {"x": {}}}, "expected one of reply"),
+        ({"id": "a", "label": "accept", "verdict": 1}, "cases.jsonl:1: verdict"),
+    ],
+)
+def test_what_is_wrong_is_named(file: Path, line: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=re.escape(problem)):
+        measured(file, [line])
+
+
+def test_a_choice_without_a_rubric_is_asked_for(file: Path) -> None:
+    with pytest.raises(InputError, match="name the --rubric"):
+        measured(file, [case("a", "accept", scores(5, 5, 5))], rubric=None)
+
+
+def test_ids_stand_once(file: Path) -> None:
+    with pytest.raises(InputError, match="stands there twice"):
+        measured(file, [case("a", "accept", None)] * 2)
+
+
+def test_the_page_loads_nothing_and_says_what_was_measured(file: Path) -> None:
+    lines = [case("a", "accept", scores(5, 5, 5)), case("<b>", "reject", scores(5, 5, 5))]
+    lines[0]["judges"]["<script>x"] = {"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}}
+    page = judge_page.html(measured(file, lines))
+    assert re.findall(r"(?:src|href|url|@import)\b", page) == []
+    assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert "<script" not in page
+    assert "&lt;script&gt;x" in page
+    assert page.count("<svg") >= 3
+    assert "0.500" in page
