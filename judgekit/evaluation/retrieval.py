@@ -43,8 +43,8 @@ def search(
             name = scope(query.id) if scoped else _EVERYTHING
             own, other = stores.get(name), following(name, names)
             ranking = own.ranking(query.text, DEPTH) if own else []
-            candidates = own.candidates(query.text) if own else []
-            elsewhere = stores[other].candidates(query.text) if other is not None else None
+            candidates = own.candidates(query.text, figures.POOL) if own else []
+            elsewhere = stores[other].candidates(query.text, figures.POOL) if other is not None else None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen

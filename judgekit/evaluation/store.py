@@ -54,9 +54,12 @@ class Store:
         deeper = self._find(text, self._everything, depth) if depth > fulltext.POOL else []
         return list(dict.fromkeys(each.id for each in (*head, *deeper)))[:depth]
 
-    def candidates(self, text: str) -> list[Candidate]:
-        """Return what the product finds: rated, and without what is below the noise floor."""
-        return self._find(text, self._profile, fulltext.POOL)
+    def candidates(self, text: str, pool: int = fulltext.POOL) -> list[Candidate]:
+        """Return what the product finds: rated, and without what is below the noise floor.
+
+        A smaller `pool` than that of a search on demand is what the prompt hook looks at.
+        """
+        return self._find(text, self._profile, pool)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -67,7 +70,7 @@ class Store:
         if not terms:
             return []
         self._index.profiles.by_kind[profile.kind] = profile
-        hits, statistics = fulltext.match(self._index, terms, pool)
+        hits, statistics = fulltext.match(self._index, terms, pool, quick=pool < fulltext.POOL)
         return rank.order(hits, statistics, profile)
 
 

@@ -144,7 +144,7 @@ def test_the_hook_tells_the_same(
     own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-    found = told(Store(documents, profile).candidates(prompt))
+    found = told(Store(documents, profile).candidates(prompt, figures.POOL))
     assert notes == []
     if labels and prompt != PROMPTS[-1]:
         assert found.injected if labels == LABELS[1] else found.mentioned
