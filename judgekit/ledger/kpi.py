@@ -100,18 +100,33 @@ class Evidence:
 
 
 def evidence(records: Iterable[Record]) -> Evidence:
-    """Return what can be measured: the gate's verdicts that models were asked for, and their labels."""
+    """Return what can be measured: the gate's verdicts that models were asked for, and their labels.
+
+    A label of a verdict that was used again counts for the one that a model was asked for.
+    """
     verdicts: list[VerdictLine] = []
     labels: list[Label] = []
+    again: list[VerdictLine] = []
     faults = 0
     for each in records:
-        if isinstance(each, VerdictLine) and not each.of_task and not (each.gate and each.gate.cached):
-            verdicts.append(each)
+        if isinstance(each, VerdictLine) and not each.of_task:
+            (again if used_again(each) else verdicts).append(each)
         elif isinstance(each, Label):
             labels.append(each)
         elif isinstance(each, Fault):
             faults += max(1, len(each.paths))
-    return Evidence(verdicts, agreed(labels), faults)
+    return Evidence(verdicts, agreed(_of_asked(labels, again, verdicts)), faults)
+
+
+def used_again(verdict: VerdictLine) -> bool:
+    """Whether no model was asked for a verdict: the gate took what it was told before."""
+    return verdict.gate is not None and verdict.gate.cached
+
+
+def content(verdict: VerdictLine) -> tuple[object, ...]:
+    """Return what makes two labels one: what was judged, by which rubric, with which outcome."""
+    files = tuple(each.sha256 or each.path for each in verdict.subjects)
+    return (verdict.task_id, files, verdict.rubric.id, verdict.rubric.version, verdict.word)
 
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
@@ -161,6 +176,15 @@ def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
     for each in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         members.setdefault(groups[each.id], []).append(each)
     return {name: found.only(verdicts) for name, verdicts in members.items()}
+
+
+def _of_asked(
+    labels: Iterable[Label], again: Iterable[VerdictLine], asked: Iterable[VerdictLine]
+) -> list[Label]:
+    """Return the labels, those of a verdict that was used again as labels of its first one."""
+    first = {content(each): each.id for each in asked}
+    ids = {each.id: first.get(content(each), each.id) for each in again}
+    return [each.model_copy(update={"of": ids.get(each.of, each.of)}) for each in labels]
 
 
 def _majority(said: Iterable[LabelWord]) -> LabelWord:

@@ -28,8 +28,10 @@ def waiting(records: Iterable[Record], who: str) -> list[VerdictLine]:
         for each in found
         if isinstance(each, VerdictLine) and each.word != "UNDETERMINED" and not each.of_task
     ]
-    labelled = {_content(each) for each in verdicts if each.id in done}
-    fresh = {_content(each): each for each in verdicts if _content(each) not in labelled}
+    labelled = {kpi.content(each) for each in verdicts if each.id in done}
+    # The one that a model was asked for comes last, and stays: it is the one that is measured.
+    ranked = sorted(verdicts, key=kpi.used_again, reverse=True)
+    fresh = {kpi.content(each): each for each in ranked if kpi.content(each) not in labelled}
     drawn = sorted(fresh.values(), key=_draw)
     strata = [[each for each in drawn if each.word == word] for word in ("GO", "NO-GO")]
     return _interleaved(*strata)
@@ -49,12 +51,6 @@ def _interleaved(one: list[VerdictLine], other: list[VerdictLine]) -> list[Verdi
             tails = next(second, None)
     order += [each for each in (heads, tails) if each]
     return [*order, *first, *second]
-
-
-def _content(verdict: VerdictLine) -> tuple[object, ...]:
-    """Return what makes two labels one: what was judged, by which rubric, with which outcome."""
-    files = tuple(each.sha256 or each.path for each in verdict.subjects)
-    return (verdict.task_id, files, verdict.rubric.id, verdict.rubric.version, verdict.word)
 
 
 def _draw(*verdicts: VerdictLine) -> str:

@@ -52,6 +52,18 @@ def test_each_kpi_by_hand() -> None:
     assert (found["latency"].value, found["latency"].total) == (1.2, 20)
 
 
+def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None:
+    asked, again = verdict("reject", name="a", days=2), verdict("reject", name="b", gate=Gate(cached=True))
+    other = verdict("reject", name="c", path="b.md", gate=Gate(cached=True))
+    found = kpi.evidence([asked, again, other, label(again, "go"), label(other, "go")])
+    assert [each.id for each in found.verdicts] == ["a"]
+    assert found.labels["a"] == "go"
+    (wrong, *_) = kpi.measure(found)
+    assert (wrong.hits, wrong.total) == (1, 1)
+    taken_back = [label(asked, "go"), label(again, "withdrawn", after=60)]
+    assert kpi.evidence([asked, again, *taken_back]).labels["a"] == "withdrawn"
+
+
 def test_nothing_measured_is_open() -> None:
     assert {each.state for each in measured().values()} == {"open"}
 

@@ -14,6 +14,7 @@ from ledger_lines import NOW, label, round_of, verdict
 from judgekit.errors import UsageError
 from judgekit.ledger import (
     Fault,
+    Gate,
     ModeChange,
     OverrideLine,
     Skip,
@@ -119,6 +120,13 @@ def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -
     waiting = queue.waiting([one, again, verdict("undetermined"), verdict("escalate")], "ann")
     assert [each.id for each in waiting] == ["b"]
     assert queue.waiting([one, again, label(one, "go")], "ann") == []
+
+
+def test_the_queue_asks_about_the_verdict_that_is_measured() -> None:
+    asked, again = verdict("reject", name="a", days=2), verdict("reject", name="b", gate=Gate(cached=True))
+    assert [each.id for each in queue.waiting([asked, again], "ann")] == ["a"]
+    assert [each.id for each in queue.waiting([again], "ann")] == ["b"]
+    assert queue.waiting([asked, again, label(again, "go")], "ann") == []
 
 
 # Content
