@@ -274,6 +274,27 @@ def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None
     assert kind() == "markdown"
 
 
+@pytest.mark.parametrize("name", ["MEMORY.md", "index.md"])
+def test_the_stores_own_files_are_read_anew_at_once_where_they_are_entries_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(watch, "SLICE", 1)
+
+    def digest() -> int:
+        found = index.open_index(str(tmp_path.resolve()), PROFILES)
+        (value,) = found.connection.execute("SELECT digest FROM file WHERE path = ?", (name,)).fetchone()
+        found.close()
+        return int(value)
+
+    for number in range(9):
+        (tmp_path / f"{number}.md").write_text(f"# Topic {number}")
+    (tmp_path / name).write_text("Builds need pnpm.")
+    before = digest()
+    (tmp_path / name).write_text("Builds need cargo.")
+    assert digest() != before
+
+
 def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
