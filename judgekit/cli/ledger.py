@@ -67,10 +67,10 @@ def import_(
     Exit code 65 when a line cannot be read; the others are added.
     """
     from judgekit import config
-    from judgekit.ledger import importing
+    from judgekit.ledger import importing, read
 
     for each in sources:
-        if not each.exists():
+        if not read.exists(each):
             raise InputError(f"{each}: no such file or folder")
     done = importing.bring(here(), sources, text=config.load(None).ledger.text)
     for line in done.damaged:
@@ -131,16 +131,17 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
     Raises `InputError` for one that is not there.
     """
     from judgekit.ledger import project as projects
+    from judgekit.ledger import read
 
     for each in ledgers or ():
-        if not each.exists():
+        if not read.exists(each):
             raise InputError(f"{each}: no such file or folder")
     if ledgers:
         return ledgers
     folder = here().folder if project is None else projects.home()
-    return [folder] if folder.is_dir() else []
+    return [folder] if read.exists(folder) else []
 
 
 def damaged(found: Damage) -> None:
-    """Say that a line was skipped."""
+    """Say that a line, a file or a folder was skipped."""
     complain(str(found))

@@ -48,8 +48,9 @@ class Ledger:
     def records(
         self, wanted: Wanted = read.EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
     ) -> Iterator[Record]:
-        """Yield the project's records; `damaged` hears of every line that cannot be read."""
-        return read.records([self.folder], wanted, damaged) if self.folder.is_dir() else iter(())
+        """Yield the project's records; `damaged` hears of all that cannot be read."""
+        places = [self.folder] if read.exists(self.folder) else []
+        return read.records(places, wanted, damaged)
 
     def override_for(
         self, task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False

@@ -33,12 +33,12 @@ class Imported:
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
     """Add every line in files and folders of `*.jsonl` that the ledger does not have yet.
 
-    Without `text`, the reasoning of older lines is left out. Raises `LedgerError` or `OSError`.
+    Without `text`, the reasoning of older lines is left out. Raises `LedgerError`.
     """
     done = Imported()
     ids = {each.id for each in ledger.records()}
     waiting: list[Record] = []
-    for path in read.files(places):
+    for path in read.files(places, done.damaged.append):
         for found in _lines(path, text=text):
             if isinstance(found, Damage):
                 done.damaged.append(found)
@@ -56,11 +56,14 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
 
 
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if raw.strip():
-                found = _read(raw, text=text)
-                yield Damage(path, number, found) if isinstance(found, str) else found
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                if raw.strip():
+                    found = _read(raw, text=text)
+                    yield Damage(path, number, found) if isinstance(found, str) else found
+    except OSError as error:
+        yield read.unread(path, error)
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:

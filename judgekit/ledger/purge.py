@@ -11,19 +11,22 @@ from judgekit.ledger.append import LedgerError
 from judgekit.ledger.records import Label, VerdictLine, kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
     from pathlib import Path
 
 
 def count(folder: Path, before: date) -> Counter[str]:
-    """Return how many lines of each kind (and damaged ones) in a ledger `purge` would remove."""
+    """Return how many lines of each kind (and damaged ones) in a ledger `purge` would remove.
+
+    A file that cannot be read counts as one damaged line; `purge` removes it where its day is over.
+    """
     found: Counter[str] = Counter()
     for path in _older(folder, before):
         found += _kinds(path)
     gone = _verdicts(folder, before)
     for path in _younger(folder, before):
-        found["label"] += sum(_is_about(raw, gone) for raw in _raw(path))
+        found["label"] += sum(_is_about(raw, gone) for raw in _readable(path))
     return +found
 
 
@@ -58,10 +61,18 @@ def _verdicts(folder: Path, before: date) -> set[str]:
 
 def _kinds(path: Path) -> Counter[str]:
     found: Counter[str] = Counter()
-    for raw in _raw(path):
+    for raw in _readable(path, instead=[b"unreadable"]):
         record = read.parse(raw)
         found["damaged" if isinstance(record, str) else kind(type(record)).split("/")[1].split("@")[0]] += 1
     return found
+
+
+def _readable(path: Path, instead: Sequence[bytes] = ()) -> Iterable[bytes]:
+    """Return a file's lines; those `instead` for one that cannot be read."""
+    try:
+        return list(_raw(path))
+    except OSError:
+        return instead
 
 
 def _raw(path: Path) -> Iterator[bytes]:
@@ -78,8 +89,9 @@ def _is_about(raw: bytes, gone: set[str]) -> bool:
 
 def _drop_labels(path: Path, gone: set[str]) -> None:
     """Write a file anew without the labels of verdicts that are gone, at once: a reader sees old or new."""
-    kept = [raw for raw in _raw(path) if not _is_about(raw, gone)]
-    if len(kept) == sum(1 for _ in _raw(path)):
+    lines = list(_readable(path))
+    kept = [raw for raw in lines if not _is_about(raw, gone)]
+    if len(kept) == len(lines):
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
@@ -16,17 +18,17 @@ from judgekit.ledger.records import KINDS, Label, Line, VerdictLine, kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import datetime
-    from pathlib import Path
 
     from judgekit.ledger.records import Record
 
+SUFFIX = ".jsonl"
 MAX_LINE = 16_000_000  # bytes: far above any real line
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _KINDS = {kind(each) for each in KINDS}
 
 
 class Damage(NamedTuple):
-    """A line that was skipped, and why."""
+    """A line that was skipped, and why; a whole file or folder where `line` is 0."""
 
     path: Path
     line: int
@@ -34,6 +36,8 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         """Say it in one line."""
+        if not self.line:
+            return f"{self.path}: {self.why}; what is in it is skipped"
         return f"{self.path}:{self.line}: {self.why}; this line is skipped"
 
 
@@ -93,10 +97,10 @@ def entries(
 ) -> Iterator[Entry]:
     """Yield the wanted lines of files and folders of ledgers, day by day, each id once.
 
-    `damaged` hears of every line that cannot be read. Raises `OSError` for a file that cannot be opened.
+    `damaged` hears of every line, file and folder that cannot be read.
     """
     seen: set[str] = set()
-    for path in files(places):
+    for path in files(places, damaged):
         if not wanted.may_hold(path):
             continue
         for found in _lines(path, wanted):
@@ -114,10 +118,47 @@ def records(
     return (found.record for found in entries(places, wanted, damaged))
 
 
-def files(places: Iterable[Path]) -> list[Path]:
-    """Return the ledger files in `places`, which are files or folders, the oldest days first."""
-    found = {path for place in places for path in (place.rglob("*.jsonl") if place.is_dir() else [place])}
+def files(places: Iterable[Path], damaged: Callable[[Damage], None] = lambda _: None) -> list[Path]:
+    """Return the ledger files in `places`, which are files or folders, the oldest days first.
+
+    `damaged` hears of folders that cannot be looked into, and of what has a ledger's file's name but is none.
+    """
+    found = {path for place in places for path in _below(place, damaged)}
     return sorted(found, key=_order)
+
+
+def _below(place: Path, damaged: Callable[[Damage], None]) -> Iterator[Path]:
+    """Yield the ledger files in one place; a place that is no folder is a file, whatever its name."""
+    if not os.path.isdir(place):  # noqa: PTH112 - pathlib's raises where a folder above is closed to us
+        yield place
+        return
+    for folder, folders, names in os.walk(place, onerror=lambda error: damaged(_unread(error))):
+        for path in (Path(folder, name) for name in [*folders, *names] if name.endswith(SUFFIX)):
+            if os.path.isfile(path):  # noqa: PTH113 - the same
+                yield path
+            else:
+                damaged(Damage(path, 0, "no regular file: a folder, a link to nothing, or a device"))
+        folders[:] = [each for each in folders if not each.endswith(SUFFIX)]
+
+
+def exists(place: Path) -> bool:
+    """Whether there is something at a place, if only a link to nothing or what is closed to us."""
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def unread(path: Path, error: OSError) -> Damage:
+    """Return the damage of a file that cannot be opened or read."""
+    return Damage(path, 0, f"cannot be read ({error.strerror or error})")
+
+
+def _unread(error: OSError) -> Damage:
+    return unread(Path(str(error.filename)), error)
 
 
 def day_of(path: Path) -> date | None:
@@ -149,18 +190,26 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
-    with path.open("rb") as file:
-        number = 0
-        while raw := file.readline(MAX_LINE):
-            number += 1
-            if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                yield Damage(path, number, f"longer than {MAX_LINE} bytes")
-                _skip_line(file.readline)
-                continue
-            raw = raw.strip()
-            if raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
-                found = parse(raw)
-                yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(_raw(file.readline), 1):
+                if raw is None:
+                    yield Damage(path, number, f"longer than {MAX_LINE} bytes")
+                elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
+                    found = parse(raw)
+                    yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
+    except OSError as error:
+        yield unread(path, error)
+
+
+def _raw(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
+    """Yield each line without what surrounds it, None for one that is too long."""
+    while raw := readline(MAX_LINE):
+        if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
+            yield None
+            _skip_line(readline)
+        else:
+            yield raw.strip()
 
 
 def _skip_line(readline: Callable[[int], bytes]) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from ledger_lines import NOW, label, verdict
@@ -160,6 +160,16 @@ def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, t
     assert {each.project for each in ledger.records()} == {"own-0123456789ab"}
 
 
+def test_a_file_that_cannot_be_read_is_reported_and_the_rest_is_brought(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    (tmp_path / "in" / "a.jsonl").mkdir(parents=True)
+    write(tmp_path / "in" / "b.jsonl", PUSH)
+    done = importing.bring(ledger, [tmp_path / "in", tmp_path / "gone.jsonl"])
+    assert done.added == 1
+    assert sorted(each.path.name for each in done.damaged) == ["a.jsonl", "gone.jsonl"]
+
+
 def test_many_lines_are_brought(ledger: Ledger, tmp_path: Path) -> None:
     lines = [PUSH | {"commit": f"{number:07x}"} for number in range(1201)]
     assert importing.bring(ledger, [write(tmp_path / "x.jsonl", *lines)]).added == 1201
@@ -189,3 +199,21 @@ def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: L
     purging.purge(ledger.folder, NOW.date())
     assert [each.id for each in ledger.records()] == ["new"]
     assert later.read_bytes().startswith(b"damaged\n")
+
+
+def test_purging_removes_what_cannot_be_read_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.add(verdict(name="old", days=10), verdict(name="new"))
+    refused, opened = read.files([ledger.folder])[0], type(ledger.folder).open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> IO[Any]:  # noqa: ANN401 - as Path.open
+        if path == refused:
+            raise PermissionError
+        found: IO[Any] = opened(path, *arguments, **options)
+        return found
+
+    monkeypatch.setattr(type(ledger.folder), "open", refuse)
+    before = date(2026, 3, 15)
+    assert purging.count(ledger.folder, before) == {"damaged": 1}
+    purging.purge(ledger.folder, before)
+    assert not refused.exists()
+    assert [each.id for each in ledger.records()] == ["new"]

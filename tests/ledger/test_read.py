@@ -1,17 +1,17 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from ledger_lines import NOW, label, verdict
 
 from judgekit.ledger import Ledger, ModeChange, OverrideLine, VerdictLine, Wanted, read, records
 from judgekit.ledger.records import Label
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -62,6 +62,60 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None
     assert str(said[0]).startswith(f"{path}:3: not JSON")
     assert "(judgekit/verdict@9)" in said[4].why
     assert said[5].why == "of: Field required"
+
+
+def test_what_is_no_file_is_reported_and_the_rest_is_read(ledger: Ledger) -> None:
+    ledger.add(verdict(name="first"))
+    (ledger.folder / "2026-01-01.jsonl").mkdir()
+    (ledger.folder / "2026-01-02.jsonl").symlink_to("gone")
+    (ledger.folder / "2026-01-03.jsonl").symlink_to("2026-01-03.jsonl")
+    said: list[read.Damage] = []
+    assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
+    assert sorted(each.path.name for each in said) == [f"2026-01-0{day}.jsonl" for day in (1, 2, 3)]
+    assert str(said[0]).endswith("a link to nothing, or a device; what is in it is skipped")
+
+
+def test_what_is_closed_to_us_is_reported_and_the_rest_is_read(ledger: Ledger) -> None:
+    ledger.add(verdict(name="old", days=2), verdict(name="new"))
+    closed = read.files([ledger.folder])[0]
+    closed.chmod(0)
+    if os.access(closed, os.R_OK):
+        pytest.skip("this user may read everything")
+    said: list[read.Damage] = []
+    assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
+    ledger.folder.chmod(0)
+    try:
+        assert list(ledger.records(damaged=said.append)) == []
+    finally:
+        ledger.folder.chmod(0o700)
+    assert [each.path for each in said] == [closed, ledger.folder]
+
+
+def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.add(verdict(name="old", days=2), verdict(name="new"))
+    refused, opened = read.files([ledger.folder])[0], Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> IO[Any]:  # noqa: ANN401 - as Path.open
+        if path == refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        found: IO[Any] = opened(path, *arguments, **options)
+        return found
+
+    monkeypatch.setattr(Path, "open", refuse)
+    said: list[read.Damage] = []
+    assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
+    assert [str(each) for each in said] == [
+        f"{refused}: cannot be read (Permission denied); what is in it is skipped"
+    ]
+
+
+def test_a_ledger_that_is_a_link_to_nothing_is_reported(ledger: Ledger) -> None:
+    ledger.folder.symlink_to("gone")
+    said: list[read.Damage] = []
+    assert list(ledger.records(damaged=said.append)) == []
+    assert [each.path for each in said] == [ledger.folder]
 
 
 def test_a_last_line_without_its_newline_counts_when_it_is_whole(ledger: Ledger) -> None:
