@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from judgekit.ledger import older, read
+from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import Record
 
 _AT_ONCE = 500  # lines that are written under one lock
+_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; mend the line"
 
 
 @dataclass(slots=True)
@@ -67,6 +69,23 @@ def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:
+    try:
+        found = _record(raw, text=text)
+    except (OverflowError, RecursionError):
+        return _NO_PLACE
+    return found if isinstance(found, str) or _can_be_kept(found) else _NO_PLACE
+
+
+def _can_be_kept(record: Record) -> bool:
+    """Whether a line can be written and read again, before others wait beside it."""
+    try:
+        record.timestamp.astimezone(UTC)
+        return not isinstance(read.parse(records.line(record)), str)
+    except (OverflowError, RecursionError, ValueError):
+        return False
+
+
+def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from judgekit.ledger import times
 from judgekit.ledger.records import VerdictLine
 from judgekit.rubric import TIERS
-from judgekit.text import encodable
+from judgekit.text import encodable, one_line
 from judgekit.verdict import Consensus, VerdictWord
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Fields: TypeAlias = dict[str, Any]
 
+_SHOWN = 60  # characters of a wrong value
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 _PUSH = {
     "commit",
@@ -83,7 +84,7 @@ def _of_push(found: Fields) -> Fields:
     commit = _name(found.get("commit")) or None
     word = _WORDS.get(str(found.get("verdict")).upper())
     if word is None:
-        raise ValueError(f"verdict: expected one of {', '.join(_WORDS)}, got {found.get('verdict')!r}")
+        raise ValueError(f"verdict: expected one of {', '.join(_WORDS)}, got {_given(found)}")
     return {
         "task_id": "@".join(filter(None, [", ".join(files), commit])) or "a push",
         "subjects": [{"path": each, "sha256": ""} for each in files],
@@ -100,7 +101,7 @@ def _of_push(found: Fields) -> Fields:
 def _of_task(found: Fields, *, text: bool) -> Fields:
     word, tier = found.get("verdict"), found.get("judge_tier") or found.get("mode")
     if word not in get_args(VerdictWord):
-        raise ValueError(f"verdict: expected one of {', '.join(get_args(VerdictWord))}, got {word!r}")
+        raise ValueError(f"verdict: expected one of {', '.join(get_args(VerdictWord))}, got {_given(found)}")
     consensus = found.get("consensus")
     rounds = [*_list(found.get("previous_rounds")), found]
     fields: Fields = {
@@ -115,6 +116,7 @@ def _of_task(found: Fields, *, text: bool) -> Fields:
         "model": _name(found.get("model")) or None,
         "rounds": [_round(number, each) for number, each in enumerate(rounds, 1) if isinstance(each, dict)],
         "human_override": _override(found.get("human_override"), found),
+        "of_task": True,
     }
     return fields
 
@@ -140,14 +142,23 @@ def _override(found: object, verdict: Fields) -> Fields | None:
         "decision": decision,
         "why": _name(said.get("why") or said.get("reason")),
         "who": _name(said.get("who") or said.get("by")),
-        "at": _time(said.get("at") or said.get("timestamp") or verdict.get("timestamp")),
+        "at": _time(said.get("at") or said.get("timestamp") or verdict.get("timestamp"), "human_override.at"),
     }
 
 
-def _time(found: object) -> datetime:
-    if isinstance(found, str):
-        return times.aware(datetime.fromisoformat(found.strip()))
-    raise ValueError(f"timestamp: expected an ISO 8601 text, got {found!r}")
+def _given(found: Fields) -> str:
+    return one_line(repr(found.get("verdict")), _SHOWN)
+
+
+def _time(found: object, key: str = "timestamp") -> datetime:
+    try:
+        given = datetime.fromisoformat(found.strip()) if isinstance(found, str) else None
+    except ValueError:
+        given = None
+    if given is None:
+        told = "a time as 2026-02-01T08:00:00Z"
+        raise ValueError(f"{key}: expected {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
+    return times.aware(given)
 
 
 def _scores(found: object) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 from ledger_lines import NOW, label, verdict
 
-from judgekit.ledger import Ledger, VerdictLine, importing, older, read, records
+from judgekit.ledger import Ledger, VerdictLine, importing, kpi, older, read, records
 from judgekit.ledger import purge as purging
 
 if TYPE_CHECKING:
@@ -149,6 +149,60 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
     assert done.added == 1
     assert [each.line for each in done.damaged] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'" in str(done.damaged[3])
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"deeper": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        PUSH | {"timestamp": "0001-01-01T00:00:00+14:00"},
+        PUSH | {"timestamp": "9999-12-31T23:59:59-14:00"},
+        TASK | {"human_override": {"decision": "accept", "at": "0001-01-01T00:00:00+14:00"}},
+        PUSH | {"more": nested(230)},  # can be written, and not read
+        PUSH | {"more": nested(300)},
+        {"schema": "judgekit/skip@1", "id": "s", "timestamp": "0001-01-01T00:00:00+14:00"}
+        | {"variable": "JUDGEKIT_SKIP", "who": "ann", "terminal": True},
+    ],
+)
+def test_a_line_that_cannot_be_kept_is_reported_and_the_rest_is_brought(
+    ledger: Ledger, tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    good = [PUSH | {"commit": f"{number:07x}"} for number in range(600)]
+    done = importing.bring(ledger, [write(tmp_path / "x.jsonl", *good[:550], odd, *good[550:])])
+    assert (done.added, [each.line for each in done.damaged]) == (600, [551])
+    assert "expected times inside the years 1 to 9999" in done.damaged[0].why
+    said: list[read.Damage] = []
+    assert len(list(ledger.records(damaged=said.append))) == 600
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (PUSH | {"timestamp": "nope"}, "timestamp: expected a time as 2026-02-01T08:00:00Z, got 'nope'"),
+        (PUSH | {"timestamp": 3}, "timestamp: expected a time as 2026-02-01T08:00:00Z, got 3"),
+        (
+            TASK | {"human_override": {"decision": "accept", "at": "x" * 99}},
+            "human_override.at: expected a time as 2026-02-01T08:00:00Z, got 'xxx",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_key(line: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match="; mend the line") as error:
+        older.verdict(line)
+    assert str(error.value).startswith(told)
+    assert len(str(error.value)) < 160
+
+
+def test_verdicts_on_tasks_say_nothing_of_the_gate(ledger: Ledger, tmp_path: Path) -> None:
+    importing.bring(ledger, [write(tmp_path / "x.jsonl", PUSH, TASK)])
+    assert [each.task_id for each in kpi.evidence(ledger.records()).verdicts] == ["docs/a.md@abc1234"]
 
 
 def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, tmp_path: Path) -> None:
