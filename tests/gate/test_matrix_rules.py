@@ -85,6 +85,15 @@ def test_a_new_branch_cannot_bring_its_own_rules(world: World) -> None:
     world.push("origin", "topic", judged={"a.md": "NO-GO"}, code=1)
 
 
+def test_nor_can_it_in_two_pushes(world: World) -> None:
+    world.work("switch", "--quiet", "--create", "topic")
+    world.work.write(CONFIG, 'gate: {mode: advisory, paths: ["!**"]}\n')
+    world.work.commit("lax rules")
+    world.push("origin", "topic")
+    world.work.commit("a bad document", a_md=bad("a"))
+    world.push("origin", "topic", judged={"a.md": "NO-GO"}, code=1)
+
+
 def test_an_orphan_branch_cannot_either(world: World) -> None:
     world.work("switch", "--quiet", "--orphan", "pages")
     world.work.commit("root", a_md=bad("a"))

@@ -58,6 +58,25 @@ def test_a_forced_push_over_something_unknown_goes_by_the_remotes_rules(work: Gi
     assert mode_for(work, update(work, "d" * 40)) == "blocking"
 
 
+@pytest.mark.parametrize("default", ["main", "trunk"])
+def test_a_branch_that_was_given_laxer_rules_goes_by_the_default_branch(work: GitRepo, default: str) -> None:
+    if default != "main":
+        work("push", "--quiet", "origin", f"origin/main:refs/heads/{default}")
+        work("remote", "set-head", "origin", default)
+        work("push", "--quiet", "--force", "origin", "HEAD:main")
+    work("push", "--quiet", "origin", "HEAD:topic")
+    topic = work("rev-parse", "origin/topic")
+    assert mode_for(work, update(work, topic, "refs/heads/topic")) == "blocking"
+
+
+def test_without_a_default_branch_a_branch_goes_by_its_own_rules(work: GitRepo) -> None:
+    strict = work("rev-parse", "origin/main")
+    work("update-ref", "refs/remotes/origin/other", strict)
+    work("update-ref", "-d", "refs/remotes/origin/main")
+    assert mode_for(work, update(work, strict, "refs/heads/topic")) == "blocking"
+    assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
+
+
 def test_a_first_push_brings_its_rules(work: GitRepo) -> None:
     assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory"
 
