@@ -44,7 +44,7 @@ def match(
 
     A hit's score is about 1 for the best one; its candidate's `bm25` is what scoring.py says. Those below the
     profile's noise floor are left out. A `quick` answer scores fewer hits, by the terms alone (on labelled
-    prompts that changed none of what is injected), and in a large store it leaves frequent terms to the
+    prompts that hardly changed what is injected), and in a large store it leaves frequent terms to the
     scoring as soon as a rarer one occurs: what has frequent words alone would not be shown with a prompt.
     """
     connection, profile = index.connection, index.profile
