@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from judgekit import datafile, memory_config, paths
 from judgekit.datafile import Strict
@@ -29,6 +29,19 @@ Consent: TypeAlias = Annotated[
     BeforeValidator(lambda value: _SWITCH[value] if isinstance(value, bool) else value),
 ]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
+
+
+def _pattern(text: str) -> str:
+    from judgekit.globs import Patterns  # noqa: PLC0415 - most configurations name no files
+
+    try:
+        Patterns([text])
+    except ValueError:
+        raise ValueError("expected a pattern that can match, as in .gitignore") from None
+    return text
+
+
+Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
 
 
 class TierModels(Strict):
@@ -77,7 +90,7 @@ class GateConfig(Strict):
     """What is judged before a push."""
 
     mode: Literal["advisory", "blocking"] = "advisory"
-    paths: list[Text] = ["**/*.md"]
+    paths: list[Glob] = ["**/*.md"]
     authors: list[Text] = []
     rubric: Text = "kls"
     judge_mode: ModeName = "lenient"

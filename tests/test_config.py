@@ -334,3 +334,11 @@ def test_a_project_cannot_hold_an_agent_longer_than_the_defaults(project: Path) 
     assert (found.judge, found.blocks, found.max_files, found.deadline) == ("on", 2, 10, 45)
     by_project(project, "stop: {max_files: 3, deadline: 5}\n")
     assert (config.load(project).stop.max_files, config.load(project).stop.deadline) == (3, 5)
+
+
+@pytest.mark.parametrize("pattern", ["!", "//", "[z-a]"])
+def test_a_pattern_that_matches_nothing_is_named(project: Path, pattern: str) -> None:
+    by_project(project, f"gate:\n  paths: ['*.md', '{pattern}']\n")
+    told = r"config\.yaml:2: gate\.paths\.1: expected a pattern that can match, as in \.gitignore, got "
+    with pytest.raises(ConfigError, match=told):
+        config.load(project)
