@@ -99,8 +99,8 @@ def _put(text: str, section: str, key: str, value: str) -> str:
     if found is None and root is not None and root.flow_style:
         return _insert(text, root, f"{section}: {{{key}: {value}}}")
     if found is None:
-        gap = "" if not text or text.endswith("\n") else "\n"
-        return f"{text}{gap}{section}:\n  {key}: {value}\n"
+        newline = _newline(text)
+        return f"{_ended(text, newline)}{section}:{newline}  {key}: {value}{newline}"
     if not isinstance(found, MappingNode):  # nothing, or null
         return (
             f"{text[: found.start_mark.index].rstrip(' ')} {{{key}: {value}}}{text[found.end_mark.index :]}"
@@ -116,7 +116,7 @@ def with_item(text: str, key: str, item: str) -> str:
 
     Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
     """
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text)
     root, found = _list(text, key)
     if found is not None and (found.value or not found.flow_style):
         if not isinstance(found, SequenceNode) or found.flow_style:
@@ -193,6 +193,10 @@ def _is_after(line: str, column: int) -> bool:
     return not told or (told.startswith("#") and len(line) - len(line.lstrip()) < column)
 
 
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
 def _ended(text: str, newline: str) -> str:
     return text if not text or text.endswith("\n") else text + newline
 
@@ -208,7 +212,7 @@ def _insert(text: str, mapping: Any, member: str) -> str:  # noqa: ANN401 - the 
         rest = ", " if mapping.value else ""
         return f"{text[: start + 1]}{member}{rest}{text[start + 1 :]}"
     indent = " " * mapping.start_mark.column
-    return f"{text[:start]}{member}\n{indent}{text[start:]}"
+    return f"{text[:start]}{member}{_newline(text)}{indent}{text[start:]}"
 
 
 def _replace(path: Path, text: str) -> None:

@@ -114,6 +114,8 @@ retrieval:
         ("", "gate:\n  mode: blocking\n"),
         ("a: 'b'", "a: 'b'\ngate:\n  mode: blocking\n"),
         ("a: 1\r\ngate:\r\n  mode: x\r\nb: é\r\n", "a: 1\r\ngate:\r\n  mode: blocking\r\nb: é\r\n"),
+        ("gate:\r\n  paths: [a]\r\n", "gate:\r\n  mode: blocking\r\n  paths: [a]\r\n"),
+        ("a: 1\r\nb: 2", "a: 1\r\nb: 2\r\ngate:\r\n  mode: blocking\r\n"),
         ('{"gate": {"mode": "advisory"}}', '{"gate": {"mode": blocking}}'),
         ("{a: 1}", "{gate: {mode: blocking}, a: 1}"),
     ],
