@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from judgekit.cli.ledger import Ledgers, damaged, here, places
 from judgekit.cli.output import complain, say
-from judgekit.errors import Exit
+from judgekit.errors import ConfigError, Exit, UsageError
 
 
 def promote(
@@ -22,10 +23,12 @@ def promote(
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
-    from judgekit import config, datafile, library, paths
+    from judgekit import config, datafile, library
     from judgekit.ledger import ModeChange, person, read, standing
 
-    project = Path(paths.project_root(str(Path.cwd())))
+    project = _repository()
+    path = config.project_file(project)
+    _refuse_links(path)
     rubric = library.score_rubric(config.load(project).gate.rubric, project).rubric.ref
     found = standing.readiness(read.records(places(ledger, None), standing.window(), damaged), rubric)
     say(f"{rubric}, verdicts of the last {standing.WINDOW.days} days:")
@@ -37,8 +40,27 @@ def promote(
         complain("not promoted; judgekit kpi shows the figures, --force promotes all the same")
         return Exit.REJECTED
     change = ModeChange(mode="blocking", who=person.who(project), forced=not found.ready, why=found.missing)
-    here().add(change)
-    path = config.project_file(project)
     datafile.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
+    here().add(change)  # last: the ledger must not tell of a promotion that failed
     return 0
+
+
+def _repository() -> Path:
+    """Return the folder that the gate reads the rules of; raises `UsageError` where there is none."""
+    from judgekit.git import GitError, Repository
+
+    try:
+        told = Repository(Path.cwd()).ask("rev-parse", "--show-toplevel").removesuffix(b"\n")
+    except GitError as error:
+        raise UsageError(
+            f"promote needs a git repository, whose pushes the gate can block ({error})"
+        ) from None
+    return Path(os.fsdecode(told))
+
+
+def _refuse_links(path: Path) -> None:
+    """Raise `ConfigError` for a file that git would commit as a link: the gate reads none."""
+    for each in (path.parent, path):
+        if each.is_symlink():
+            raise ConfigError("a link, which the gate does not follow; put the file itself there", path=each)

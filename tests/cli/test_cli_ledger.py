@@ -248,18 +248,68 @@ def test_a_picture_of_another_kind_is_wrong_usage(judgekit: Callable[..., Outcom
     assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
 
 
-def test_promotion_is_refused_until_all_holds(
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project, under git."""
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
+    return project
+
+
+def test_promotion_needs_a_repository(
     judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+) -> None:
+    done = judgekit("promote", "--force")
+    assert (done.code, "promote needs a git repository" in done.err) == (64, True)
+    assert not (project / ".judgekit").exists()
+    assert list(ledger.records()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
+@pytest.mark.parametrize("link", [".judgekit", ".judgekit/config.yaml"])
+def test_a_linked_configuration_is_not_promoted(
+    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, link: str
+) -> None:
+    outside = repository / "outside"
+    outside.mkdir()
+    (outside / "config.yaml").write_text("gate: {mode: advisory}\n")
+    (repository / link).parent.mkdir(exist_ok=True)
+    (repository / link).symlink_to(outside if link == ".judgekit" else outside / "config.yaml")
+    done = judgekit("promote", "--force")
+    assert (done.code, "a link, which the gate does not follow" in done.err) == (78, True)
+    assert (outside / "config.yaml").read_text() == "gate: {mode: advisory}\n"
+    assert list(ledger.records()) == []
+
+
+def test_a_promotion_that_fails_leaves_no_trace(
+    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
+) -> None:
+    (repository / ".judgekit").mkdir()
+    (repository / ".judgekit" / "config.yaml").write_text("judge: {mode: strict}\n...\n")
+    assert judgekit("promote", "--force").code == 78
+    assert list(ledger.records()) == []
+
+
+def test_a_promotion_in_a_subfolder_is_the_repositorys(
+    judgekit: Callable[..., Outcome], repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "docs" / ".judgekit").mkdir(parents=True)
+    monkeypatch.chdir(repository / "docs")
+    assert judgekit("promote", "--force").code == 0
+    assert config.load(repository).gate.mode == "blocking"
+
+
+def test_promotion_is_refused_until_all_holds(
+    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
 ) -> None:
     ledger.add(given())
     done = judgekit("promote")
     assert done.code == 1
     assert "missing: time: verdicts reach back 1 days; 14 are needed" in done.err
     assert "not enough labels of NO-GO verdicts" in done.err
-    assert not (project / ".judgekit").exists()
+    assert not (repository / ".judgekit").exists()
     measured(ledger)
-    (project / ".judgekit").mkdir()
-    path = project / ".judgekit" / "config.yaml"
+    (repository / ".judgekit").mkdir()
+    path = repository / ".judgekit" / "config.yaml"
     path.write_text("gate:  # ours\n  mode: advisory  # for now\n")
     done = judgekit("promote")
     assert (done.code, done.err) == (0, "")
@@ -270,11 +320,11 @@ def test_promotion_is_refused_until_all_holds(
 
 
 def test_a_forced_promotion_leaves_its_trace(
-    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
 ) -> None:
     done = judgekit("promote", "--force")
     assert done.code == 0
-    assert config.load(project).gate.mode == "blocking"
+    assert config.load(repository).gate.mode == "blocking"
     (change,) = ledger.records(Wanted(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     assert change.forced
