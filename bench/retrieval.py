@@ -296,7 +296,7 @@ def tables(results: dict[str, Any]) -> str:
     lines += [
         f"Chosen on half of the queries, of {len(chosen['tried'])} settings: {settings}. Over the best other",
         f"{chosen['ratio_where_chosen']:.3f} there, {chosen['ratio_on_the_others']:.3f} on the other half;",
-        "the settings that are shipped, once chosen on other queries or on these too, reach",
+        "the settings that are shipped, chosen with all queries in view, reach",
         f"{chosen['shipped_on_the_others']:.3f} on that other half.",
     ]
     return "\n".join(lines)
