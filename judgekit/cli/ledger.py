@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,16 +83,19 @@ def import_(
 
 @app.command()
 def purge(
-    before: Annotated[str, typer.Option(metavar="WHEN", help="Remove what is older: 90d, or a date.")],
+    before: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Remove what is older: 90d, or a date.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Remove every line, today's too.")] = False,
     project: Project = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
-    """Remove the lines of all earlier days, and later labels of the verdicts among them."""
-    from judgekit.ledger import person, times
+    """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
+    from judgekit.ledger import person
     from judgekit.ledger import project as projects
     from judgekit.ledger import purge as purging
 
-    day = times.point(before).date()
+    day = _day(before, everything=all_)
     wanted = here().name if project is None else named(project)
     home = projects.home()
     folders = sorted(each for each in home.iterdir() if each.is_dir()) if home.is_dir() else []
@@ -101,16 +105,26 @@ def purge(
     for folder, count in full.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
     if not full:
-        say(f"nothing is older than {day}")
+        say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return 0
     if not yes:
         if not person.at_terminal():
             raise UsageError("nobody is here to be asked; add --yes to remove these lines")
-        typer.confirm(f"Remove these lines of days before {day}?", abort=True, err=True)
+        of = "" if all_ else f" of days before {day}"
+        typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
     for folder in full:
         purging.purge(folder, day)
     say(f"removed {sum(sum(count.values()) for count in full.values())} lines")
     return 0
+
+
+def _day(before: str | None, *, everything: bool) -> date:
+    """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
+    from judgekit.ledger import times
+
+    if (before is None) != everything:
+        raise UsageError("say what to remove: --before WHEN, or --all")
+    return date.max if before is None else times.point(before).date()
 
 
 def here() -> Ledger:

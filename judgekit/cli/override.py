@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -55,14 +58,35 @@ def override(
 
 
 def last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
-    """Return the last verdict on a task, on a path, or with an id."""
+    """Return the last verdict on a task, on a path, or with an id.
+
+    A path is meant from the current folder, else from the repository's; a task's id as the gate prints it,
+    else from the current folder.
+    """
     from judgekit.ledger import VerdictLine, Wanted, overrides
 
-    last = None
+    names = dict.fromkeys([task, _from_root(task)] if overrides.is_blob(task) else [_from_root(task), task])
+    last: dict[str, VerdictLine] = {}
     for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged):
-        if isinstance(each, VerdictLine) and (
-            task in (each.id, each.task_id, each.task_id.rpartition("@")[0])
-            or overrides.same_blob(each.task_id, task)
-        ):
-            last = each if last is None or each.timestamp >= last.timestamp else last
-    return last
+        if isinstance(each, VerdictLine):
+            for name in (name for name in names if _is_on(each, name)):
+                last[name] = max(each, last.get(name, each), key=lambda one: one.timestamp)
+    return next((last[name] for name in names if name in last), None)
+
+
+def _is_on(verdict: VerdictLine, name: str) -> bool:
+    from judgekit.ledger import overrides
+
+    known = (verdict.id, verdict.task_id, verdict.task_id.rpartition("@")[0])
+    return name in known or overrides.same_blob(verdict.task_id, name)
+
+
+def _from_root(name: str) -> str:
+    """Return a path in the current folder as one from the repository's; any other text as it is."""
+    from judgekit.git import GitError, Repository
+
+    try:
+        prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
+    except GitError:
+        return name
+    return posixpath.normpath(posixpath.join(os.fsdecode(prefix), name))

@@ -47,6 +47,13 @@ def ledger(project: Path) -> Ledger:
     return Ledger.of(project)
 
 
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """The project, under git."""
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
+    return project
+
+
 def given(
     word: VerdictWord = "accept", *, days: float = 1, path: str = "a.md", **changes: object
 ) -> VerdictLine:
@@ -135,6 +142,18 @@ def test_purging_asks_first(
     assert judgekit("ledger", "purge", "--before", "90d").out.startswith("nothing is older")
 
 
+def test_purging_all_takes_today_and_days_to_come(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+    ledger.add(given(days=100), given(days=0), given(days=-3), Skip(variable="X", who="ann", terminal=True))
+    assert judgekit("ledger", "purge").code == 64
+    assert judgekit("ledger", "purge", "--all", "--before", "1d").code == 64
+    assert judgekit("ledger", "purge", "--all").code == 64  # nobody is there to be asked
+    assert len(list(ledger.records())) == 4
+    done = judgekit("ledger", "purge", "--all", "--yes")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "removed 4 lines")
+    assert list(ledger.folder.glob("*.jsonl")) == []
+    assert judgekit("ledger", "purge", "--all").out == "the ledger is empty\n"
+
+
 def test_a_wrong_time_is_wrong_usage(judgekit: Callable[..., Outcome], project: Path) -> None:
     for command in (("kpi", "--since"), ("triage", "--since"), ("ledger", "purge", "--before")):
         done = judgekit(*command, "tomorrow")
@@ -169,6 +188,29 @@ def test_an_override_by_path_holds_for_what_was_judged(
     found = ledger.override_for(line.task_id, hashes, without_terminal=True)
     assert found is not None
     assert (found.why, found.terminal) == ("the port is right", False)
+
+
+def test_a_path_is_meant_from_where_one_stands(
+    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, outer = given("reject", path="docs/a.md"), given("reject", path="a.md")
+    other = given("reject", path="b.md")
+    ledger.add(inner, outer, other)
+    (repository / "docs").mkdir()
+    monkeypatch.chdir(repository / "docs")
+    for task, meant in (
+        ("a.md", inner),
+        ("./a.md", inner),
+        ("../a.md", outer),
+        ("../docs/a.md", inner),
+        ("docs/a.md", inner),  # as the gate prints it
+        ("b.md", other),
+        (outer.task_id, outer),
+        (f"./{inner.task_id.removeprefix('docs/')}", inner),
+    ):
+        done = judgekit("override", task, "accept", "--why", "x")
+        assert (done.code, done.out.split(": ")[0]) == (0, meant.task_id)
+    assert judgekit("override", "../../a.md", "accept", "--why", "x").code == 64
 
 
 def test_an_override_at_a_terminal_counts(
@@ -246,13 +288,6 @@ def test_the_figures_are_drawn(judgekit: Callable[..., Outcome], ledger: Ledger,
 def test_a_picture_of_another_kind_is_wrong_usage(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
     assert judgekit("kpi", "--plot", "kpi.png").code == 64
     assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
-
-
-@pytest.fixture
-def repository(project: Path) -> Path:
-    """The project, under git."""
-    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
-    return project
 
 
 def test_promotion_needs_a_repository(
