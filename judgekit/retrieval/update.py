@@ -250,10 +250,11 @@ def _write_plan(
         (now,) = index.connection.execute("PRAGMA data_version").fetchone()
         if now != version:  # another process wrote meanwhile, most likely the same
             plan = survey.make(index.connection, index.root, writer.about["kind"], index.profiles, places)
-        if most is not None and len(plan.new) > most:
-            index.left_out = len(plan.new) - most
-            newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])[:most]
-            plan.new = {path: plan.new[path] for path in newest}
+        newest = sorted(
+            plan.new, key=lambda path: -plan.stamps[path][1]
+        )  # read first: the likeliest to matter
+        index.left_out = 0 if most is None else max(0, len(newest) - most)
+        plan.new = {path: plan.new[path] for path in newest[:most]}
         writer.carry_out(plan)
         writer.mark_changed(numbers)
         _read_batch(index, writer)

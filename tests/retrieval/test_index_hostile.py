@@ -325,8 +325,10 @@ def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: p
 
     monkeypatch.setattr(update, "Found", count)
     store.fill(40).write_index()
+    os.utime(store.root / "decisions" / "jwt.json", (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)
     assert first.pending == 33
+    assert "decisions/jwt.json" in read
     assert first.notes()[0].endswith("33 files not read yet; the next query goes on")
     first.close()
     told: list[tuple[int, int]] = []
