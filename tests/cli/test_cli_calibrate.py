@@ -1,0 +1,186 @@
+"""`judgekit calibrate` and `judgekit eval judge` at the command line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loopback import Loopback
+from scripted import by_content, scores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from outcome import Outcome
+
+GOOD = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
+KLS = ("--rubric", "kls", "--mode", "strict")
+
+
+def recorded(number: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    judges = {
+        "quick": {"model": "small", "scores": GOOD, "cost_usd": 0.001},
+        "deep": {"model": "large", "reply": scores(5, 5, 5)},
+    }
+    return {"id": str(number), "label": "accept", "judges": judges, **more}
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    return write(tmp_path / "labels.jsonl", [recorded(number) for number in range(100)])
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with Loopback(by_content) as running:
+        yield running
+
+
+def test_what_labels_allow_is_said_and_kept(
+    judgekit: Callable[..., Outcome], labels: str, isolated: Path
+) -> None:
+    found = judgekit("calibrate", labels, *KLS)
+    assert found.code == 0
+    assert "quick accept" in found.out
+    assert "0 wrong of 100, at most 3.0%" in found.out
+    assert "calls of deep" in found.out
+    (kept,) = (isolated / "judgekit" / "calibrations").iterdir()
+    assert kept.name in found.err
+    assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@1"
+
+
+def test_with_too_few_labels_nothing_is_written(
+    judgekit: Callable[..., Outcome], tmp_path: Path, isolated: Path
+) -> None:
+    few = write(tmp_path / "few.jsonl", [recorded(number) for number in range(20)])
+    found = judgekit("calibrate", few, *KLS)
+    assert found.code == 0
+    assert "too few labels, about 39 more" in found.out
+    assert "nothing is written" in found.err
+    assert not (isolated / "judgekit" / "calibrations").exists()
+
+
+def test_json_is_the_file(judgekit: Callable[..., Outcome], labels: str, tmp_path: Path) -> None:
+    out = tmp_path / "c.json"
+    found = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(out), "--json")
+    assert json.loads(found.out) == json.loads(out.read_text())
+    assert json.loads(found.out)["promise"] == {"rate": 0.1, "confidence": 0.95, "reference": None}
+
+
+def test_an_excess_makes_the_deep_tier_the_last_word(
+    judgekit: Callable[..., Outcome], labels: str, tmp_path: Path
+) -> None:
+    found = judgekit(
+        "calibrate", labels, *KLS, "--excess", "0.05", "--out", str(tmp_path / "c.json"), "--json"
+    )
+    assert json.loads(found.out)["promise"]["reference"] == "deep"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        (("--error", "0.05", "--excess", "0.05"), 64, "two different promises"),
+        (("--error", "0"), 64, "between 0 and 1"),
+        (("--confidence", "1"), 64, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_promised(
+    judgekit: Callable[..., Outcome], labels: str, options: tuple[str, ...], code: int, problem: str
+) -> None:
+    found = judgekit("calibrate", labels, *KLS, *options)
+    assert found.code == code
+    assert problem in found.err
+
+
+def test_without_recorded_opinions_the_models_are_asked(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    server: Loopback,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+    cases: list[dict[str, Any]] = [
+        {"id": "good", "path": "good.md", "label": {"strict": "accept", "lenient": "accept"}},
+        {"id": "bad", "text": "# Bad\n\nTODO\n", "label": "reject"},
+    ]
+    path = write(project / "cases.jsonl", cases)
+    found = judgekit("calibrate", path, *KLS, "--out", str(project / "c.json"), "--json")
+    assert found.code == 0, found.err
+    known = json.loads(found.out)
+    assert [each["labels"] for each in known["not_promised"] if each["tier"] == "quick"] == [1, 1]
+    assert known["without"]["errors"] == 0
+    found = judgekit("eval", "judge", path, "--rubric", "kls", "--json")
+    report = json.loads(found.out)
+    assert {each["judge"]: each["accuracy"]["value"] for each in report["judges"]}.items() >= {
+        ("quick", 1.0),
+        ("deep", 1.0),
+    }
+
+
+def test_a_judge_uses_what_was_learned(
+    judgekit: Callable[..., Outcome], project: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+    name = {"quick": "custom/small", "deep": "custom/large", "tiebreaker": "custom/large"}
+    scored = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
+    lines = [
+        {
+            "id": str(number),
+            "label": "accept",
+            "judges": {tier: {"model": model, "scores": scored} for tier, model in name.items()},
+        }
+        for number in range(100)
+    ]
+    assert judgekit("calibrate", write(project / "l.jsonl", lines), *KLS).code == 0
+    verdict = _first(
+        json.loads(judgekit("judge", "good.md", "--mode", "strict", "--format", "json", "--no-cache").out)
+    )
+    assert [each["tier"] for each in verdict["rounds"]] == ["quick"], verdict["degraded"]
+    assert verdict["calibration"].startswith("kls-strict-")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "another")
+    stale = _first(
+        json.loads(judgekit("judge", "good.md", "--mode", "strict", "--format", "json", "--no-cache").out)
+    )
+    assert len(stale["rounds"]) == 2
+    assert stale["calibration"] is None
+    assert "not used" in stale["degraded"]
+
+
+def _first(found: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    return dict(found[0] if isinstance(found, list) else found)
+
+
+def test_judges_are_measured_and_drawn(judgekit: Callable[..., Outcome], labels: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    found = judgekit("eval", "judge", labels, "--rubric", "kls", "--html", str(page))
+    assert found.code == 0
+    assert "quick (small): 100 items" in found.out
+    assert "accuracy" in found.out
+    assert "$0.001000" in found.out
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("", "empty"), ("{", "labels.jsonl:1"), ("{}", "labels.jsonl:1: id")]
+)
+def test_a_wrong_file_is_named(
+    judgekit: Callable[..., Outcome], tmp_path: Path, text: str, problem: str
+) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(text)
+    for command in (("calibrate", str(path), *KLS), ("eval", "judge", str(path), "--rubric", "kls")):
+        found = judgekit(*command)
+        assert found.code == 65
+        assert problem in found.err
+    assert judgekit("calibrate", str(tmp_path / "none.jsonl"), *KLS).code == 65
