@@ -27,6 +27,7 @@ _WHOLE = {
 _AS_THEY_ARE = frozenset(
     {"inning", "outing", "canning", "herring", "earring", "evening", "proceed", "exceed", "succeed"}
 )
+_BEFORE_EED = ("exc", "proc", "succ")
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 
 # Longest first: the first ending that fits is the only one looked at.
@@ -155,7 +156,8 @@ def _step_1a(word: str) -> str:
 def _step_1b(word: str, r1: int) -> str:
     for ending in ("eedly", "eed"):
         if word.endswith(ending):
-            return word[: -len(ending)] + "ee" if len(word) - len(ending) >= r1 else word
+            rest = word[: -len(ending)]
+            return rest + "ee" if len(rest) >= r1 and rest not in _BEFORE_EED else word
     for ending in ("ingly", "edly", "ing", "ed"):
         if word.endswith(ending):
             rest = word[: -len(ending)]
