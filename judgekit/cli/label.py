@@ -12,6 +12,7 @@ import typer
 from judgekit.cli.ledger import Since, damaged, here
 from judgekit.cli.output import complain, say, verdict_text
 from judgekit.errors import Exit, InputError, UsageError
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
+_HEADING = ["id", "label"]
+_SHOWN = 100  # characters of a line that cannot be used
 _LINES = 40  # of each file, until `a` is pressed
 
 
@@ -117,6 +120,8 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
     ids = [each.id for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged)]
     labels, bad = [], 0
     for number, row in enumerate(_rows(name), 1):
+        if number == 1 and row[:2] == _HEADING:
+            continue
         word: LabelWord | None = next((each for each in _WORDS.values() if row[1:2] == [each]), None)
         matching = [each for each in ids if row and each.startswith(row[0])]
         exact = [each for each in matching if each == row[0]] or matching
@@ -124,7 +129,8 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
             labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
         elif row:
             bad += 1
-            complain(f"{name}:{number}: expected ID,go|no-go|unsure with the id of one verdict, got {row!r}")
+            told = "expected ID,go|no-go|unsure with the id of one verdict"
+            complain(f"{name}:{number}: {told}, got {one_line(repr(row), _SHOWN)}")
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if bad else 0
@@ -136,4 +142,12 @@ def _rows(name: str) -> Iterator[list[str]]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    return ([cell.strip() for cell in row] for row in csv.reader(text.splitlines()))
+    return map(_row, text.splitlines())
+
+
+def _row(line: str) -> list[str]:
+    """Return a line's cells, without what surrounds them; the whole line where it is no CSV."""
+    try:
+        return [cell.strip() for row in csv.reader([line]) for cell in row]
+    except csv.Error:  # a field of more than 128 KB
+        return [line]

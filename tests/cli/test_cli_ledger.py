@@ -406,6 +406,17 @@ def test_labels_come_from_a_file(judgekit: Callable[..., Outcome], ledger: Ledge
     assert labels(ledger) == [("aa11", "go"), ("ab", "no-go"), ("ab22", "unsure")]
 
 
+def test_a_heading_is_no_label_and_a_huge_field_no_fault(
+    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+) -> None:
+    ledger.add(given(name="aa11"), given(name="bb22", path="b.md"))
+    (project / "labels.csv").write_text(f"id,label,who\naa11,go\n{'x' * 200_000},go\nbb22,no-go\nid,label\n")
+    done = judgekit("label", "--from", "labels.csv")
+    assert (done.code, done.out) == (65, "2 labelled\n")
+    assert [line.split(":")[2] for line in done.err.splitlines()] == ["3", "5"]
+    assert len(done.err) < 600
+
+
 def test_labels_come_from_standard_input(
     judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
