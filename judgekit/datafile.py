@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
+import stat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
@@ -237,9 +239,13 @@ def sha256(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
+            raise ConfigError("no regular file", path=path)
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
             raise ConfigError(f"larger than {MAX_BYTES} bytes: is this the right file?", path=path)
-        return path.read_text(encoding="utf-8")
+        return io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
@@ -272,6 +278,9 @@ def describe(error: ErrorDetails) -> str:
             if wanted
             else f"missing key {kind}; add it"
         )
+    if error["type"] == "json_invalid":
+        why = error.get("ctx", {}).get("error", "")
+        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
     message = (
         error["msg"]
         .removeprefix("Value error, ")

@@ -7,12 +7,14 @@ Other keys of a line are left alone.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from judgekit.datafile import describe
 from judgekit.errors import InputError
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
 _SEPARATOR = "/"
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
+_DIGITS = 9  # people grade from 0 to some hundreds; sums of gains must stay numbers
+_SHOWN = 60  # characters of a wrong value
 
 Id = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
 
@@ -126,10 +131,11 @@ def _judgement(path: Path, number: int, line: str) -> tuple[str, str, int]:
             path, number, f"expected {' '.join(HEADER)}, separated by tabs, got {len(fields)} fields"
         )
     query, document, score = fields
-    try:
-        return query, document, int(score)
-    except ValueError:
-        raise _wrong(path, number, f"score: expected a whole number, got {score!r}") from None
+    grade = int(score) if len(score) <= _DIGITS and _WHOLE.match(score) else None
+    if grade is None:
+        told = f"score: expected a whole number of at most {_DIGITS} characters"
+        raise _wrong(path, number, f"{told}, got {one_line(repr(score), _SHOWN)}")
+    return query, document, grade
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -54,15 +54,19 @@ def test_judgements_of_what_is_not_there_are_counted(folder: Path) -> None:
         ("corpus.jsonl", '{"id": "", "text": "x"}\n', ":1", "id: "),
         ("corpus.jsonl", '{"id": "a\\tb", "text": "x"}\n', ":1", "id: "),
         ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' stands there twice"),
-        ("corpus.jsonl", '\n\n{"id": "a", "text"\n', ":3", "Invalid JSON"),
+        ("corpus.jsonl", '\n\n{"id": "a", "text"\n', ":3", "not valid JSON (EOF while parsing"),
+        ("corpus.jsonl", '{"id": "a", "text": "\\ud8"}\n', ":1", ": not valid JSON ("),
         ("corpus.jsonl", '["a"]\n', ":1", "expected an object"),
         ("queries.jsonl", '{"id": "a", "text": null}\n', ":1", "text: expected a valid string"),
         ("qrels.tsv", "", ":1", "expected the header query-id corpus-id score, separated by tabs"),
         ("qrels.tsv", "one/q1\tone/kettle\t1\n", ":1", "expected the header"),
         ("qrels.tsv", HEADER, "", "no judgements"),
         ("qrels.tsv", f"{HEADER}one/q1 one/kettle 1\n", ":2", "separated by tabs, got 1 fields"),
-        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tc\thigh\n", ":3", "score: expected a whole number, got 'high'"),
+        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tc\thigh\n", ":3", "characters, got 'high'"),
         ("qrels.tsv", f"{HEADER}a\tb\t0.5\n", ":2", "score: expected a whole number"),
+        ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 400}\n", ":2", "score: expected a whole number of at most 9"),
+        ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 5000}\n", ":2", "999…"),
+        ("qrels.tsv", f"{HEADER}a\tb\t٣\n", ":2", "score: expected a whole number"),
         ("qrels.tsv", f"{HEADER}a\tb\t1\na\tb\t2\n", ":3", "a b: judged twice"),
     ],
 )
@@ -76,6 +80,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert message.startswith(f"{folder / name}{where}: ")
     assert expected in message
     assert "\n" not in message
+    assert len(message) < len(str(folder)) + 200
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])
