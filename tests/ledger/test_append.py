@@ -29,7 +29,8 @@ def add(folder: Path, *lines: bytes) -> None:
 
 
 def content(folder: Path) -> bytes:
-    return (folder / "2026-03-20.jsonl").read_bytes()
+    files = [folder / "2026-03-20.jsonl", *(folder / f"2026-03-20.{number}.jsonl" for number in range(1, 50))]
+    return b"".join(file.read_bytes() for file in files if file.exists())
 
 
 def test_lines_follow_each_other(tmp_path: Path) -> None:
