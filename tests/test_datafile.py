@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -153,3 +154,12 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
     assert (tmp_path / "link.yaml").is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "blocking" in real.read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices and pipes are POSIX notions")
+def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for name in ("zero.yaml", "pipe.yaml"):
+        with pytest.raises(ConfigError, match="no regular file"):
+            datafile.load_yaml(tmp_path / name)
