@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from judgekit import bundled, datafile, paths
 from judgekit.errors import ConfigError, UsageError
@@ -63,10 +63,9 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
-        pattern = f"{name}@{version or '*'}.yaml"
-        found = [load_rubric(path, origin) for path in folder.glob(pattern)]
+        found = list(folder.glob(f"{name}@{version or '*'}.yaml"))
         if found:
-            return max(found, key=lambda each: semver(each.rubric.version))
+            return load_rubric(max(found, key=_by_version), origin)
     known = ", ".join(sorted({path.stem for _, path in rubric_files(project)}))
     raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file")
 
@@ -97,6 +96,13 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     return LoadedRubric(rubric, path, digest, origin)
 
 
+def _by_version(path: Path) -> tuple[bool, tuple[int, ...]]:
+    """Return what orders files by their names' versions; one without a version comes last, to be refused."""
+    version = path.stem.partition("@")[2]
+    named = _REFERENCE.fullmatch(f"a@{version}") is not None
+    return not named, semver(version) if named else ()
+
+
 def semver(version: str) -> tuple[int, ...]:
     """Return a version as numbers that compare in order."""
     return tuple(int(part) for part in version.split("."))
@@ -104,8 +110,9 @@ def semver(version: str) -> tuple[int, ...]:
 
 def _of_task(found: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
     if not isinstance(found.rubric, task):
-        task_name = found.rubric.task
-        raise UsageError(f"the rubric {found.rubric.ref} is for the task {task_name!r}; this needs another")
+        told = f"the rubric {found.rubric.ref} is for the task {found.rubric.task!r}"
+        (wanted,) = get_args(task.model_fields["task"].annotation)
+        raise UsageError(f"{told}; this needs one for {wanted!r}")
     return found
 
 

@@ -139,6 +139,28 @@ def test_the_newest_version_of_the_first_folder_wins(tmp_path: Path) -> None:
     assert library.find_rubric("kls", tmp_path).origin == "bundled"
 
 
+def test_only_the_newest_version_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("1.9.0", "1.10.0", "1.2.30"):
+        project_with(tmp_path, own(version), f"ours@{version}.yaml")
+    read: list[str] = []
+    load = library.load_rubric
+
+    def noted(path: Path, origin: library.Origin = "path") -> library.LoadedRubric:
+        read.append(path.name)
+        return load(path, origin)
+
+    monkeypatch.setattr(library, "load_rubric", noted)
+    library.find_rubric("ours", tmp_path)
+    assert read == ["ours@1.10.0.yaml"]
+
+
+def test_a_name_without_a_version_is_refused(tmp_path: Path) -> None:
+    project_with(tmp_path, own(), "ours@1.0.0.yaml")
+    project_with(tmp_path, own(), "ours@newest.yaml")
+    with pytest.raises(ConfigError, match=r"ours@newest\.yaml: rubric: holds ours@1\.0\.0; name the file"):
+        library.find_rubric("ours", tmp_path)
+
+
 def test_the_project_goes_before_the_user(tmp_path: Path, isolated: Path) -> None:
     project = project_with(tmp_path, own(), "ours@1.0.0.yaml")
     user = isolated / "judgekit" / "rubrics"
