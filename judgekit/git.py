@@ -48,8 +48,7 @@ class Repository:
         """Return what `git WORDS` prints; raises `GitError` when it fails or takes too long."""
         done = self._run(words, stdin, seconds)
         if done.returncode:
-            said = one_line(done.stderr.decode("utf-8", "replace"), _SAID) or f"exit code {done.returncode}"
-            raise GitError(f"git {words[0]}: {said}")
+            raise _failed(words[0], done)
         return done.stdout
 
     def holds(self, *words: str) -> bool:
@@ -64,12 +63,25 @@ class Repository:
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob's id and content; None for one that is missing or larger than `most` bytes."""
         wanted = list(names)
-        listed = self.ask("cat-file", "--batch-check", stdin=_lines(wanted)).decode().splitlines()
-        sizes = {name: int(size) for name, kind, size in map(_three, listed) if kind == "blob"}
+        sizes = {name: int(size) for name, kind, size in map(_three, self._listed(wanted)) if kind == "blob"}
         within = [name for name in wanted if sizes.get(name, most + 1) <= most]
         content = dict(_contents(self.ask("cat-file", "--batch", stdin=_lines(within)), within, sizes))
         for name in wanted:
             yield name, content.get(name)
+
+    def _listed(self, names: list[str]) -> Iterator[str]:
+        """Yield what `cat-file --batch-check` says of objects.
+
+        Some versions of git end at the first object that a partial clone lacks, where others call it missing.
+        """
+        left = names
+        while left:
+            done = self._run(("cat-file", "--batch-check"), _lines(left), SECONDS)
+            lines = done.stdout.decode().splitlines()
+            if done.returncode and b"lazy fetching disabled" not in done.stderr:
+                raise _failed("cat-file", done)
+            yield from lines
+            left = left[len(lines) + 1 :] if done.returncode else []
 
     def _run(
         self, words: tuple[str, ...], stdin: bytes, seconds: float
@@ -89,6 +101,11 @@ class Repository:
             raise GitError(f"git {words[0]}: no answer in {seconds:g} s") from None
         except OSError as error:
             raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
+
+
+def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
+    said = one_line(done.stderr.decode("utf-8", "replace"), _SAID) or f"exit code {done.returncode}"
+    return GitError(f"git {word}: {said}")
 
 
 def _lines(names: Iterable[str]) -> bytes:

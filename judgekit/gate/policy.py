@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 
     from judgekit.git import Repository
 
-MAX_BYTES = 1_000_000  # of one file of rules
+MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
+_DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
 
 
 @contextmanager
 def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     """Give a temporary folder that holds a commit's rules where a project has them.
 
-    A `ConfigError` from inside names the file as git does, `COMMIT:PATH`.
+    Raises `ConfigError` for rules that are there and cannot be read. That error, and one that comes from
+    inside, name the file as git does, `COMMIT:PATH`.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -44,18 +47,37 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
 
 def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
     listed = repository.ask("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-    files: list[tuple[str, Path]] = []
+    files: list[tuple[str, str]] = []
     for entry in filter(None, listed.split(b"\0")):
         told, _, name = entry.partition(b"\t")
         mode, _, blob = told.decode().split(" ")
-        if mode.startswith("100") and _stays_below(name):
-            files.append((blob, root / name.decode()))
+        if not _stays_below(name):
+            continue
+        if mode.startswith("100"):
+            files.append((blob, name.decode()))
+        elif _decides(name.decode(), paths):
+            raise _unread(
+                commit, name.decode(), "no regular file; the gate follows no links, put it there itself"
+            )
     content = dict(repository.blobs(dict.fromkeys(blob for blob, _ in files), MAX_BYTES))
     for blob, path in files:
         data = content[blob]
         if data is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            file = root / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        elif _decides(path, paths):
+            missing = f"not in this clone (git show {commit[:12]}:{shlex.quote(path)} fetches it)"
+            raise _unread(commit, path, f"larger than {MAX_BYTES // 1000} kB, or {missing}")
+
+
+def _decides(name: str, asked: Sequence[str]) -> bool:
+    """Whether other rules would hold without this file."""
+    return name in (*_DECIDING, *asked) or name.startswith(".judgekit/rubrics/")
+
+
+def _unread(commit: str, name: str, problem: str) -> ConfigError:
+    return ConfigError(problem, path=f"{commit[:12]}:{name}")
 
 
 def _stays_below(name: bytes) -> bool:

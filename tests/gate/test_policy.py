@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -114,7 +116,7 @@ def test_links_and_names_that_lead_out_are_not_written(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    (work.folder / ".judgekit/rubrics").symlink_to(tmp_path)
+    (work.folder / ".judgekit/folder").symlink_to(tmp_path)
     (work.folder / ".judgekit/link.yaml").symlink_to("/etc/passwd")
     links = work.commit("links")
     tree = work("hash-object", "-w", "--stdin", stdin=b"out")
@@ -127,3 +129,71 @@ def test_links_and_names_that_lead_out_are_not_written(
         with policy.rules(Repository(work.folder), commit) as folder:
             assert {each.name for each in folder.rglob("*")} <= {".judgekit", "config.yaml"}
             assert list(tmp_path.rglob("out.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    "name", [".judgekit", RULES, ".judgekit/rubrics", ".judgekit/rubrics/kls@1.0.0.yaml"]
+)
+def test_rules_that_are_links_are_not_left_out_in_silence(work: GitRepo, tmp_path: Path, name: str) -> None:
+    path = work.folder / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(tmp_path)
+    commit = work.commit("a link")
+    told = rf"^{commit[:12]}:{re.escape(name)}: no regular file; "
+    with pytest.raises(ConfigError, match=told), policy.rules(Repository(work.folder), commit):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("name", [RULES, ".judgekit/rubrics/kls@1.0.0.yaml"])
+def test_rules_that_are_too_large_are_not_left_out_in_silence(work: GitRepo, name: str) -> None:
+    work.write(name, "# x\n" * 30_000)
+    commit = work.commit("large")
+    told = rf"^{commit[:12]}:{re.escape(name)}: larger than 100 kB, or "
+    with pytest.raises(ConfigError, match=told), policy.rules(Repository(work.folder), commit):
+        raise AssertionError
+
+
+def test_what_decides_nothing_may_be_missing(work: GitRepo) -> None:
+    work.write(".judgekit/notes.txt", "# x\n" * 30_000)
+    with policy.rules(Repository(work.folder), work.commit("large")) as folder:
+        assert config.load(folder).gate.mode == "advisory"
+
+
+@pytest.fixture
+def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
+    """Return a clone without blobs, and without a working tree that would fetch them."""
+    origin = tmp_path / "origin.git"
+    GitRepo(origin)("config", "uploadpack.allowFilter", "true")
+    words = (
+        "clone",
+        "--quiet",
+        "--filter=blob:none",
+        "--no-checkout",
+        f"file://{origin}",
+        str(tmp_path / "partial"),
+    )
+    work(*words)
+    return GitRepo(tmp_path / "partial")
+
+
+def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRepo) -> None:
+    commit = partial("rev-parse", "HEAD")
+    told = (
+        rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone \(git show {commit[:12]}:\.judgekit/c"
+    )
+    with pytest.raises(ConfigError, match=told), policy.rules(Repository(partial.folder), commit):
+        raise AssertionError
+    partial("show", f"{commit[:12]}:{RULES}")
+    with policy.rules(Repository(partial.folder), commit) as folder:
+        assert config.load(folder).gate.mode == "blocking"
+
+
+def test_one_blob_that_a_partial_clone_lacks_costs_no_other(partial: GitRepo) -> None:
+    lacking = partial("rev-parse", f"HEAD:{RULES}")
+    here = [partial("hash-object", "-w", "--stdin", stdin=text) for text in (b"one", b"two")]
+    wanted = [here[0], lacking, here[1], lacking]
+    found = list(Repository(partial.folder).blobs(wanted, 100))
+    assert found == [(here[0], b"one"), (lacking, None), (here[1], b"two"), (lacking, None)]
