@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from judgekit import datafile, memory_config, paths
 from judgekit.datafile import Strict
@@ -142,6 +142,15 @@ class Config(Strict):
     ledger: LedgerConfig = LedgerConfig()
     providers: ProvidersConfig = ProvidersConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections_say_nothing(cls, given: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: value for name, value in given.items() if value is not None or name not in cls.model_fields
+        }
+
 
 # A project may lower these, never raise them above what the user has set.
 _LIMITS = (
@@ -211,6 +220,17 @@ def load(project: Path | None, environ: Mapping[str, str] = os.environ) -> Confi
     return Config.model_validate(_merge(merged, variables))
 
 
+def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
+    """Return the error about a value that is of the right type and yet no use, naming where it is set."""
+    variable = f"JUDGEKIT_{section}_{key}".upper()
+    if os.environ.get(variable):
+        return ConfigError(problem, key=variable)
+    for path in (project_file(project) if project else None, user_file()):
+        if path is not None and key in _read(path).get(section, {}):
+            return _wrong(path, f"{section}.{key}", problem)
+    return ConfigError(problem, key=f"{section}.{key}")
+
+
 def user_roots(environ: Mapping[str, str] = os.environ) -> list[str] | None:
     """Return the roots that the user names, which may lie anywhere; None when they name none."""
     layer = _merge(_read(user_file()), _variables(environ))
@@ -242,7 +262,7 @@ def _project_layer(project: Path) -> Layer:
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
-            raise _wrong(path, key, f"only the user's configuration may {what}; move it to {user_file()}")
+            raise _wrong(path, key, f"only the user's configuration may {what}; move it to your own")
     for root in layer.get("retrieval", {}).get("roots", []):
         _refuse_outside(project, root, path, "retrieval.roots")
     for section in ("judge", "retrieval", "gate"):

@@ -342,3 +342,35 @@ def test_a_pattern_that_matches_nothing_is_named(project: Path, pattern: str) ->
     told = r"config\.yaml:2: gate\.paths\.1: expected a pattern that can match, as in \.gitignore, got "
     with pytest.raises(ConfigError, match=told):
         config.load(project)
+
+
+def test_an_empty_section_says_nothing(project: Path) -> None:
+    by_project(project, "gate:\njudge:\n  rubric: own\n")
+    found = config.load(project)
+    assert (found.gate, found.judge.rubric) == (config.GateConfig(), "own")
+
+
+def test_a_name_that_is_no_section_is_refused_empty_too(project: Path) -> None:
+    by_project(project, "gates:\n")
+    with pytest.raises(ConfigError, match="gates: unknown key"):
+        config.load(project)
+
+
+def test_what_is_only_the_users_to_say_names_no_path_of_theirs(project: Path) -> None:
+    by_project(project, "gate: {override_without_terminal: true}\n")
+    with pytest.raises(ConfigError) as caught:
+        config.load(project)
+    assert str(config.user_file()) not in str(caught.value)
+
+
+def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> str:
+        return str(config.wrong("gate", "rubric", "no rubric", project))
+
+    assert told() == "gate.rubric: no rubric"
+    by_user("gate: {rubric: a}\n")
+    assert told() == f"{config.user_file()}:1: gate.rubric: no rubric"
+    by_project(project, "gate:\n  rubric: b\n")
+    assert told() == f"{config.project_file(project)}:2: gate.rubric: no rubric"
+    monkeypatch.setenv("JUDGEKIT_GATE_RUBRIC", "c")
+    assert told() == "JUDGEKIT_GATE_RUBRIC: no rubric"
