@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.output import Format, coloured, complain, emit, say, verdict_text
-from judgekit.errors import Exit, InputError, UsageError
+from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def gate(
     """Judge changed files before they leave. Exit code: 0, or 1 for a NO-GO while the gate is blocking."""
     from judgekit.gate.push import Run
 
-    if (base is None) == (pre_push is None):
+    if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block exclude each other")
@@ -59,14 +59,15 @@ def _push(remote: str, url: str, run: Run, format_: Format, blocked_code: int) -
 
 
 def _since(base: str, run: Run, format_: Format, blocked_code: int) -> int:
+    from judgekit.gate.commits import UnknownCommit
     from judgekit.gate.push import check_since
     from judgekit.git import Repository
     from judgekit.hooks import pre_push
 
     try:
         outcome = check_since(Repository(Path.cwd()), base, run)
-    except (InputError, UsageError):
-        raise  # a commit that is not here: whoever runs this can mend it
+    except UnknownCommit:
+        raise  # whoever runs this can mend it
     except Exception as error:  # noqa: BLE001 - as for a push: our own fault holds up nothing
         pre_push.fault(error, complain)
         return Exit.ACCEPTED
@@ -82,7 +83,7 @@ def _escalate(outcome: Outcome, address: str = "") -> None:
         return
     from judgekit.escalate import flow
 
-    for line in flow.by_itself(verdicts, flow.Place(Path.cwd(), address)):
+    for line in flow.by_itself(verdicts, flow.Place(Path.cwd(), address), outcome.escalate):
         complain(line)
 
 
@@ -123,7 +124,8 @@ def _advise(outcome: Outcome) -> None:
     complain(f"blocked: {len(stopped)} NO-GO. Mend what is found above and commit, then push again;")
     for each in stopped:
         task = each.verdict.task_id
-        name = shlex.quote(task) if escaped(task) == task else each.verdict.id
+        plain = escaped(task) == task and not task.startswith("-")
+        name = shlex.quote(task) if plain else each.verdict.id
         complain(f"or accept it: judgekit override {name} accept --why '...'")
     complain("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
 

@@ -55,21 +55,27 @@ class Done(NamedTuple):
         return f"issue {self.what}: {self.url} ({one_line(issue.task_name(self.verdict.task_id), 200)})"
 
 
-def by_itself(verdicts: Iterable[Verdict], place: Place) -> list[str]:
-    """Open or update issues as far as the configuration asks for it; return lines for a person.
+def by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig | None = None) -> list[str]:
+    """Open or update issues as far as `settings` (those in `place`) ask for it; return lines for a person.
 
     Never raises, and takes no longer than `SECONDS`.
     """
     try:
-        return _by_itself(verdicts, place)
+        return _by_itself(verdicts, place, settings or _configured(place))
     except JudgekitError as error:
         return [f"no issue was opened: {error}"]
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
         return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
 
 
-def _by_itself(verdicts: Iterable[Verdict], place: Place) -> list[str]:
-    settings = configuration.load(Path(paths.project_root(str(place.folder)))).escalate
+def _configured(place: Place) -> EscalateConfig:
+    own = configuration.load(None).escalate
+    if own.issues == "off":  # whatever a project asks for, so that its files need not be read
+        return own
+    return configuration.load(Path(paths.project_root(str(place.folder)))).escalate
+
+
+def _by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig) -> list[str]:
     if settings.issues != "on":
         return []
     wanted = [each for each in verdicts if concerns(each, rejects=settings.rejects)]

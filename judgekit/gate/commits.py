@@ -21,6 +21,10 @@ _FORMAT = "%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)%x00"
 _FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
 
 
+class UnknownCommit(InputError):  # noqa: N818 - said of what was given, which whoever gave it can mend
+    """There is no such commit here: fetch it, or name another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """Who made a commit (`Name <address>`), and the trailers of its message (`Key: value`)."""
@@ -79,16 +83,21 @@ def of_push(
 def since(repository: Repository, base: str, tip: str, wanted: Callable[[Change], bool]) -> Pushed:
     """Return the `wanted` changes of the commits between `base` and `tip`, each file as it stands at `tip`.
 
-    Raises `InputError` where there is no such commit.
+    Raises `UnknownCommit` where one of them is not here.
     """
-    found: list[str] = []
-    for name in (base, tip):
-        commit = repository.commit(name)
-        if commit is None:
-            raise InputError(f"{name}: no commit of this repository; fetch it, or name another one")
-        found.append(commit)
+    before, after = known(repository, base), known(repository, tip)
     notes: list[str] = []
-    return Pushed(_of_tip(repository, found[1], found[0], found[:1], wanted, notes), notes)
+    return Pushed(_of_tip(repository, after, before, [before], wanted, notes), notes)
+
+
+def known(repository: Repository, name: str) -> str:
+    """Return the id of the commit that `name` leads to; raises `UnknownCommit` where there is none."""
+    commit = repository.commit(name)
+    if commit is not None:
+        return commit
+    if not repository.holds("rev-parse", "--git-dir"):
+        raise UnknownCommit(f"no git repository at {repository.folder}: go into one")
+    raise UnknownCommit(f"{name or repr(name)}: no commit of this repository; fetch it, or name another one")
 
 
 def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str) -> list[str]:

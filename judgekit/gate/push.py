@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import config as configuration
 from judgekit import library
+from judgekit.errors import UsageError
 from judgekit.gate import commits, files, glance, policy
 from judgekit.gate.flow import Gatekeeper, blocks
 from judgekit.gate.rules_commit import commit_of
@@ -16,22 +17,29 @@ from judgekit.ledger.standing import standing, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+    from judgekit.config import EscalateConfig
     from judgekit.gate.commits import Pushed as Changes
     from judgekit.gate.flow import Hears, Passed
     from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
     from judgekit.ledger.records import GateMode
+    from judgekit.library import LoadedRubric
 
 Find: TypeAlias = "Callable[[Wanted], Changes]"
 
 
 class Outcome(NamedTuple):
-    """What a run of the gate came to: a word for each file, the mode that held, and lines for a person."""
+    """What a run of the gate came to: a word for each file, the mode that held, and lines for a person.
+
+    `escalate` says which of them become issues, by the same rules as all else.
+    """
 
     passed: Sequence[Passed]
     mode: GateMode
     notes: Sequence[str]
+    escalate: EscalateConfig
 
     @property
     def blocked(self) -> bool:
@@ -72,11 +80,11 @@ def check_push(
 def check_since(repository: Repository, base: str, run: Run) -> Outcome:
     """Judge what the commits since `base` change, under the rules as they stand at `base`.
 
-    Raises `JudgekitError` as `check_push` does.
+    Raises `UnknownCommit` where there is no such base, any other `JudgekitError` as `check_push` does.
     """
     return _check(
         repository,
-        repository.commit(base),
+        commits.known(repository, base),
         Gate(ref=base),
         lambda wanted: commits.since(repository, base, "HEAD", wanted),
         run,
@@ -91,9 +99,9 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         glance.keep(repository, commit, settings.gate.paths, settings.gate.authors)
         found = find(Wanted(settings.gate.paths, settings.gate.authors))
         if not found.changes:
-            return Outcome([], mode, found.notes)
+            return Outcome([], mode, found.notes, settings.escalate)
         ledger = Ledger.of(repository.folder)
-        loaded = library.score_rubric(settings.gate.rubric, folder)
+        loaded = _rubric(settings.gate.rubric, folder)
         mode, said = _standing(ledger, mode, loaded.rubric.ref)
         keeper = Gatekeeper(
             folder,
@@ -108,7 +116,15 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         pushed = list(files.read(repository, found.changes))
         run.begins(len(pushed))
         passed, notes = keeper.judge(pushed, run.hears)
-    return Outcome(passed, mode, [*found.notes, *said, *notes])
+    return Outcome(passed, mode, [*found.notes, *said, *notes], settings.escalate)
+
+
+def _rubric(reference: str, folder: Path) -> LoadedRubric:
+    """Return the rubric that the rules name; raises `ConfigError` saying where they do."""
+    try:
+        return library.score_rubric(reference, folder)
+    except UsageError as error:
+        raise configuration.wrong("gate", "rubric", str(error), folder) from None
 
 
 def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, list[str]]:

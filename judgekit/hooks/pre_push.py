@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
+_NO = ("", "0", "false", "no", "off")
 
 
 def skipped_by(environ: Mapping[str, str]) -> str | None:
     """Return the variable that sends a push past the gate, None when there is none."""
-    return next((name for name in (*SKIP, SILENCE) if environ.get(name, "0") not in ("", "0")), None)
+    return next((name for name in (*SKIP, SILENCE) if environ.get(name, "").casefold() not in _NO), None)
 
 
 def nothing_to_do(words: Sequence[str]) -> bool:
@@ -74,12 +75,15 @@ def code(outcome: Outcome | None, blocked: int) -> int:
     return blocked if outcome is not None and outcome.blocked else Exit.ACCEPTED
 
 
-@functools.cache  # git says it once
 def _updates() -> list[RefUpdate]:
     from judgekit.gate import updates  # noqa: PLC0415 - a skipped push needs little
 
-    told = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    return updates.parse(os.fsdecode(told)) or list(_of_pre_commit(os.environ))
+    return updates.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
+
+
+@functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
+def _told() -> bytes:
+    return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
 def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
@@ -110,10 +114,11 @@ def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
 def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callable[[str], None]) -> None:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
-    if variable != SILENCE:
-        say(f"{variable} is set: this push is not judged (noted in the ledger)")
     refs = [each.remote_ref for each in updates]
-    _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs), say)
+    lost = _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs))
+    if variable != SILENCE:
+        said = f"not noted: {lost}" if lost else "noted in the ledger"
+        say(f"{variable} is set: this push is not judged ({said})")
 
 
 def fault(error: Exception, say: Callable[[str], None]) -> None:
@@ -124,16 +129,21 @@ def fault(error: Exception, say: Callable[[str], None]) -> None:
     if not isinstance(error, JudgekitError):
         problem = f"internal error: {type(error).__name__}: {error}"
     say(f"UNDETERMINED, nothing was judged: {problem}")
-    _note(Fault(problem=problem), say)
+    # Figures of a ledger are shown to others: they do not need to know where a home folder is.
+    lost = _note(Fault(problem=problem.replace(str(Path.home()), "~")))
+    if lost:
+        say(lost)
 
 
-def _note(record: Record, say: Callable[[str], None]) -> None:
+def _note(record: Record) -> str:
+    """Add a line to the ledger; return why that could not be done, "" when it was."""
     from judgekit.ledger import Ledger  # noqa: PLC0415 - pydantic
 
     try:
         Ledger.of(Path.cwd()).add(record)
     except (JudgekitError, OSError) as error:
-        say(str(error))
+        return str(error)
+    return ""
 
 
 def _who() -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -12,6 +14,7 @@ from git_repo import GitRepo
 from loopback import Loopback, fails
 from scripted import by_content
 
+from judgekit.git import GitError
 from judgekit.ledger import Fault, Ledger
 from judgekit.schemas import json_schema
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from outcome import Outcome
+
+    from judgekit.git import Repository
 
 GOOD, BAD = "# Good\n\nA sound document.\n", "# Bad\n\nTODO\n"
 
@@ -126,6 +131,7 @@ def test_wrong_rules_are_undetermined_and_noted(
         ((), 64, "give --base REF, or --pre-push REMOTE URL"),
         (("--base", "base", "--block", "--advise"), 64, "exclude each other"),
         (("--base", "nowhere"), 65, "nowhere: no commit of this repository"),
+        (("--base", ""), 64, "give --base REF"),
     ],
 )
 def test_wrong_use_is_said(
@@ -134,3 +140,51 @@ def test_wrong_use_is_said(
     done = judgekit("gate", *words)
     assert done.code == code
     assert told in done.err
+
+
+@pytest.mark.parametrize("rubric", ["nosuch", "memory-relevance", "KLS 1"])
+def test_a_rubric_that_is_none_holds_up_nothing(
+    judgekit: Callable[..., Outcome], work: GitRepo, rubric: str
+) -> None:
+    work.write(".judgekit/config.yaml", f"gate:\n  rubric: {rubric}\n")
+    base = work.commit("wrong rubric")
+    work.commit("more", more_md=BAD)
+    done = judgekit("gate", "--base", "HEAD~1", "--block")
+    assert done.code == 0
+    assert f"nothing was judged: {base[:12]}:.judgekit/config.yaml:2: gate.rubric: " in done.err
+    assert [type(each) for each in Ledger.of(work.folder).records()] == [Fault]
+
+
+def test_a_git_that_fails_holds_up_nothing(
+    judgekit: Callable[..., Outcome], work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("judgekit.git.Repository._run", _too_late)
+    done = judgekit("gate", "--base", "base", "--block")
+    assert (done.code, "UNDETERMINED, nothing was judged: git rev-parse: no answer" in done.err) == (0, True)
+
+
+def _too_late(_: Repository, words: tuple[str, ...], *__: object) -> None:
+    raise GitError(f"git {words[0]}: no answer in 30 s")
+
+
+def test_outside_of_a_repository_that_is_said(
+    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = judgekit("gate", "--base", "HEAD")
+    assert (done.code, "no git repository at " in done.err) == (65, True)
+
+
+def test_a_name_that_looks_like_an_option_is_not_offered_as_a_word(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    work("branch", "--force", "base")
+    work.write("-rf.md", BAD)
+    work.commit("a name")
+    with Loopback(by_content) as server:
+        use(server)
+        done = judgekit("gate", "--base", "base", "--block")
+    (told,) = [line for line in done.err.splitlines() if "judgekit override" in line]
+    words = shlex.split(told.partition("judgekit override ")[2])
+    assert re.fullmatch("[0-9a-f]{32}", words[0])
+    assert judgekit("override", *words[:2], "--why", "a test").code == 0

@@ -309,3 +309,17 @@ def test_unsettled_are_the_last_of_each_task() -> None:
     assert named == [f"docs/b.md@{'b' * 12}"]
     both = flow.unsettled(records, rejects=True)  # type: ignore[arg-type]  # the same
     assert {each.verdict for each in both} == {"escalate", "reject"}
+
+
+def test_a_project_is_not_read_where_the_user_wants_no_issues(project: Path, gh: FakeGh) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("gate: {oops: 1}\n")
+    assert flow.by_itself([content("a")], Place(project)) == []
+
+
+def test_given_settings_go_before_those_of_the_working_tree(project: Path, gh: FakeGh) -> None:
+    by_user('escalate: {issues: "project"}\n')
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text('escalate: {issues: "on"}\n')
+    assert flow.by_itself([content("a")], Place(project), EscalateConfig()) == []
+    assert gh.calls == []
