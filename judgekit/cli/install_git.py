@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +35,9 @@ def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
     what = "wrote" if change.changes else "nothing to change in"
     say(f"{what} {change.path}: git asks the gate before a push")
     if change.kept.exists():
-        say(f"the hook that was there runs first: {change.kept}")
+        runs = os.access(change.kept, os.X_OK)
+        what = "runs first" if runs else "is not run, as it was not before: it lacks its run bit"
+        say(f"the hook that was there {what}: {change.kept}")
     say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     for note in git_status.notes(place):
         complain(note)
@@ -87,13 +90,19 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 def _mode() -> str:
     from judgekit import config
     from judgekit.errors import JudgekitError
+    from judgekit.gate import policy
+    from judgekit.gate.rules_commit import commit_of
+    from judgekit.git import Repository
     from judgekit.install import claude_code
 
+    repository = Repository(Path.cwd())
     try:
-        gate = config.load(claude_code.project_folder()).gate
+        commit = commit_of(repository, (), "origin")  # what the remote has holds, and not the working tree
+        with policy.rules(repository, commit) as folder:
+            gate = config.load(folder if commit else claude_code.project_folder()).gate
     except JudgekitError as error:
         return f"unknown, {error}"
-    return f"{gate.mode}, for {', '.join(gate.paths)}"
+    return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
 
 
 def _print_file(change: git_hook.Change | claude_code.Change) -> int:

@@ -46,6 +46,7 @@ def test_a_lost_run_bit(judgekit: Callable[..., Outcome], hook: Path) -> None:
 def test_a_hook_that_was_there(judgekit: Callable[..., Outcome], hook: Path) -> None:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
     done = judgekit("install", "git")
     assert f"the hook that was there runs first: {hook.with_name(git_hook.KEPT)}\n" in done.out
     assert judgekit("uninstall", "git").out == f"put back {hook}\n"
@@ -107,3 +108,23 @@ def test_what_doctor_says(judgekit: Callable[..., Outcome], hook: Path) -> None:
     done = judgekit("doctor")
     assert f"wrong  git hook: {hook} lacks its run bit" in done.out
     assert done.code == 78
+
+
+def test_a_hook_that_was_there_and_did_not_run(judgekit: Callable[..., Outcome], hook: Path) -> None:
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o644)
+    told = judgekit("install", "git").out
+    assert "the hook that was there is not run, as it was not before: it lacks its run bit: " in told
+    assert "runs first" not in told
+
+
+def test_the_mode_is_that_of_the_remote(judgekit: Callable[..., Outcome], hook: Path, tmp_path: Path) -> None:
+    work = GitRepo(hook.parents[2])
+    origin = GitRepo(tmp_path / "origin.git", "--bare")
+    work("remote", "add", "origin", str(origin.folder))
+    work.write(".judgekit/config.yaml", "gate: {mode: blocking}\n")
+    work.commit("rules")
+    work("push", "--quiet", "origin", "main")
+    work.write(".judgekit/config.yaml", "gate: {mode: advisory}\n")
+    assert "mode: blocking, for **/*.md (the rules on origin);" in judgekit("install", "git").out
