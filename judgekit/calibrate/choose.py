@@ -113,7 +113,7 @@ def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promis
     steps: dict[Chain, int] = {}
     for chain, members in chains.items():
         if chain not in able:
-            refused.append(_hopeless(chain, members, level, promise))
+            refused.append(_hopeless(chain, members, (1 - promise.confidence) / (len(able) + 1), promise))
             continue
         share = level / (1 + _results_before(chain, steps, below))
         reaching = [each for each in members if not _is_final_before(each, chain, below, shown)]
@@ -244,7 +244,10 @@ def _tally(tier: TierName, members: Sequence[Sample], promise: Promise) -> Tally
 
 
 def _hopeless(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> Refused:
-    """Return the refusal of a class with too few labels even for a test that finds no error."""
+    """Return the refusal of a class with too few labels even for a test that finds no error.
+
+    `level` is its own share, were it one class more that is tested.
+    """
     tally = _tally(chain.tier, members, promise)
     least = min(each.voices[chain.tier].margin for each in members)
     gate = Gate(chain.tier, chain.outcome, least, chain.after)
