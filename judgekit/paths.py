@@ -10,18 +10,18 @@ _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
 
 def config_home() -> str:
     """Return the folder of the user's configuration, rubrics and providers."""
-    return os.environ.get("JUDGEKIT_HOME") or _xdg("XDG_CONFIG_HOME", ".config")
+    return _own() or _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def cache_home() -> str:
     """Return the folder of what can be made again: indexes, compiled settings, fetched models."""
-    own = os.environ.get("JUDGEKIT_HOME")
+    own = _own()
     return os.path.join(own, "cache") if own else _xdg("XDG_CACHE_HOME", ".cache")
 
 
 def state_home() -> str:
     """Return the folder of what cannot be made again: the ledger."""
-    own = os.environ.get("JUDGEKIT_HOME")
+    own = _own()
     return os.path.join(own, "state") if own else _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
 
 
@@ -58,6 +58,22 @@ def private_folder(path: str) -> str:
     return path
 
 
+def _own() -> str | None:
+    """Return the folder that the user names for everything; raises `ConfigError` for a relative one.
+
+    It would be another one in each folder, and the ledger would land in a repository.
+    """
+    own = os.environ.get("JUDGEKIT_HOME")
+    if own and not os.path.isabs(own):
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
+
+        problem = f"expected an absolute path, got {own!r}; write it out from the root, without ~"
+        raise ConfigError(problem, key="JUDGEKIT_HOME")
+    return own or None
+
+
 def _xdg(variable: str, default: str) -> str:
-    base = os.environ.get(variable) or os.path.join(os.path.expanduser("~"), default)
+    base = os.environ.get(variable, "")
+    if not os.path.isabs(base):  # the specification: such a path is to be ignored
+        base = os.path.join(os.path.expanduser("~"), default)
     return os.path.join(base, "judgekit")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import paths
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOMES = (paths.config_home, paths.cache_home, paths.state_home)
+
+
+@pytest.mark.parametrize("given", ["rel", "./rel", "~/judgekit"])
+def test_a_home_that_depends_on_the_folder_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("JUDGEKIT_HOME", given)
+    for home in HOMES:
+        with pytest.raises(ConfigError, match="JUDGEKIT_HOME: expected an absolute path, got"):
+            home()
+
+
+def test_a_home_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path))
+    assert [home() for home in HOMES] == [str(tmp_path), str(tmp_path / "cache"), str(tmp_path / "state")]
+
+
+@pytest.mark.parametrize("given", ["", "rel"])
+def test_a_base_that_is_not_absolute_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str
+) -> None:
+    monkeypatch.delenv("JUDGEKIT_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    for variable in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, given)
+    assert [home() for home in HOMES] == [
+        str(tmp_path / ".config" / "judgekit"),
+        str(tmp_path / ".cache" / "judgekit"),
+        str(tmp_path / ".local" / "state" / "judgekit"),
+    ]
