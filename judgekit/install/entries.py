@@ -80,7 +80,21 @@ def _added(text: str, event: str, group: dict[str, Any], path: str) -> str:
         return jsontext.appended(text, hooks.value, [group], event)
     if groups.value.kind != "array":
         raise _unexpected(text, path, groups.start, f"hooks.{event}", "an array of matchers")
+    for number, each in enumerate(groups.value.children):
+        if not _is_group(each.value):
+            wanted = "an object with an array 'hooks' of objects"
+            raise _unexpected(text, path, each.start, f"hooks.{event}.{number}", wanted)
     return jsontext.appended(text, groups.value, group)
+
+
+def _is_group(value: jsontext.Value) -> bool:
+    """Whether a value is what the client reads hooks from."""
+    listed = jsontext.member(value, "hooks") if value.kind == "object" else None
+    return (
+        listed is not None
+        and listed.value.kind == "array"
+        and all(each.value.kind == "object" for each in listed.value.children)
+    )
 
 
 def _group(matcher: str | None, hook: dict[str, Any]) -> dict[str, Any]:
