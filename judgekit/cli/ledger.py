@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,8 @@ from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
     from judgekit.ledger import Damage, Ledger
+
+_NAMED = 5  # ledgers, where a name is wrong
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: every verdict, and what people said about it.")
 
@@ -47,7 +50,7 @@ def export(
     from judgekit.ledger import Wanted, read, table, times
 
     wanted = Wanted(since=times.point(since) if since else None, project=named(project))
-    found = read.entries(places(ledger), wanted, damaged)
+    found = read.entries(places(ledger, project or "all"), wanted, damaged)
     if format_ is Format.JSONL:
         for each in found:
             emit(each.raw.decode())
@@ -73,6 +76,9 @@ def import_(
     for each in sources:
         if not read.exists(each):
             raise InputError(f"{each}: no such file or folder")
+    if not read.files(sources):
+        read.files(sources, damaged)
+        raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
     done = importing.bring(here(), sources, text=config.load(None).ledger.text)
     for line in done.damaged:
         complain(str(line))
@@ -96,6 +102,8 @@ def purge(
     from judgekit.ledger import purge as purging
 
     day = _day(before, everything=all_)
+    if project not in (None, "all"):
+        check(project)
     wanted = here().name if project is None else named(project)
     home = projects.home()
     folders = sorted(each for each in home.iterdir() if each.is_dir()) if home.is_dir() else []
@@ -142,7 +150,7 @@ def named(project: str | None) -> str | None:
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
     """Return the files and folders to read: those given, else one project's or all that this user has.
 
-    Raises `InputError` for one that is not there.
+    Raises `InputError` for one that is not there, `UsageError` for a project without a ledger.
     """
     from judgekit.ledger import project as projects
     from judgekit.ledger import read
@@ -152,8 +160,24 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
             raise InputError(f"{each}: no such file or folder")
     if ledgers:
         return ledgers
-    folder = here().folder if project is None else projects.home()
-    return [folder] if read.exists(folder) else []
+    if project is None:
+        own = here().folder
+        return [own] if read.exists(own) else []
+    if project != "all":
+        check(project)
+    return [projects.home()] if read.exists(projects.home()) else []
+
+
+def check(project: str) -> None:
+    """Raise `UsageError` when no ledger of this user is that project's."""
+    from judgekit.ledger import project as projects
+
+    home = projects.home()
+    known = sorted(os.listdir(home)) if home.is_dir() else []  # noqa: PTH208 - names alone
+    if not any(projects.same(each, project) for each in known):
+        names = ", ".join([*known[:_NAMED], *(["…"] if known[_NAMED:] else [])])
+        told = f"there are {names}" if known else "there is none yet"
+        raise UsageError(f"--project {project}: no ledger of that name in {home}; {told}")
 
 
 def damaged(found: Damage) -> None:

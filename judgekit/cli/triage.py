@@ -31,7 +31,7 @@ def triage(
     from judgekit.ledger.triage import triage as sort_out
 
     wanted = Wanted(since=times.point(since), project=named(project))
-    found = sort_out(read.records(places(ledger), wanted, damaged))
+    found = sort_out(read.records(places(ledger, project or "all"), wanted, damaged))
     if as_json:
         emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
         return 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit import paths
-from judgekit.errors import JudgekitError
+from judgekit.errors import Exit, JudgekitError
 from judgekit.ledger import lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
-    from pathlib import Path
 
 MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
 LOCK = ".lock"
@@ -21,12 +21,27 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
 class LedgerError(JudgekitError):
-    """Lines could not be written: the text says why and what to do; `written` of them are in the ledger."""
+    """Lines could not be written: the text says why and what to do; `written` of them are in the ledger.
+
+    The user's environment names the place, so the exit code is that of a wrong configuration.
+    """
+
+    exit_code = Exit.BAD_CONFIG
 
     def __init__(self, folder: Path | str, reason: str, written: int = 0) -> None:
         self.written = written
-        told = f"{folder}: the ledger cannot be written ({reason}); free space there, make it writable"
+        remedy = "free space there, make it writable"
+        link = _dead_link(Path(folder))
+        if link is not None:
+            reason, remedy = f"{link} is a link that leads to no folder", "make that folder, remove the link"
+        told = f"{folder}: the ledger cannot be written ({reason}); {remedy}"
         super().__init__(f"{told}, or set JUDGEKIT_HOME to a folder elsewhere")
+
+
+def _dead_link(folder: Path) -> Path | None:
+    """Return the link at or above a folder that leads nowhere, if there is one."""
+    places = (folder, *folder.parents)
+    return next((each for each in places if os.path.islink(each) and not os.path.exists(each)), None)  # noqa: PTH110, PTH114 - they never raise
 
 
 def append(folder: Path, lines: Sequence[tuple[date, bytes]], *, durable: bool = False) -> None:

@@ -98,9 +98,30 @@ def test_projects_are_told_apart(judgekit: Callable[..., Outcome], ledger: Ledge
     assert len(judgekit("ledger", "export").out.splitlines()) == 2
     assert "here.md" in judgekit("ledger", "export", "--project", ledger.name).out
     assert "there.md" not in judgekit("ledger", "export", "--project", ledger.name).out
-    assert judgekit("ledger", "export", "--project", "unknown").out == ""
     assert judgekit("kpi", "--json").json["all"]["verdicts"] == 1
     assert judgekit("kpi", "--json", "--project", "all").json["all"]["verdicts"] == 2
+
+
+@pytest.mark.parametrize("command", ["kpi", "triage", "ledger export", "ledger purge --all --yes"])
+def test_a_project_without_a_ledger_is_wrong_usage(
+    judgekit: Callable[..., Outcome], ledger: Ledger, command: str
+) -> None:
+    told = "judgekit: --project nosuch: no ledger of that name in "
+    done = judgekit(*command.split(), "--project", "nosuch")
+    assert (done.code, done.out) == (64, "")
+    assert done.err.startswith(told)
+    assert done.err.endswith("; there is none yet\n")
+    ledger.add(given())
+    done = judgekit(*command.split(), "--project", "nosuch")
+    assert (done.code, done.err.endswith(f"; there are {ledger.name}\n")) == (64, True)
+    assert judgekit(*command.split(), "--project", ledger.name[:-13]).code == 0
+
+
+def test_a_folder_without_ledgers_brings_nothing(judgekit: Callable[..., Outcome], project: Path) -> None:
+    (project / "empty").mkdir()
+    done = judgekit("ledger", "import", "empty")
+    assert (done.code, done.out) == (65, "")
+    assert done.err == "judgekit: empty: no *.jsonl file there; name one or its folder\n"
 
 
 def test_older_lines_are_brought_in_once(judgekit: Callable[..., Outcome], project: Path) -> None:
@@ -166,7 +187,7 @@ def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "state").write_text("a file in the way")
     done = judgekit("override", "a.md@3f2c3f2c3f2c", "accept", "--why", "known")
-    assert done.code == 70
+    assert done.code == 78
     assert "the ledger cannot be written" in done.err
     assert done.err.count("\n") == 1
 

@@ -44,6 +44,16 @@ def test_each_line_goes_to_its_day(tmp_path: Path) -> None:
     assert (tmp_path / "2026-03-19.jsonl").read_bytes() == b"2\n"
 
 
+@POSIX
+@pytest.mark.parametrize("target", ["gone", "state"])
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, target: str) -> None:
+    (tmp_path / "state").symlink_to(target)
+    with pytest.raises(LedgerError) as error:
+        add(tmp_path / "state" / "x", b"1\n")
+    assert f"({tmp_path / 'state'} is a link that leads to no folder); make that folder" in str(error.value)
+    assert "free space" not in str(error.value)
+
+
 def test_a_torn_tail_does_not_swallow_the_next_line(tmp_path: Path) -> None:
     (tmp_path / "2026-03-20.jsonl").write_bytes(b'1\n{"sche')
     add(tmp_path, b"2\n")
