@@ -38,11 +38,12 @@ AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What the gate says of one file."""
+    """What the gate says of one file; `lost` where that should be in the ledger and could not be written."""
 
     pushed: Pushed
     word: GateWord
     verdict: Verdict
+    lost: bool = False
 
 
 Hears: TypeAlias = "Callable[[Passed], None]"
@@ -114,16 +115,22 @@ class Gatekeeper:
                 async with free:
                     verdict, kept = await _verdict(judge, document, until)
                 push = self.push.model_copy(update={"cached": kept})
-                try:
-                    self.ledger.add(verdict_line(verdict, text=self.keep_text, gate=push))
-                except LedgerError as error:
-                    notes.append(str(error))
-                settle(Passed(pushed, word_of(verdict.verdict), verdict))
+                lost = self._note(verdict, push)
+                notes.extend(filter(None, [lost]))
+                settle(Passed(pushed, word_of(verdict.verdict), verdict, bool(lost)))
 
             async with asyncio.TaskGroup() as group:
                 for pushed, document in asked:
                     group.create_task(one(pushed, document))
         return notes
+
+    def _note(self, verdict: Verdict, push: Gate) -> str:
+        """Add a verdict to the ledger; return why that could not be done, "" when it was."""
+        try:
+            self.ledger.add(verdict_line(verdict, text=self.keep_text, gate=push))
+        except LedgerError as error:
+            return str(error)
+        return ""
 
 
 def _key(pushed: Pushed) -> tuple[str, str]:

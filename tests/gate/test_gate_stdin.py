@@ -55,6 +55,16 @@ def test_a_skip_that_cannot_be_noted_does_not_say_it_was(world: World) -> None:
     assert "noted in the ledger" not in push.err
 
 
+def test_a_block_that_cannot_be_noted_offers_no_override(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    (world.home / "judgekit" / "state").mkdir(parents=True, exist_ok=True)
+    (world.home / "judgekit" / "state" / "ledger").write_text("in the way")
+    push = world.push(code=1)
+    assert "or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds" in push.err
+    assert "judgekit override" not in push.err
+    assert "which is noted" not in push.err
+
+
 def test_a_fault_is_noted_without_the_paths_of_this_machine(world: World) -> None:
     file = world.home / "judgekit" / "config.yaml"
     file.parent.mkdir(exist_ok=True)
