@@ -73,7 +73,8 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
 
 def _decides(name: str, asked: Sequence[str]) -> bool:
     """Whether other rules would hold without this file."""
-    return name in (*_DECIDING, *asked) or name.startswith(".judgekit/rubrics/")
+    named = [each for each in asked if each not in RULES]
+    return name in (*_DECIDING, *named) or name.startswith(".judgekit/rubrics/")
 
 
 def _unread(commit: str, name: str, problem: str) -> ConfigError:

@@ -158,6 +158,7 @@ def test_rules_that_are_too_large_are_not_left_out_in_silence(work: GitRepo, nam
 
 def test_what_decides_nothing_may_be_missing(work: GitRepo) -> None:
     work.write(".judgekit/notes.txt", "# x\n" * 30_000)
+    work.write(".claude/memory/memory-config.json", " " * 200_000)
     with policy.rules(Repository(work.folder), work.commit("large")) as folder:
         assert config.load(folder).gate.mode == "advisory"
 
