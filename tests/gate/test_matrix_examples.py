@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from git_repo import GitRepo
-from pushing import bad, good
+from pushing import bad, good, path_without_judgekit
 
 from judgekit import bundled, datafile
 from judgekit.install import git_hook, pre_commit
@@ -60,7 +60,7 @@ def on_path(world: World) -> World:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m judgekit "$@"\n')
     program.chmod(0o755)
-    world.environ["PATH"] = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    world.environ["PATH"] = f"{program.parent}{os.pathsep}{path_without_judgekit()}"
     return world
 
 
@@ -177,7 +177,7 @@ def test_the_workflow_judges_and_writes_what_is_uploaded(world: World, tmp_path:
     (binaries / "judgekit").chmod(0o755)
     known = {
         "BASE": base,
-        "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{binaries}{os.pathsep}{path_without_judgekit()}",
         "JUDGEKIT_REPLAY": str(world.record(world.work)),
     }
     script = ["bash", "-e", "-c", steps["judge"]["run"]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_repo import GitRepo
-from pushing import bad, good
+from pushing import bad, good, path_without_judgekit
 
 from judgekit.install import git_hook, git_place, pre_commit
 
@@ -153,7 +153,7 @@ def test_a_path_with_quotes_in_it(world: World) -> None:
 
 
 def framework() -> str:
-    program = shutil.which("pre-commit")
+    program = shutil.which("pre-commit", path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip("pre-commit is not installed")
     return program
@@ -171,7 +171,7 @@ def pre_committed(world: World) -> World:
     binaries.mkdir()
     (binaries / "judgekit").write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m judgekit "$@"\n')
     (binaries / "judgekit").chmod(0o755)
-    world.environ["PATH"] = f"{binaries}{os.pathsep}{os.environ['PATH']}"
+    world.environ["PATH"] = f"{binaries}{os.pathsep}{path_without_judgekit()}"
     world.environ["PRE_COMMIT_HOME"] = str(world.folder / "cache")
     done = subprocess.run(
         [program, "install", "--hook-type", "pre-push"],

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pathlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -180,3 +181,9 @@ def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
     reply = {"text": text, "model": "recorded"}
     about = {"replay": 1, "subject": hashlib.sha256(blob).hexdigest(), "rubric": rubric, "model": "recorded"}
     return [{**about, "tier": tier, "reply": reply} for tier in ("quick", "deep", "tiebreaker")]
+
+
+def path_without_judgekit() -> str:
+    """Return the PATH without the folders in which another `judgekit` lies, as one does in an active venv."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(each for each in folders if not (pathlib.Path(each) / "judgekit").exists())
