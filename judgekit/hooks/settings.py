@@ -84,8 +84,13 @@ def path(project: str) -> str:
 
 def descriptions(root: str) -> dict[str, str]:
     """Return the descriptions of categories that a store's memory-config.json gives, by category."""
+    source = os.path.join(root, os.path.basename(_MEMORY_CONFIG))
+    if not os.path.isfile(source):  # reading a device may never end
+        return {}
+    if not os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep):
+        return {}
     try:
-        with open(os.path.join(root, "memory-config.json"), encoding="utf-8", errors="replace") as file:
+        with open(source, encoding="utf-8", errors="replace") as file:
             found = sqljson.loads(file.read(1_000_000))
     except (OSError, ValueError):
         return {}

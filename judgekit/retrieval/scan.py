@@ -175,7 +175,7 @@ def kind_of(root: str, memory: Profile) -> str:
         return CLAUDE_MEMORY
     if os.path.isfile(os.path.join(root, "MEMORY.md")):
         return AUTO_MEMORY
-    return CLAUDE_MEMORY if _has_index_lines(os.path.join(root, "index.md")) else MARKDOWN
+    return CLAUDE_MEMORY if _has_index_lines(root) else MARKDOWN
 
 
 def _rules(root: str) -> Rules | None:
@@ -213,7 +213,10 @@ def _has_record(folder: str) -> bool:
         return False
 
 
-def _has_index_lines(path: str) -> bool:
+def _has_index_lines(root: str) -> bool:
+    path = os.path.join(root, "index.md")
+    if not os.path.isfile(path) or not contained(os.path.realpath(root), "index.md"):
+        return False  # reading a device may never end
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             head = file.read(4000)

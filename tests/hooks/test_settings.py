@@ -196,6 +196,25 @@ def test_descriptions_of_categories(project: Path) -> None:
     assert settings.descriptions(root) == {}
 
 
+@pytest.mark.parametrize("leads", ["file", "pipe"])
+def test_descriptions_are_not_read_from_what_leads_out_or_never_ends(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, leads: str
+) -> None:
+    source = project / ".claude" / "memory" / "memory-config.json"
+    if leads == "pipe":
+        os.mkfifo(source)
+    else:
+        target = tmp_path_factory.mktemp("outside") / "secret.json"
+        target.write_text('{"categories": {"decision": {"description": "a secret"}}}')
+        source.symlink_to(target)
+
+    def refuse(path: str, *_: object, **__: object) -> None:
+        pytest.fail(f"{path} was opened")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert settings.descriptions(str(source.parent)) == {}
+
+
 def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
     assert {str(path) for path in config.sources(project)} == set(settings.files(str(project)))
 

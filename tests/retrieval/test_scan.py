@@ -150,6 +150,25 @@ def test_other_folders_are_told_apart(tmp_path: Path, files: dict[str, str], kin
     assert kind_of(tmp_path) == kind
 
 
+@pytest.mark.parametrize("leads", ["file", "pipe"])
+def test_the_kind_is_not_read_from_what_leads_out_or_never_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leads: str
+) -> None:
+    root, target = tmp_path / "store", tmp_path / "target"
+    root.mkdir()
+    if leads == "pipe":
+        os.mkfifo(root / "index.md")
+    else:
+        target.write_text("- [DECISION] A title -> decisions/a.json\n")
+        (root / "index.md").symlink_to(target)
+
+    def refuse(path: str, *_: object, **__: object) -> None:
+        pytest.fail(f"{path} was opened")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert kind_of(root) == MARKDOWN
+
+
 @pytest.mark.parametrize("relative", ["../x", "a/../../x", "/etc/passwd", ".", ""])
 def test_nothing_outside_is_contained(tmp_path: Path, relative: str) -> None:
     assert scan.contained(str(tmp_path.resolve()), relative) is None
