@@ -43,8 +43,9 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
     A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`, Claude
     Code's own memory of the project. What kind of store it is shows in what it holds; a missing one is empty.
-    Those of `roots` that are `trusted`, since the user named them, may be anywhere; of the others none is
-    searched that leads out of `project`. Several stores are merged by confidence, a file of more than one is
+    Those of `roots` that are `trusted`, since the user named them, may be anywhere they say; of the others,
+    and of those that name a folder inside whatever project it is, none is searched that leads out of
+    `project`. Several stores are merged by confidence, a file of more than one is
     listed once. `scorer` is `fts5` or `keyword`. What `pins` name (see pinned.py) is found for any query.
     `pool` is how many hits of a store are rated, at least `limit`. After `patience` seconds of reading new
     files what was read until then is searched, and the next search goes on.
@@ -59,7 +60,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
-        if root in trusted or (folder + os.sep).startswith(base):
+        if (root in trusted and _names_a_place(root)) or (folder + os.sep).startswith(base):
             _search_root(query, folder, known, ranked, options)
         else:
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
@@ -71,6 +72,13 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
     return ranked
+
+
+def _names_a_place(root: str) -> bool:
+    """Whether who wrote a root knew where it leads: not so inside a project, where a link may stand."""
+    if root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root)):
+        return True
+    return os.path.normpath(root).split(os.sep)[0] == os.pardir
 
 
 def _merge(ranked: Ranked) -> None:

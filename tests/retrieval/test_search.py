@@ -234,7 +234,22 @@ def test_a_root_that_leads_out_is_searched_only_when_the_user_named_it(tmp_path:
     ranked = api.search(QUESTION, [root], project=str(project), limit=5)
     assert (ranked.candidates, ranked.notes) == ([], [f"{root}: {LEADS_OUT}"])
     trusted = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root])
-    assert (ids(trusted), trusted.notes) == (["jwt"], [])
+    if root in (ROOT, "docs"):  # named for every project: what it is in this one, the project says
+        assert (trusted.candidates, trusted.notes) == ([], [f"{root}: {LEADS_OUT}"])
+    else:
+        assert (ids(trusted), trusted.notes) == (["jwt"], [])
+
+
+@pytest.mark.parametrize("root", ["~/notes", "/", "docs/../../other/.claude/memory", "./docs"])
+def test_a_trusted_root_may_lead_out_by_what_it_says_alone(tmp_path: Path, isolated: Path, root: str) -> None:
+    other = jwt_store(tmp_path / "other")
+    (isolated / "notes").symlink_to(other.root)
+    project = tmp_path / "clone"
+    project.mkdir()
+    (project / "docs").symlink_to(other.root)
+    root = str(other.root) if root == "/" else root
+    found = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root])
+    assert ids(found) == ([] if root == "./docs" else ["jwt"])
 
 
 def test_a_folder_above_the_store_that_leads_out_is_no_way_round(tmp_path: Path) -> None:
