@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.candidate import Candidate, Ranked
 
+UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
 
 
@@ -51,11 +52,16 @@ class _Parser(argparse.ArgumentParser):
 
     @classmethod
     def parsed(cls, arguments: Sequence[str]) -> argparse.Namespace:
-        parser = cls(prog="judgekit search", description="Search stored memories and documents, best first.")
+        parser = cls(
+            prog="judgekit search",
+            description="Search stored memories and documents, best first.",
+            allow_abbrev=False,
+        )
         parser.add_argument("query", help="What to look for, in words.")
         parser.add_argument("--root", action="append", help="A store or folder; repeat for several.")
         parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
-        parser.add_argument("--judge", action=argparse.BooleanOptionalAction, help="Not without a model.")
+        parser.add_argument("--judge", action="store_true", help="Not without a model.")
+        parser.add_argument("--no-judge", action="store_true", help=UNASKED)
         parser.add_argument("-n", dest="number", type=int, default=10, help="How many results at most.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object.")
         return parser.parse_args(arguments)
@@ -67,6 +73,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _search(asked: argparse.Namespace) -> int:
     started = time.perf_counter()
+    if wrong := asked.no_judge and beyond_unasked(asked.root or (), judge=asked.judge):
+        _complain(wrong)
+        return Exit.USAGE
     roots = [_folder(root) for root in asked.root or ()]
     for root in (given for given, found in zip(asked.root or (), roots, strict=True) if not found):
         _complain(f"{root}: no such folder to search; name a store or a folder of Markdown")
@@ -87,6 +96,21 @@ def _search(asked: argparse.Namespace) -> int:
     else:
         _print("\n".join(map(_line, ranked.candidates)) or "nothing found")
     return Exit.ACCEPTED
+
+
+def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
+    """Return what forbids `--no-judge` with these options, else nothing.
+
+    Agents are allowed to run a command by how it begins, so what follows `--no-judge` must not take it back.
+    """
+    if judge:
+        return "--judge and --no-judge: give one of them"
+    project = os.path.realpath(paths.project_root(str(Path.cwd())))
+    for root in roots:
+        folder = _folder(root)
+        if os.path.isabs(folder) and not Path(folder).is_relative_to(project):
+            return f"--no-judge --root {root}: outside of the project; leave out --no-judge to search it"
+    return ""
 
 
 def _ranked(query: str, roots: list[str], limit: int) -> Ranked:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgekit.cli import plain
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import complain, emit, say
+from judgekit.errors import UsageError
 
 if TYPE_CHECKING:
     from judgekit.recall import Result, SearchResult
@@ -17,13 +19,14 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for, in words.")],
     root: Annotated[list[str] | None, typer.Option(help="A store or folder; repeat for several.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="Which error is the costly one.")] = None,
-    judge: Annotated[
-        bool, typer.Option("--judge/--no-judge", help="Let models decide what to keep.")
-    ] = False,
+    judge: Annotated[bool, typer.Option("--judge", help="Let models decide what to keep.")] = False,
+    no_judge: Annotated[bool, typer.Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, typer.Option("-n", min=1, max=100, help="How many results at most.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Search stored memories and documents, best first."""
+    if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
+        raise UsageError(wrong)
     from judgekit import recall
 
     found = recall.search(query, roots=root, mode=mode, judge=judge, limit=number)

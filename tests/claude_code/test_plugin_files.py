@@ -90,7 +90,7 @@ def test_what_runs_without_asking_is_shown_and_asks_no_model(skill: Path) -> Non
     shown = [shlex.join(words) for words in commands(skill)]
     for prefix in allowed:
         assert [line for line in shown if line.startswith(prefix)], prefix
-        assert "--no-judge" in prefix or "judgekit rubric" in prefix or "--show-prompt" in prefix
+        assert "--no-judge" in prefix or "judgekit rubric" in prefix  # neither sends, nor reads any file
     assert [line for line in shown if not line.startswith(tuple(allowed))]  # and what does, asks
 
 

@@ -95,6 +95,36 @@ def test_what_is_wrong_is_one_line(
     assert done.err.startswith("judgekit: ")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--judge",), "give one of them"),
+        (("--root", ".."), "outside of the project"),
+        (("--root", "linked"), "outside of the project"),
+        (("--root", ".claude/memory", "--root", "/"), "outside of the project"),
+        (("--root=~",), "outside of the project"),
+    ],
+)
+def test_what_an_agent_may_run_unasked_stays_so_whatever_follows(
+    judgekit: Callable[..., Outcome],
+    alone: Callable[..., Outcome],
+    project: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    (project / "linked").symlink_to(tmp_path_factory.mktemp("notes"))
+    for run in (judgekit, alone):
+        for words in (("--no-judge", "--json", *options), (*options, "--json", "--no-judge")):
+            done = run("search", "x", *words)
+            assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+            assert said in done.err
+
+
+def test_options_have_one_spelling(alone: Callable[..., Outcome]) -> None:
+    assert alone("search", "x", "--no-j").code == 64
+
+
 def test_a_configuration_that_cannot_be_read_is_said(alone: Callable[..., Outcome], project: Path) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit/config.yaml").write_text("retrieval: {max_inject: 2}\n")
