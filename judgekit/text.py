@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co")
+# What has a visible category and shows nothing: the rest of the Default_Ignorable_Code_Point of Unicode's
+# DerivedCoreProperties.txt (variation selectors and fillers among them), and the blank Braille pattern.
+_BLANK = (
+    *((0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065)),
+    *((0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
+    (0xE0000, 0xE0FFF),
+)
 
 
 def visible(text: str) -> str:
-    """Return `text` without control, format (zero-width, bidirectional), surrogate and private characters.
+    """Return `text` without what nobody sees: control, format (zero-width, bidirectional), private, blank.
 
     Line breaks and tabs stay; other line separators become line breaks.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     if text.isascii() and text.isprintable():
         return text
-    import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
-
-    return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
+    return "".join(char for char in text if char in "\n\t" or not _hidden(char))
 
 
 def escaped(text: str) -> str:
     """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
     if text.isascii() and text.isprintable():
         return text
-    import unicodedata  # noqa: PLC0415 - names are plain most of the time
-
     return "".join(
-        char.encode("unicode_escape").decode()
-        if unicodedata.category(char) in (*_INVISIBLE, "Zl", "Zp")
-        else char
+        char.encode("unicode_escape").decode() if char in "\u2028\u2029" or _hidden(char) else char
         for char in text
     )
 
@@ -41,3 +42,12 @@ def one_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def _hidden(char: str) -> bool:
+    if char.isascii():
+        return not char.isprintable()
+    import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
+
+    code = ord(char)
+    return unicodedata.category(char) in _INVISIBLE or any(first <= code <= last for first, last in _BLANK)

@@ -108,7 +108,7 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
     project = os.path.realpath(paths.project_root(str(Path.cwd())))
     for root in roots:
         folder = _folder(root)
-        if os.path.isabs(folder) and not Path(folder).is_relative_to(project):
+        if Path(folder).is_absolute() and not Path(folder).is_relative_to(project):
             return f"--no-judge --root {root}: outside of the project; leave out --no-judge to search it"
     return ""
 
