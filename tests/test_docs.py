@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
+from pydantic import BaseModel
 
+from judgekit.config import Config
 from tests import docs
 
 if TYPE_CHECKING:
@@ -18,6 +20,29 @@ HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit sea
 @pytest.mark.parametrize("check", docs.CHECKS, ids=lambda check: check.__name__)
 def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
     assert list(check(docs.ROOT)) == []
+
+
+SENDING = ("judge", "gate", "search --judge", "calibrate", "eval judge", "provider check", "demo", "escalate")
+
+
+@pytest.mark.parametrize("command", SENDING)
+def test_what_each_sending_command_sends_is_said(command: str) -> None:
+    page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
+    assert f"`judgekit {command}`" in page
+    assert [line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line]
+
+
+def test_every_switch_that_lets_something_be_sent_is_named() -> None:
+    page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
+    switches = [
+        f"{section}.{key}"
+        for section, fields in Config.model_fields.items()
+        if isinstance(fields.annotation, type) and issubclass(fields.annotation, BaseModel)
+        for key, field in fields.annotation.model_fields.items()
+        if "project" in get_args(field.annotation)
+    ]
+    assert len(switches) >= 3
+    assert [switch for switch in switches if f"`{switch}`" not in page] == []
 
 
 @pytest.fixture
