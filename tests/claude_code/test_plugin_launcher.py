@@ -210,6 +210,37 @@ def test_the_python_of_an_installed_judgekit_is_preferred_and_followed(machine: 
     assert machine.remembered[0] == ""
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_plugin_does_not_take_itself_for_an_installation(
+    machine: Machine, tmp_path: Path, *, first: bool
+) -> None:
+    machine.add_python()
+    own = str(plugin_copy.ROOT / "bin")
+    path = f"{own}:{machine.bin}" if first else f"{machine.bin}:{own}"
+    linked = tmp_path / "linked"
+    linked.symlink_to(plugin_copy.ROOT)
+    for root in (plugin_copy.ROOT, linked):  # the client may name the folder in another way than PATH does
+        machine.plugin = root
+        for _ in range(2):
+            assert machine.hook(PATH=path).returncode == 0
+            assert machine.remembered[0] == ""
+    machine.started()
+    python = machine.add_python("its-python")
+    installed = machine.add("judgekit", f"#!{python}\nraise SystemExit('not to be run')\n")
+    assert machine.hook(PATH=path).returncode == 0
+    assert machine.started() == ["its-python"]
+    assert machine.remembered[0] == str(installed)
+
+
+def test_what_was_remembered_of_itself_is_found_anew(machine: Machine) -> None:
+    machine.add_python()
+    machine.data.mkdir()
+    own = plugin_copy.ROOT / "bin/judgekit"
+    (machine.data / "python").write_text(f"{own}\n{machine.bin / 'python3'}\n")
+    assert_answers(machine)
+    assert machine.remembered[0] == ""
+
+
 @pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""])
 def test_a_command_judgekit_that_names_no_python_changes_nothing(machine: Machine, first: str) -> None:
     machine.add_python()
