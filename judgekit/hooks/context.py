@@ -106,8 +106,9 @@ def _nudge(mentioned: list[Candidate], *, more: bool) -> str:
     topics = [one_line(candidate.title, _TOPIC) for candidate in mentioned[:_MAX_TOPICS]]
     noun = "memory" if len(mentioned) == 1 else "memories"
     count = f"{len(mentioned)}{' more' if more else ''} {noun}"
-    search = f'judgekit search "{_searchable(mentioned[0].title)}"'
-    return f"<memory-nudge>{count} may be about: {escape(', '.join(topics))}. Search: {search}</memory-nudge>"
+    words = next(filter(None, (_searchable(candidate.title) for candidate in mentioned)), "")
+    search = f'. Search: judgekit search "{words}"' if words else ""
+    return f"<memory-nudge>{count} may be about: {escape(', '.join(topics))}{search}</memory-nudge>"
 
 
 def _searchable(title: str) -> str:

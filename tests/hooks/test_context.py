@@ -70,6 +70,14 @@ def test_a_hint_alone() -> None:
     assert render() == ""
 
 
+def test_a_title_without_a_word_is_no_search() -> None:
+    assert (
+        render(mentioned=(candidate("!?", "a"),)) == "<memory-nudge>1 memory may be about: !?</memory-nudge>"
+    )
+    shown = render(mentioned=(candidate("!?", "a"), candidate("rate limits", "b")))
+    assert 'Search: judgekit search "rate limits"</memory-nudge>' in shown
+
+
 def test_without_tags_there_is_no_mark() -> None:
     assert "jwt.json</result>" in render(candidate("T", tags=()))
 
