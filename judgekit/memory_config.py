@@ -1,13 +1,14 @@
 """Reads `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours.
 
-Keys that mean nothing here are left alone; a value of the wrong type is an error that names its key.
+Keys that mean nothing here are left alone; a value of the wrong type is an error that names its key. A number
+that the other tool allows and we do not becomes the nearest that we do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from judgekit import datafile, paths
 
@@ -19,9 +20,18 @@ class _Foreign(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+def _within(least: float, most: float) -> AfterValidator:
+    return AfterValidator(lambda number: max(least, min(number, most)))
+
+
+_UpTo20: TypeAlias = Annotated[int, _within(0, 20)]
+_Pool: TypeAlias = Annotated[int, _within(1, 30)]
+_Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False), _within(0.1, 3600)]
+
+
 class _Mode(_Foreign):
     verification: Literal["strict", "lenient"] | None = None
-    max_output: int | None = Field(default=None, ge=0, le=20)
+    max_output: _UpTo20 | None = None
 
 
 class _Modes(_Foreign):
@@ -32,18 +42,18 @@ class _Modes(_Foreign):
 class _Judge(_Foreign):
     enabled: bool | None = None
     model: str | None = None
-    timeout_per_call: float | None = Field(default=None, gt=0, le=3600)
-    fallback_top_k: int | None = Field(default=None, ge=0, le=20)
-    candidate_pool_size: int | None = Field(default=None, ge=1, le=30)
+    timeout_per_call: _Seconds | None = None
+    fallback_top_k: _UpTo20 | None = None
+    candidate_pool_size: _Pool | None = None
     dual_verification: bool | None = None
     include_conversation_context: bool | None = None
-    context_turns: int | None = Field(default=None, ge=0, le=20)
+    context_turns: _UpTo20 | None = None
     modes: _Modes = _Modes()
 
 
 class _Retrieval(_Foreign):
     enabled: bool | None = None
-    max_inject: int | None = Field(default=None, ge=0, le=20)
+    max_inject: _UpTo20 | None = None
     match_strategy: str | None = None
     judge: _Judge = _Judge()
 

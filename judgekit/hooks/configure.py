@@ -19,8 +19,9 @@ def settings(project: str) -> tuple[Settings, list[str]]:
         third_party.make_importable()
         from judgekit import config  # noqa: F401, PLC0415 - only whether it can be imported
     except ImportError as error:
-        defaults = Settings(compiled.bundled()["settings"], None, project)
-        return defaults, [f"the configuration is not read ({error}); going on with the defaults"]
+        values = _unless_off(compiled.bundled()["settings"], project)
+        going_on = "switched off, as it says" if not values["enabled"] else "going on with the defaults"
+        return Settings(values, None, project), [f"the configuration is not read ({error}); {going_on}"]
     values, trusted, notes = _values(project)
     profiles, more = _profiles(project)
     return Settings(values, profiles, project, trusted), notes + more
@@ -52,12 +53,20 @@ def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
         return _dumped(config.load(Path(project))), config.user_roots() or [], []
     except ConfigError as error:
         problem = str(error)
-    # What the user said holds although a project's file is wrong: `enabled: false` above all.
+    # What the user said holds although a project's file is wrong, and `enabled: false` wherever it stands.
     try:
         values, roots = _dumped(config.load(None)), config.user_roots() or []
     except ConfigError:
-        return compiled.bundled()["settings"], [], [f"{problem}; going on with the defaults"]
-    return values, roots, [f"{problem}; going on without the project's settings"]
+        values = _unless_off(compiled.bundled()["settings"], project)
+        return values, [], [f"{problem}; going on with the defaults"]
+    return _unless_off(values, project), roots, [f"{problem}; going on without the project's settings"]
+
+
+def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
+    """Return `values`, switched off where a file or a variable that was not read whole says so."""
+    from judgekit.hooks import switch  # noqa: PLC0415 - only where something is wrong
+
+    return values | {"enabled": False} if switch.is_off(project) else values
 
 
 def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.Config, which is imported late
