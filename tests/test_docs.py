@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
 from typing import TYPE_CHECKING, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from judgekit.config import Config
+from judgekit.hooks import claude_code as hook
 from tests import docs
 
 if TYPE_CHECKING:
@@ -43,6 +47,34 @@ def test_every_switch_that_lets_something_be_sent_is_named() -> None:
     ]
     assert len(switches) >= 3
     assert [switch for switch in switches if f"`{switch}`" not in page] == []
+
+
+def test_the_example_of_an_explanation_is_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (docs.ROOT / "docs/hook.md").read_text(encoding="utf-8")
+    (example,) = [each.text for each in docs.fences(page) if "hook --explain" in each.text]
+    command, _, printed = example.partition("\n")
+    shutil.copytree(docs.ROOT / "examples/project", tmp_path / "examples/project")
+    monkeypatch.chdir(tmp_path / "examples/project")
+    hook.main(shlex.split(command.partition("judgekit hook ")[2]))
+    shown = capsys.readouterr().out.replace(str(tmp_path), "~/judgekit")
+    assert shown.strip() == printed.strip()
+
+
+def test_the_guide_names_every_event_that_install_sets_up() -> None:
+    page = (docs.ROOT / "docs/install.md").read_text(encoding="utf-8")
+    hooks = json.loads((docs.ROOT / "hooks/hooks.json").read_text(encoding="utf-8"))["hooks"]
+    assert [event for event in hooks if f"`{event}`" not in page] == []
+    number = {2: "two", 3: "three", 4: "four"}[len(hooks)]
+    assert f"It adds {number} entries" in " ".join(page.split())
+
+
+def test_the_guide_leads_to_every_page() -> None:
+    folder = docs.ROOT / "docs"
+    page = (folder / "index.md").read_text(encoding="utf-8")
+    pages = {each.relative_to(folder).as_posix() for each in folder.rglob("*.md")} - {"index.md"}
+    assert [each for each in sorted(pages) if f"]({each})" not in page] == []
 
 
 @pytest.fixture
