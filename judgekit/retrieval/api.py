@@ -152,9 +152,12 @@ def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
     opened = index.open_index(root, profiles, patience=options.patience)
     try:
         _ask(opened, text, ranked, options)
-    except sqlite.DatabaseError:  # damage shows where it is read
+    except (sqlite.DatabaseError, *schema.SPOILT) as error:
         opened.close()
-        opened = index.open_index(root, profiles, anew=True, patience=options.patience)
+        if schema.is_damage(error):  # it shows where it is read
+            opened = index.open_index(root, profiles, anew=True, patience=options.patience)
+        else:  # a sound file, out of reach just now
+            opened = index.in_memory(root, profiles)
         _ask(opened, text, ranked, options)
     finally:
         opened.close()

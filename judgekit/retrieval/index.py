@@ -114,7 +114,7 @@ def open_index(
         raise schema.NoFullTextError("it was built without SQLite")
     try:
         kept = _kept(root, profiles, patience, progress, anew=anew)
-        return _in_memory(root, profiles, progress) if kept is None else kept
+        return in_memory(root, profiles, progress) if kept is None else kept
     except sqlite.OperationalError as error:
         if schema.is_missing_module(error):
             raise schema.NoFullTextError("its SQLite was built without FTS5") from None
@@ -194,8 +194,8 @@ def _kept(
             if index is not None and _is_fresh(index, patience, progress):
                 return index
             anew = True
-    except (OSError, sqlite.DatabaseError):  # no folder to write to, no space left on the disk, no locks
-        pass
+    except (OSError, sqlite.DatabaseError, *schema.SPOILT):
+        pass  # no folder to write to, no space left on the disk, no locks; damaged where nothing can be made
     return None
 
 
@@ -229,7 +229,7 @@ def _read_about(path: str) -> tuple[Connection, dict[str, Any]]:
     connection = schema.connect(path)
     try:
         return connection, schema.about(connection)
-    except sqlite.DatabaseError as error:
+    except (sqlite.DatabaseError, *schema.SPOILT) as error:
         if schema.is_damage(error):
             return connection, {}
         connection.close()
@@ -244,13 +244,13 @@ def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -
     try:
         _freshen(index, patience, progress)
     except BaseException as error:
-        if isinstance(error, sqlite.DatabaseError):
-            if schema.is_damage(error):
-                index.close()
-                return False
-            if index.size > MEMORY_FILES:  # an old index of all is worth more than a new one of some
-                index.trouble = f"{index.root}: the index cannot be brought up to date: {error}"
-                return True
+        if schema.is_damage(error):
+            index.close()
+            return False
+        if isinstance(error, sqlite.DatabaseError) and index.size > MEMORY_FILES:
+            # An old index of all is worth more than a new one of some.
+            index.trouble = f"{index.root}: the index cannot be brought up to date: {error}"
+            return True
         index.close()
         raise
     return True
@@ -273,7 +273,8 @@ def _freshen(index: Index, patience: float | None, progress: Progress | None) ->
         update.refresh(index, places, numbers, patience=patience, progress=progress)
 
 
-def _in_memory(root: str, profiles: Profiles, progress: Progress | None) -> Index:
+def in_memory(root: str, profiles: Profiles, progress: Progress | None = None) -> Index:
+    """Return an index of the store at `root`, or of its newest files, that is gone when it is closed."""
     from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
     index = Index(schema.connect(_MEMORY), root, profiles)

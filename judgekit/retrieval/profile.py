@@ -149,7 +149,7 @@ def read(kind: str, project: Path | None = None) -> ProfileFile:
     Raises `ConfigError` when its file is wrong.
     """
     path = _find(kind, project)
-    profile = datafile.read(path, ProfileFile, version_key="retrieval")
+    profile = datafile.read(path, ProfileFile, version_key="retrieval", most=datafile.CONFIG_BYTES)
     if profile.retrieval != kind:
         raise ConfigError(f"expected {kind!r}, as the file is named", path=path, key="retrieval")
     return profile
@@ -157,7 +157,8 @@ def read(kind: str, project: Path | None = None) -> ProfileFile:
 
 def read_language(name: str, project: Path | None = None) -> LanguageFile:
     """Return the words of a language, looked up like a profile; raises `ConfigError`."""
-    return datafile.read(_find(name, project), LanguageFile, version_key="language")
+    path = _find(name, project)
+    return datafile.read(path, LanguageFile, version_key="language", most=datafile.CONFIG_BYTES)
 
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:

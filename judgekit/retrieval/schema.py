@@ -48,6 +48,8 @@ _CREATE = (  # what columns.py decides, and no migration can follow
 _BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 _READ_ONLY = (8, 14)  # SQLITE_READONLY, SQLITE_CANTOPEN
 _DAMAGE = (1, 11, 26)  # SQLITE_ERROR (a table is missing), SQLITE_CORRUPT, SQLITE_NOTADB
+# What our code raises over a sound database with spoilt values: no text, no such kind, a number for a path.
+SPOILT = (ValueError, TypeError, AttributeError, LookupError, StopIteration, ArithmeticError)
 
 
 class NoFullTextError(Exception):
@@ -122,14 +124,16 @@ def is_busy(error: DatabaseError) -> bool:
     return _code(error) in _BUSY
 
 
-def is_read_only(error: DatabaseError) -> bool:
+def is_read_only(error: BaseException) -> bool:
     """Whether an error says that nothing can be written here."""
-    return _code(error) in _READ_ONLY
+    return isinstance(error, sqlite.DatabaseError) and _code(error) in _READ_ONLY
 
 
-def is_damage(error: DatabaseError) -> bool:
+def is_damage(error: BaseException) -> bool:
     """Whether an error says that the file is no sound database of ours."""
-    return _code(error) in _DAMAGE
+    if isinstance(error, sqlite.DatabaseError):
+        return _code(error) in _DAMAGE
+    return isinstance(error, SPOILT)
 
 
 def is_missing_module(error: DatabaseError) -> bool:

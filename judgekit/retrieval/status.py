@@ -36,7 +36,7 @@ def of(root: str, profiles: Profiles) -> dict[str, Any]:
             found |= _inside(connection, root, profiles)
         finally:
             connection.close()
-    except (sqlite.DatabaseError, KeyError) as error:  # it will be replaced by the next query
+    except (sqlite.DatabaseError, *schema.SPOILT) as error:  # it will be replaced by the next query
         found["problems"] = [f"the index is damaged: {error}"]
     return found
 

@@ -185,7 +185,7 @@ def notes(found: Index) -> list[str]:
 
 
 def fresh(world: World) -> Index:
-    return index._in_memory(str(world.root), PROFILES, None)
+    return index.in_memory(str(world.root), PROFILES, None)
 
 
 def opened(world: World) -> Index:

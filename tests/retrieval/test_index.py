@@ -46,7 +46,7 @@ def databases() -> list[Path]:
 
 
 def fresh(store: MemoryStore) -> list[Any]:
-    return content(index._in_memory(str(store.root.resolve()), PROFILES, None))
+    return content(index.in_memory(str(store.root.resolve()), PROFILES, None))
 
 
 def add(store: MemoryStore) -> None:

@@ -214,6 +214,46 @@ def spoil_file(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE file DROP COLUMN digest")
 
 
+VALUES = (
+    "UPDATE about SET value = CAST(x'ff80' AS TEXT) WHERE key = 'read_by'",
+    "UPDATE about SET key = CAST(x'ff80' AS TEXT) WHERE key = 'kind'",
+    "UPDATE about SET value = 'many' WHERE key = 'folders'",
+    "UPDATE about SET value = 'none of ours' WHERE key = 'kind'",
+    "UPDATE watch SET path = x'ff80' WHERE path = 'decisions'",
+    "UPDATE file SET path = 'nowhere/jwt.json'",
+    "UPDATE file SET path = CAST(x'ff80' AS TEXT)",
+    "UPDATE file SET tags = 7",
+    "UPDATE text_content SET c0 = 7",
+    "UPDATE text_content SET c2 = x'ff80'",
+    "UPDATE term SET entries = 'many'",
+)
+
+
+@pytest.mark.parametrize("statement", VALUES)
+def test_spoilt_values_cost_no_answer(store: MemoryStore, statement: str) -> None:
+    assert search(store) == ["jwt"]
+    connection = sqlite3.connect(database())
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    assert search(store) == ["jwt"]
+    store.add("second", "Refresh of the JWT signing keys")
+    assert set(search(store)) == {"jwt", "second"}
+
+
+@pytest.mark.parametrize("code", [IOERR, 5])
+def test_a_sound_index_that_is_out_of_reach_is_kept(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    assert search(store) == ["jwt"]
+    before = database()
+    with monkeypatch.context() as patch:
+        failing(patch, "SELECT group_concat", code)
+        assert search(store) == ["jwt"]
+    assert database() == before
+    assert search(store) == ["jwt"]
+
+
 @pytest.mark.parametrize("spoil", [spoil_about, spoil_watch, spoil_file])
 def test_wrong_tables_cost_no_answer(store: MemoryStore, spoil: Callable[[sqlite3.Connection], None]) -> None:
     assert search(store) == ["jwt"]
