@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOCAL = "qwen2.5-coder-1.5b"
 PROMPTS = (
     ("a clear hit", "How do we refresh the JWT before the access token expires?"),
-    ("ambiguous", "People are signed out again and again"),
+    ("ambiguous", "Why are users signed out?"),
     ("unrelated", "Write a haiku about autumn leaves"),
 )
 QUESTION = "Requests to the API fail for one customer"
