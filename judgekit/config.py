@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Layer: TypeAlias = dict[str, Any]
 
+MOST_ROOTS = 50  # each prompt looks at all of them
+MOST_PINS = 50
 _SWITCH = {True: "on", False: "off"}
 Consent: TypeAlias = Annotated[
     Literal["off", "on", "project"],
@@ -66,11 +68,13 @@ class RetrievalConfig(Strict):
     """How memories are found and injected. `judge` is the user's consent to ask a model on every prompt."""
 
     enabled: bool = True
-    roots: list[Text] = [".claude/memory"]
+    roots: list[Text] = Field(default=[".claude/memory"], max_length=MOST_ROOTS)
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
-    pin: list[Text] = Field(default=[], description="memories to inject always, by id or path")
+    pin: list[Text] = Field(
+        default=[], max_length=MOST_PINS, description="memories to inject always, by id or path"
+    )
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
     mode: ModeName = "strict"
@@ -253,7 +257,7 @@ def _project(project: Path) -> Layer:
 def _read(path: Path) -> Layer:
     if not path.is_file():
         return {}
-    return datafile.read(path, Config).model_dump(exclude_unset=True)
+    return datafile.read(path, Config, most=datafile.CONFIG_BYTES).model_dump(exclude_unset=True)
 
 
 def _project_layer(project: Path) -> Layer:

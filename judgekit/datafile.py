@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
+CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
 
 class Strict(BaseModel):
@@ -34,15 +35,22 @@ Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
 
 
-def read(path: Path, model: type[Model], *, version_key: str | None = None, context: object = None) -> Model:
-    """Return the file at `path` as a `model`.
+def read(
+    path: Path,
+    model: type[Model],
+    *,
+    version_key: str | None = None,
+    context: object = None,
+    most: int = MAX_BYTES,
+) -> Model:
+    """Return the file at `path`, of `most` bytes, as a `model`.
 
     `version_key` names a key that must be there before anything else is looked at, so that a file of
     another kind is called that instead of a list of unknown keys.
 
     Raises `ConfigError` naming file, line, key, what was expected and what to do.
     """
-    data = load_yaml(path)
+    data = load_yaml(path, most)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:
@@ -51,12 +59,12 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, cont
         raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return the mapping in a YAML 1.2 file (JSON is YAML too); duplicate keys are refused.
 
     Raises `ConfigError` when the file cannot be read, is not YAML, or is not a mapping.
     """
-    text = _text(path)
+    text = _text(path, most)
     try:
         data = YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
@@ -237,14 +245,14 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
             raise ConfigError("no regular file", path=path)
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise ConfigError(f"larger than {MAX_BYTES} bytes: is this the right file?", path=path)
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
         return io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None

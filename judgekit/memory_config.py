@@ -74,7 +74,7 @@ def read(project: Path) -> dict[str, Any]:
     # A clone's store may be a link; what lies elsewhere is not the project's to say.
     if not path.is_file() or not path.resolve().is_relative_to(project.resolve()):
         return {}
-    theirs = datafile.read(path, _MemoryConfig)
+    theirs = datafile.read(path, _MemoryConfig, most=datafile.CONFIG_BYTES)
     judge = theirs.judge or theirs.retrieval.judge
     layer: dict[str, Any] = {"retrieval": _retrieval(theirs.retrieval, judge)}
     if judge.model is not None and judge.model in listed_models():

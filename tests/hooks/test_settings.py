@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judgekit import config, paths
+from judgekit import config, datafile, paths
 from judgekit.errors import ConfigError
 from judgekit.hooks import settings
 from judgekit.retrieval import compiled
@@ -254,3 +254,23 @@ def test_a_projects_broken_file_does_not_undo_what_the_user_said(project: Path, 
     assert (loaded["enabled"], loaded["max_inject"]) == (False, 1)
     assert len(notes) == 1
     assert "going on without the project's settings" in notes[0]
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "retrieval/markdown.yaml", "memory-config.json"])
+def test_a_clone_cannot_bring_more_than_is_soon_read(project: Path, name: str) -> None:
+    home = ".claude/memory" if name.endswith(".json") else ".judgekit"
+    path = project / home / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("#" * (datafile.CONFIG_BYTES + 1) + "\n")
+    notes = settings.load(str(project))[1]
+    assert len(notes) == 1
+    assert f"{path.name}: larger than {datafile.CONFIG_BYTES} bytes" in notes[0]
+
+
+@pytest.mark.parametrize("key", ["roots", "pin"])
+def test_a_clone_cannot_name_more_than_is_soon_looked_at(project: Path, key: str) -> None:
+    configure(project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n")
+    loaded, notes = settings.load(str(project))
+    assert loaded[key] == compiled.bundled()["settings"][key]
+    assert len(notes) == 1
+    assert f"retrieval.{key}: expected" in notes[0]
