@@ -24,11 +24,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
         # What is looked at before every query: folders (`x`, `y`, `z` are ctime, mtime, inode) and the
-        # store's own files (size, mtime, inode). What was read too soon after its last change is not `sure`.
+        # store's own files (as in `file`). What was read too soon after its last change is not `sure`.
         """CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
             x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL)""",
-        # One row a file, `pending` until it is read. `live` is 1 when it gave an entry; `hint` is what the
-        # store's own index said of it; `read` is when, in nanoseconds; `digest` is of all that was found.
+        # One row a file, `pending` until it is read. `inode` is mixed with the ctime, see watch.py. `live` is
+        # 1 when it gave an entry; `hint` is what the store's own index said of it; `read` is when, in
+        # nanoseconds; `digest` is of all that was found.
         """CREATE TABLE file (
             number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
             pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import TypeAlias
 
-    # Of a file size, mtime_ns, inode; of a folder ctime_ns, mtime_ns, inode.
+    # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
 WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT), where times are full seconds
 FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells less than seconds
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
+_SIGNED = 2**63 - 1  # what fits into a column
 SLICE = 64  # files that each query looks at in turn
 FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
 LAP = 64  # queries after which everything may be listed anew, folder times or not
@@ -37,12 +38,15 @@ def clock() -> int:
 
 
 def look(path: str) -> Stamp | None:
-    """Return what tells whether a file changed, None when it is gone."""
+    """Return what tells whether a file changed, None when it is gone.
+
+    The change time is part of it: tools that write into a file may set size and modification time back.
+    """
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
+    return found.st_size, found.st_mtime_ns, (found.st_ino ^ found.st_ctime_ns) & _SIGNED
 
 
 def look_at_folder(path: str) -> Stamp | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +114,20 @@ def test_a_retired_memory_never_comes_out(store: MemoryStore) -> None:
     store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
     assert ids(search(store)) == []
     assert ids(search(store, scorer="keyword")) == []
+
+
+def test_an_edit_in_place_that_keeps_size_and_time_is_seen(store: MemoryStore) -> None:
+    record = store.root / "decisions" / "jwt.json"
+    os.utime(record, (1, 1))  # long ago, so that its stamp is trusted
+    assert ids(search(store)) == ["jwt"]
+    time.sleep(0.02)  # a tick of the file system
+    text = record.read_text()
+    with record.open("r+") as file:
+        file.write(text.replace('"active"', '"retird"'))
+    os.utime(record, (1, 1))
+    assert '"retird"' in record.read_text()
+    assert len(record.read_text()) == len(text)
+    assert ids(search(store)) == []
 
 
 def test_without_an_index_the_records_are_the_truth(store: MemoryStore) -> None:
