@@ -73,8 +73,18 @@ def store(tmp_path: Path) -> MemoryStore:
 
 
 def settle(store: MemoryStore) -> None:
-    time.sleep(watch.WINDOW / 1e9 + 0.1)
+    """Index the store once its files' times tell every change: how soon depends on the file system's tick."""
+    paths = [store.root, *store.root.rglob("*")]
+    for _ in range(100):
+        if all(watch.is_sure(changed, watch.clock()) for path in paths for changed in times(path)):
+            break
+        time.sleep(0.05)
     imported(payload(store))
+
+
+def times(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ctime_ns
 
 
 def payload(store: MemoryStore, prompt: str = QUESTION, **more: object) -> dict[str, object]:
