@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = "index"
 MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second
+EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
 _MEMORY = ":memory:"
 _MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
 
@@ -124,23 +125,36 @@ def open_index(
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
     """Bring a file that was just written into every index that holds it; return the roots of these.
 
-    For the client's edit hook: only indexes that exist are touched, whatever their store's kind.
+    For the client's edit hook: only indexes that are there are touched, whatever their store's kind, and only
+    those of which all is read: the rest of the others is left to the next prompt.
     """
-    touched = []
+    touched: list[str] = []
+    if sqlite is None:
+        return touched
     real = os.path.realpath(path)
     root = os.path.dirname(real)
     while True:
-        if os.path.isdir(folder_of(root)):
-            index = open_index(root, profiles)
-            try:
-                index.recheck([os.path.relpath(real, root).replace(os.sep, "/")])
-            finally:
-                index.close()
+        if path_of(root) is not None and _refresh(root, os.path.relpath(real, root), profiles):
             touched.append(root)
         above = os.path.dirname(root)
         if above == root:
             return touched
         root = above
+
+
+def _refresh(root: str, relative: str, profiles: Profiles) -> bool:
+    index = _kept(root, profiles, EDIT_PATIENCE, None, anew=False)
+    if index is None:
+        return False
+    try:
+        if index.pending:
+            return False
+        index.recheck([relative.replace(os.sep, "/")])
+    except (sqlite.DatabaseError, *schema.SPOILT):  # the next prompt needs it, and builds it anew
+        return False
+    finally:
+        index.close()
+    return True
 
 
 def folder_of(root: str) -> str:

@@ -347,6 +347,40 @@ def test_an_edited_file_reaches_every_index_that_holds_it(store: MemoryStore) ->
     connection.close()
 
 
+@pytest.mark.usefixtures("later")
+def test_an_edit_waits_for_no_first_build(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "BATCH", 8)
+    monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
+    store.fill(40).write_index()
+    opened(store, patience=0).close()
+    path = store.root / "decisions" / "jwt.json"
+    assert index.refresh_file(str(path), PROFILES) == []
+    connection = sqlite3.connect(database())
+    assert connection.execute("SELECT count(*) FROM file WHERE pending").fetchone()[0] > 8
+    connection.close()
+    opened(store).close()
+    assert index.refresh_file(str(path), PROFILES) == [str(store.root.resolve())]
+
+
+def test_an_edit_builds_nothing_in_memory(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert search(store) == ["jwt"]
+    failing(monkeypatch, "PRAGMA user_version", IOERR)
+    monkeypatch.setattr(index, "in_memory", lambda *_: pytest.fail("built"))
+    assert index.refresh_file(str(store.root / "decisions" / "jwt.json"), PROFILES) == []
+
+
+@pytest.mark.parametrize("statement", VALUES)
+def test_an_edit_beside_a_spoilt_index_is_silent(store: MemoryStore, statement: str) -> None:
+    assert search(store) == ["jwt"]
+    connection = sqlite3.connect(database())
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    path = store.add("jwt", "JWT tokens are opaque", listed=False)
+    index.refresh_file(str(path), PROFILES)
+    assert search(store, "Are JWT tokens opaque?") == ["jwt"]
+
+
 def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     assert index.refresh_file(str(tmp_path / "a.md"), PROFILES) == []
