@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from judgekit.calibrate.file import Calibration
 from judgekit.config import Config
 from judgekit.ledger.records import Line
 from judgekit.provider import ProfileFile
@@ -23,11 +24,12 @@ _MODELS: dict[str, type[BaseModel]] = {
     "retrieval": RetrievalFile,
     "config": Config,
     "ledger": Line,
+    "calibration": Calibration,
 }
 
 
 def json_schema(
-    name: Literal["verdict", "rubric", "provider", "retrieval", "config", "ledger"],
+    name: Literal["verdict", "rubric", "provider", "retrieval", "config", "ledger", "calibration"],
 ) -> dict[str, Any]:
     """Return the JSON Schema called `name`."""
     # What is written has every key; what is read may leave out the ones with a default.

@@ -20,6 +20,7 @@ class Name(enum.StrEnum):
     RETRIEVAL = "retrieval"
     CONFIG = "config"
     LEDGER = "ledger"
+    CALIBRATION = "calibration"
 
 
 def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:

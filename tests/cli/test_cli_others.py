@@ -49,7 +49,9 @@ def test_a_rubric_file_is_checked(judgekit: Callable[..., Outcome], project: Pat
     assert "mine.yaml:5: scales: unknown key" in judgekit("rubric", "check", str(wrong)).err
 
 
-@pytest.mark.parametrize("name", ["verdict", "rubric", "provider", "retrieval", "config", "ledger"])
+@pytest.mark.parametrize(
+    "name", ["verdict", "rubric", "provider", "retrieval", "config", "ledger", "calibration"]
+)
 def test_every_schema_is_published(judgekit: Callable[..., Outcome], name: str) -> None:
     schema = judgekit("schema", name).json
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
