@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,7 @@ from judgekit import config as configuration
 from judgekit import library, panel, paths, running, transcript
 from judgekit.calibrate import store as calibrations
 from judgekit.errors import InputError
-from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.gateway.open import is_recording, kind_of, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.reply_cache import user_cache
 from judgekit.prompt import Shown
@@ -24,9 +25,10 @@ from judgekit.retrieval.profile import compile_profiles
 from judgekit.text import encodable, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import Config
+    from judgekit.gateway.base import Endpoint
     from judgekit.retrieval.api import Candidate
     from judgekit.rubric import ModeName, TierName
     from judgekit.verdict import Selection
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
 RESULTS = 10
+HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "without full-text search no model is asked"
 
@@ -213,14 +216,19 @@ def _judge(
     loaded = library.select_rubric(own.rubric, project)
     learned = calibrations.find(loaded, mode, panel.models(tiers), project)
 
-    async def run() -> Selection:
+    async def run() -> Selection | str:
+        left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
+        if hook:
+            left = await _prepared(tiers.values(), left)
+        if left <= 0:
+            return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(os.environ)) as gateway:
             judge = CandidateJudge(
                 gateway,
                 tiers,
                 loaded,
                 mode,
-                own.deadline if hook else settings.judge.deadline,
+                left,
                 own.timeout if hook else None,
                 settings.judge.max_cost_usd,
                 None if is_recording(os.environ) else user_cache(),
@@ -230,6 +238,17 @@ def _judge(
             return found.model_copy(update={"stale": learned.stale})
 
     return running.run(run())
+
+
+async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
+    """Import what the seats need; return what it leaves of `seconds`. No call's own timeout pays for it."""
+    start = time.monotonic()
+    if any(kind_of(seat) == "litellm" for seat in seats):
+        from judgekit.gateway import litellm_  # noqa: PLC0415 - seconds of CPU, only when used
+
+        with suppress(TimeoutError, ImportError):  # the latter is said by the call itself
+            await asyncio.wait_for(litellm_.loaded(), seconds)
+    return seconds - (time.monotonic() - start)
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +16,12 @@ from loopback import SILENT, Answer, Asked, Loopback, fails, says
 from judgekit import config, recall
 from judgekit.gateway import litellm_
 from judgekit.hooks import claude_code
+from judgekit.install import forms
 from judgekit.retrieval.candidate import Candidate
 from judgekit.verdict import Decision, RubricRef, Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from judgekit.rubric import ModeName
@@ -155,6 +158,54 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
     assert out.count("<result") == 1
     assert err.startswith("judgekit: quick: ")
     assert err.count("\n") == 1
+
+
+@pytest.fixture
+def slow_import(hook: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the first use of litellm take longer than a call may."""
+    found = litellm_._load()
+
+    def load() -> object:
+        time.sleep(1.5)
+        return found
+
+    monkeypatch.setattr(litellm_, "_load", functools.cache(load))
+    yield
+    with litellm_._LOCK:  # until what a test left behind is done
+        pass
+
+
+@pytest.mark.usefixtures("slow_import")
+def test_importing_litellm_costs_no_call_its_time(hook: Callable[..., tuple[str, str]]) -> None:
+    with Loopback(keeping(sample_store.JWT.title)) as server:
+        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1.4, deadline: 20")
+    assert len(server.requests) == 1
+    assert err == ""
+    assert out.count("<result") == 1
+
+
+@pytest.mark.usefixtures("slow_import")
+def test_importing_litellm_counts_towards_the_deadline(hook: Callable[..., tuple[str, str]]) -> None:
+    alone, _ = hook(PROMPT, None, "judge: 'off'")
+    with Loopback(keeping(sample_store.JWT.title)) as server:
+        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1, deadline: 0.2")
+    assert server.requests == []
+    assert (out, err.count("\n")) == (alone, 1)
+    assert "retrieval.deadline" in err
+
+
+def test_judging_ends_before_the_client_gives_up(
+    hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_and_end = 3  # seconds, on a busy machine
+    assert claude_code.PATIENCE + recall.HOOK_SECONDS + start_and_end < forms.TIMEOUT
+    monkeypatch.setattr(recall, "HOOK_SECONDS", 1.0)
+    began = time.monotonic()
+    with Loopback(SILENT) as server:
+        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 60, deadline: 60")
+    assert time.monotonic() - began < 20
+    assert sample_store.JWT.title in out
+    assert err.startswith("judgekit: quick: ")
 
 
 @pytest.mark.parametrize("inject", ["tiered", "top_k"])

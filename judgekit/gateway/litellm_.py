@@ -127,7 +127,7 @@ class LitellmGateway:
         return await _with_retries(endpoint, request, manner, end)
 
 
-async def _loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm beside the event loop, so that the deadline holds from the first call on.
 
     A thread of its own: the end of `asyncio.run` waits for the threads of the event loop.
@@ -170,7 +170,7 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
-    litellm = await _loaded()
+    litellm = await loaded()
     try:
         response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
         return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))

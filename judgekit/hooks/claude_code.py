@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
-PATIENCE = 5.0  # seconds for reading new files, half of what an installer lets the client wait
+PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
@@ -226,7 +226,12 @@ def _project(payload: Mapping[str, Any]) -> str:
     from judgekit import paths  # noqa: PLC0415 - many prompts end before
 
     cwd = payload.get("cwd")
-    return paths.project_root(cwd if isinstance(cwd, str) and cwd and "\0" not in cwd else os.getcwd())
+    if isinstance(cwd, str) and cwd and "\0" not in cwd:
+        return paths.project_root(cwd)
+    try:
+        return paths.project_root(os.getcwd())
+    except FileNotFoundError:  # the folder was deleted: below its name there is nothing to find
+        return paths.project_root(os.sep)
 
 
 def _explain(prompt: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from judgekit.install.scopes import Scope
 
+DEADLINE = 10.0  # seconds: a prompt for which no model is asked
 _PROMPT = "What does the doctor ask the prompt hook?"
 _MEMORY = "The doctor asks the prompt hook a question"
 
@@ -72,7 +73,7 @@ def form(hook: dict[str, Any]) -> str:
     return f"another form, {' '.join(words)}"
 
 
-def problem(hook: dict[str, Any], deadline: float = forms.TIMEOUT) -> str | None:
+def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     """Run a hook of ours on a tiny store, `deadline` seconds at most; return what is wrong, None if nothing.
 
     It sees no configuration of the user, and leaves no trace.

@@ -29,10 +29,11 @@ def ours(text: str) -> list[tuple[str, object, dict[str, Any]]]:
     return [(each.event, each.matcher, each.hook) for each in entries.found(text, "settings.json")]
 
 
+EDIT = HOOK | {"timeout": 10}
 STOP = HOOK | {"timeout": 75}
 WHOLE = [
     ("UserPromptSubmit", None, HOOK),
-    ("PostToolUse", "Edit|Write|MultiEdit|NotebookEdit", HOOK),
+    ("PostToolUse", "Edit|Write|MultiEdit|NotebookEdit", EDIT),
     ("Stop", None, STOP),
 ]
 
@@ -43,7 +44,7 @@ def test_a_new_file() -> None:
     assert json.loads(text) == {
         "hooks": {
             "UserPromptSubmit": [{"hooks": [HOOK]}],
-            "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [HOOK]}],
+            "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [EDIT]}],
             "Stop": [{"hooks": [STOP]}],
         }
     }
@@ -111,7 +112,9 @@ def without_ours(settings: dict[str, Any]) -> dict[str, Any]:
     hooks = settings.get("hooks", {})
     left = {
         event: [
-            each for each in groups if not (isinstance(each, dict) and each.get("hooks") in ([HOOK], [STOP]))
+            each
+            for each in groups
+            if not (isinstance(each, dict) and each.get("hooks") in ([HOOK], [EDIT], [STOP]))
         ]
         if isinstance(groups, list)
         else groups
@@ -161,7 +164,7 @@ def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
     there = json.loads(install(text))["hooks"]
     assert there["UserPromptSubmit"] == [{"hooks": [FOREIGN]}, {"hooks": [HOOK]}]
     assert there["PostToolUse"][0] == {"matcher": "Write", "hooks": [FOREIGN]}
-    assert there["PostToolUse"][1]["hooks"] == [HOOK]
+    assert there["PostToolUse"][1]["hooks"] == [EDIT]
     assert there["SessionStart"] == []
     assert ours(uninstall(text)) == []
 
@@ -170,7 +173,7 @@ def test_equal_entries_among_others_hooks_stay_where_they_are() -> None:
     text = json.dumps(
         {
             "hooks": {
-                "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [FOREIGN, HOOK]}],
+                "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [FOREIGN, EDIT]}],
                 "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
                 "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
             }
