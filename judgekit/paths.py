@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 MEMORY = os.path.join(".claude", "memory")
+_OTHERS_WRITE = 0o002
 _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
 
 
@@ -28,20 +29,38 @@ def state_home() -> str:
 def project_root(start: str) -> str:
     """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself.
 
-    The user's home folder is not a project, unless `start` is that folder.
+    The user's home folder is not a project, unless `start` is that folder. Nor is one in which a stranger may
+    have put the marks: whoever works below `/tmp` must not get memories and settings from there.
     """
     start = os.path.abspath(start)
     home = os.path.expanduser("~")
     folder = start
     while True:
-        if (folder != home or folder == start) and any(
-            os.path.exists(os.path.join(folder, mark)) for mark in _PROJECT_MARKS
-        ):
+        if (folder != home or folder == start) and _is_project(folder, start):
             return folder
         parent = os.path.dirname(folder)
         if parent == folder:
             return start
         folder = parent
+
+
+def _is_project(folder: str, start: str) -> bool:
+    marks = [mark for mark in (os.path.join(folder, each) for each in _PROJECT_MARKS) if os.path.exists(mark)]
+    if not marks:
+        return False
+    try:
+        ours = {0, os.getuid() if hasattr(os, "getuid") else 0}
+        if os.path.exists(start):  # all of a folder mounted into a container may belong to somebody else
+            ours.add(_owner(start))
+        if _owner(folder) in ours and not os.stat(folder).st_mode & _OTHERS_WRITE:
+            return True
+        return all(_owner(mark) in ours for mark in marks)
+    except OSError:  # gone meanwhile
+        return False
+
+
+def _owner(path: str) -> int:
+    return os.lstat(path).st_uid
 
 
 def private_folder(path: str) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOMES = (paths.config_home, paths.cache_home, paths.state_home)
+STRANGER = 54_321  # a user's number
 
 
 @pytest.mark.parametrize("given", ["rel", "./rel", "~/judgekit"])
@@ -40,3 +42,31 @@ def test_a_base_that_is_not_absolute_is_ignored(
         str(tmp_path / ".cache" / "judgekit"),
         str(tmp_path / ".local" / "state" / "judgekit"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "owners", "is_project"),
+    [
+        (0o755, {}, True),
+        (0o777, {}, True),
+        (0o777, {"shared/.claude/memory": STRANGER}, False),  # /tmp, and what somebody put there
+        (0o777, {"shared/.git": STRANGER}, False),
+        (0o775, {"shared/.claude/memory": STRANGER}, True),  # a group's folder, a colleague's memories
+        (0o755, dict.fromkeys(("shared", "shared/.git"), STRANGER), False),
+        (0o755, dict.fromkeys(("shared", "shared/.git", "shared/mine"), STRANGER), True),  # mounted
+    ],
+)
+def test_what_a_stranger_can_put_above_is_no_project(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: int,
+    owners: dict[str, int],
+    is_project: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    shared, start = tmp_path / "shared", tmp_path / "shared" / "mine"
+    for folder in (start, shared / ".git", shared / ".claude" / "memory"):
+        folder.mkdir(parents=True)
+    shared.chmod(mode)
+    changed = {str(tmp_path / name): owner for name, owner in owners.items()}
+    monkeypatch.setattr(paths, "_owner", lambda path: changed.get(path, os.getuid()))
+    assert paths.project_root(str(start)) == str(shared if is_project else start)
