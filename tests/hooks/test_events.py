@@ -136,3 +136,13 @@ def test_switched_off_nothing_is_read(
     path = store.add("jwt", "JWT tokens are opaque now", listed=False)
     assert send(capfd, monkeypatch, edit(store, path)) == ("", "")
     assert "JWT tokens are opaque now" not in titles(store)
+
+
+def test_in_a_folder_that_was_deleted_there_is_silence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert send(capfd, monkeypatch, {"prompt": QUESTION}) == ("", "")
