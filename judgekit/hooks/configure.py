@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from judgekit.hooks import third_party
 from judgekit.hooks.settings import Settings
@@ -27,14 +28,20 @@ def settings(project: str) -> tuple[Settings, list[str]]:
     return Settings(values, profiles, project, trusted), notes + more
 
 
-def keep(path: str, key: str, found: Settings) -> None:
-    """Keep validated settings under `key`; where they cannot be, the next prompt validates them again."""
+def keep(path: str, key: str, found: Settings, notes: list[str]) -> None:
+    """Keep settings and what is wrong with them under `key`; what cannot be kept is validated again.
+
+    Where nothing could be validated nothing is kept: what is missing may be there at the next prompt.
+    """
+    if sys.modules.get("judgekit.config") is None:
+        return
     bundled = found.data is compiled.bundled()
     kept = {
         "key": key,
         "values": found.values,
         "trusted": found.trusted,
         "profiles": None if bundled else found.data,
+        "notes": notes,
     }
     try:
         cachefile.folder(os.path.basename(os.path.dirname(path)))

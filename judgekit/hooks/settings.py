@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "settings"
-_FORMAT = 4  # of what is kept
+_FORMAT = 5  # of what is kept
+WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
 _SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP")  # that variables are validated of, together
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
 _MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
@@ -66,12 +67,11 @@ def load(project: str) -> tuple[Settings, list[str]]:
     key = repr([_FORMAT, judgekit.__version__, project, sorted(variables), stamps])
     kept = _kept(project, key)
     if kept is not None:
-        return Settings(kept["values"], kept["profiles"], project, kept["trusted"]), []
+        return Settings(kept["values"], kept["profiles"], project, kept["trusted"]), kept["notes"]
     from judgekit.hooks import configure  # noqa: PLC0415 - once per change of the configuration
 
     found, notes = configure.settings(project)
-    if not notes:  # what is wrong may be put right by something that is not in the key
-        configure.keep(path(project), key, found)
+    configure.keep(path(project), key, found, notes)
     return found, notes
 
 
@@ -110,8 +110,11 @@ def files(project: str) -> list[str]:
     ]
 
 
-def _stamps(project: str) -> list[tuple[str, int, int]]:
-    """Return size and time of change of every file that can change the settings; of none that is missing."""
+def _stamps(project: str) -> list[tuple[str, int, int, int, int]]:
+    """Return what tells that a file which can change the settings changed; nothing of one that is missing.
+
+    The size and the time of change alone would miss what was copied over it together with its time.
+    """
     found = files(project)
     for home in (os.path.join(project, ".judgekit"), paths.config_home()):
         folder = os.path.join(home, "retrieval")
@@ -122,7 +125,7 @@ def _stamps(project: str) -> list[tuple[str, int, int]]:
             status = os.stat(each)
         except OSError:
             continue
-        stamps.append((each, status.st_size, status.st_mtime_ns))
+        stamps.append((each, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
     return stamps
 
 
@@ -140,4 +143,13 @@ def _kept(project: str, key: str) -> dict[str, Any] | None:
             found = sqljson.loads(file.read())
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("key") == key else None
+    if not isinstance(found, dict) or found.get("key") != key:
+        return None
+    return None if found["notes"] and _age(path(project)) > WRONG_SECONDS else found
+
+
+def _age(path: str) -> float:
+    """Return the seconds since a file was written, however the clock was set meanwhile."""
+    import time  # noqa: PLC0415 - built in, and only where something is wrong
+
+    return abs(time.time() - os.stat(path).st_mtime)

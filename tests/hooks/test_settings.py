@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_a_wrong_variable_of_another_section_does_not_outlive_itself(
     assert len(settings.load(str(project))[1]) == 1
 
 
-def test_what_came_with_an_error_is_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_came_with_an_error_is_kept_for_a_while(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(project, "retrieval: {max_inject: 1}\n")
 
     def refuse(*arguments: object) -> None:
@@ -117,7 +118,41 @@ def test_what_came_with_an_error_is_not_kept(project: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", refuse)
         assert settings.load(str(project))[1] == ["for now; going on with the defaults"]
+    assert settings.load(str(project))[1] == ["for now; going on with the defaults"]
+    long_ago = time.time() - settings.WRONG_SECONDS - 1
+    os.utime(settings.path(str(project)), (long_ago, long_ago))
     assert value(project, "max_inject") == 1
+
+
+def test_a_wrong_configuration_is_validated_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(project, "retrieval: {max_inject: many}\n")
+    first, notes = settings.load(str(project))
+    assert len(notes) == 1
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("validated twice")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "load", refuse)
+        again, said = settings.load(str(project))
+    assert (again.values, said) == (first.values, notes)
+    configure(project, "retrieval: {max_inject: 1}\n")
+    assert value(project, "max_inject") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="times of change of POSIX")
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_change_that_keeps_size_and_time_is_seen(project: Path, replaced: bool) -> None:  # noqa: FBT001 - a row of the table
+    configure(project, "retrieval: {max_inject: 3}\n")
+    assert value(project, "max_inject") == 3
+    path = project / ".judgekit" / "config.yaml"
+    before = path.stat()
+    time.sleep(0.02)  # more than a tick of the file system's clock
+    if replaced:
+        path.rename(path.with_name("old"))
+    configure(project, "retrieval: {max_inject: 0}\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert value(project, "max_inject") == 0
 
 
 def test_another_tools_settings_can_switch_it_off(project: Path) -> None:

@@ -171,6 +171,7 @@ def test_it_goes_on_where_nothing_can_be_validated_and_nothing_says_off(project:
     loaded, notes = settings.load(str(project))
     assert (loaded["enabled"], loaded["max_inject"]) == (True, 3)
     assert "going on with the defaults" in notes[0]
+    assert not Path(settings.path(str(project))).exists(), "what is missing may be there next time"
 
 
 @pytest.mark.parametrize(
