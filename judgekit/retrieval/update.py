@@ -274,14 +274,15 @@ def _is_worth_writing(index: Index, number: int) -> bool:
 
 
 def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:
+    """Read what is pending until the deadline, at least one batch: else a slow machine would never end."""
     total = index.pending
     while index.pending:
         if progress is not None:
             progress(total - index.pending, total)
-        if deadline is not None and time.monotonic() > deadline:
-            return
         with _transaction(index) as writer:
             _read_batch(index, writer)
+        if deadline is not None and time.monotonic() > deadline:
+            return
     if progress is not None and total:
         progress(total, total)
 

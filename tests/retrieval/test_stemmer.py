@@ -39,7 +39,7 @@ def test_stems(word: str, expected: str) -> None:
 
 @pytest.mark.skipif(find_spec("snowballstemmer") is None, reason="snowballstemmer is not installed")
 def test_the_reference_says_the_same() -> None:
-    import snowballstemmer  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 - not a dependency
+    import snowballstemmer  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: PLC0415 - not a dependency
 
     reference = snowballstemmer.stemmer("english")
     endings = (
