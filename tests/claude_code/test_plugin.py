@@ -148,7 +148,7 @@ def test_the_search_skill_may_list_without_asking_and_no_more(bare: Client, plug
     assert (judged["is_error"], "requires approval" in judged["content"]) == (True, True)
 
 
-def test_the_judge_skill_sends_nothing_without_asking(client: Client, plugin: Path) -> None:
+def test_the_judge_skill_sends_and_shows_no_file_without_asking(client: Client, plugin: Path) -> None:
     install(client, plugin)
     (client.project / "docs").mkdir()
     (client.project / "docs/plan.md").write_text("# The plan\n\nShip it.\n")
@@ -159,7 +159,7 @@ def test_the_judge_skill_sends_nothing_without_asking(client: Client, plugin: Pa
     ask(client, "Is the plan any good?", "--allowedTools", "Skill(judgekit:judge)")
     _, judged, shown = tool_results(client)
     assert "requires approval" in judged["content"]
-    assert "requires approval" not in shown["content"]
+    assert "requires approval" in shown["content"]
 
 
 def commands(skill: Path, start: str) -> list[str]:
