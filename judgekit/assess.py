@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
-from judgekit import library, panel, running
+from judgekit import environment, library, panel, running
 from judgekit.calibrate import store as calibrations
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
@@ -66,7 +65,7 @@ def document_judge(
         wish.deadline or settings.judge.deadline,
         limit if wish.max_cost_usd is None else wish.max_cost_usd,
         reason,
-        user_cache() if wish.cache and not is_recording(os.environ) else None,
+        user_cache() if wish.cache and not is_recording(environment.environ()) else None,
         learned.gates,
         learned.stale,
     )
@@ -116,7 +115,7 @@ def judge_documents(
     """
 
     async def run() -> list[Verdict]:
-        async with aclosing(open_gateway(os.environ)) as gateway:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
             judge, _ = document_judge(gateway, project, wish)
             found = []
             async with aclosing(verdicts(judge, documents, at_once)) as stream:

@@ -7,13 +7,12 @@ inside what the user allows; they can neither say where text is sent nor raise a
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from judgekit import datafile, memory_config, paths
+from judgekit import datafile, environment, memory_config, paths
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
 from judgekit.rubric import ModeName, Text, TierName
@@ -209,12 +208,12 @@ def sources(project: Path | None) -> list[Path]:
     return own if project is None else [*own, project_file(project), memory_config.file(project)]
 
 
-def load(project: Path | None, environ: Mapping[str, str] = os.environ) -> Config:
+def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration that holds in `project`.
 
     Raises `ConfigError` naming the file or variable, the line, the key and what was expected.
     """
-    variables = _variables(environ)
+    variables = _variables(environment.environ() if environ is None else environ)
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
@@ -227,7 +226,7 @@ def load(project: Path | None, environ: Mapping[str, str] = os.environ) -> Confi
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
     """Return the error about a value that is of the right type and yet no use, naming where it is set."""
     variable = f"JUDGEKIT_{section}_{key}".upper()
-    if os.environ.get(variable):
+    if environment.environ().get(variable):
         return ConfigError(problem, key=variable)
     for path in (project_file(project) if project else None, user_file()):
         if path is not None and key in _read(path).get(section, {}):
@@ -235,9 +234,9 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
     return ConfigError(problem, key=f"{section}.{key}")
 
 
-def user_roots(environ: Mapping[str, str] = os.environ) -> list[str] | None:
+def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the roots that the user names, which may lie anywhere; None when they name none."""
-    layer = _merge(_read(user_file()), _variables(environ))
+    layer = _merge(_read(user_file()), _variables(environment.environ() if environ is None else environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
 

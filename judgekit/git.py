@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import TYPE_CHECKING
 
+from judgekit import environment
 from judgekit.errors import InputError
 from judgekit.text import one_line
 
@@ -86,12 +86,12 @@ class Repository:
     def _run(
         self, words: tuple[str, ...], stdin: bytes, seconds: float
     ) -> subprocess.CompletedProcess[bytes]:
-        environment = {name: value for name, value in os.environ.items() if name != "GIT_EXTERNAL_DIFF"}
+        given = {name: value for name, value in environment.environ().items() if name != "GIT_EXTERNAL_DIFF"}
         try:
             return subprocess.run(  # noqa: S603 - git, and our own words
                 ["git", *_SAFE, *words],  # noqa: S607 - the git that the user uses
                 cwd=self.folder,
-                env=environment | _ENVIRONMENT,
+                env=given | _ENVIRONMENT,
                 input=stdin,
                 capture_output=True,
                 check=False,

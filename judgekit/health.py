@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from judgekit import __version__, config, library, panel, paths, providers
+from judgekit import __version__, config, environment, library, panel, paths, providers
 from judgekit.errors import JudgekitError
 from judgekit.install import git_status, status, surroundings
 from judgekit.retrieval import api, schema
@@ -137,9 +136,9 @@ def _found_hook(found: status.Finding) -> Iterator[Check]:
 
 
 def _switches() -> Iterator[Check]:
-    if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
+    if environment.environ().get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
         yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is silent")
-    keys = [name for name, value in os.environ.items() if name.endswith("_API_KEY") and value]
+    keys = [name for name, value in environment.environ().items() if name.endswith("_API_KEY") and value]
     if not keys:
         unseen = "hooks do not see a key that only an interactive shell's start file sets"
         yield Check("note", "keys", f"none is set in this shell; {unseen}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
+from judgekit import environment
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.rubric import TIERS
 
@@ -27,11 +27,12 @@ _VARIABLES = (
 )
 
 
-def wanted(config: Config, project: Path | None = None, environ: Mapping[str, str] = os.environ) -> Wanted:
+def wanted(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Wanted:
     """Return what a configuration asks of the choice of models.
 
     What `project` names is no wish of the user's; what `JUDGEKIT_*` variables name goes before all files.
     """
+    environ = environment.environ() if environ is None else environ
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return Wanted({}, allow, order)
@@ -40,9 +41,10 @@ def wanted(config: Config, project: Path | None = None, environ: Mapping[str, st
 
 
 def seats(
-    config: Config, project: Path | None = None, environ: Mapping[str, str] = os.environ
+    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[dict[TierName, Endpoint], str]:
     """Return the model of each tier (none when no provider is configured) and why, in one line."""
+    environ = environment.environ() if environ is None else environ
     panel = resolve(wanted(config, project, environ), environ)
     return {tier: endpoints[0] for tier, endpoints in panel.endpoints.items()}, panel.reason
 

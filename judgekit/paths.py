@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from judgekit import environment
+
 MEMORY = os.path.join(".claude", "memory")
 _OTHERS_WRITE = 0o002
 _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
@@ -82,7 +84,7 @@ def _own() -> str | None:
 
     It would be another one in each folder, and the ledger would land in a repository.
     """
-    own = os.environ.get("JUDGEKIT_HOME")
+    own = environment.environ().get("JUDGEKIT_HOME")
     if own and not os.path.isabs(own):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
 
@@ -92,7 +94,7 @@ def _own() -> str | None:
 
 
 def _xdg(variable: str, default: str) -> str:
-    base = os.environ.get(variable, "")
+    base = environment.environ().get(variable, "")
     if not os.path.isabs(base):  # the specification: such a path is to be ignored
         base = os.path.join(os.path.expanduser("~"), default)
     return os.path.join(base, "judgekit")

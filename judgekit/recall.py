@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from judgekit import config as configuration
-from judgekit import library, panel, paths, running, transcript
+from judgekit import environment, library, panel, paths, running, transcript
 from judgekit.calibrate import store as calibrations
 from judgekit.errors import InputError
 from judgekit.gateway.open import is_recording, kind_of, open_gateway
@@ -222,7 +221,7 @@ def _judge(
             left = await _prepared(tiers.values(), left)
         if left <= 0:
             return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
-        async with aclosing(open_gateway(os.environ)) as gateway:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
             judge = CandidateJudge(
                 gateway,
                 tiers,
@@ -231,7 +230,7 @@ def _judge(
                 left,
                 own.timeout if hook else None,
                 settings.judge.max_cost_usd,
-                None if is_recording(os.environ) else user_cache(),
+                None if is_recording(environment.environ()) else user_cache(),
                 learned.gates,
             )
             found = await judge.judge(query, shown)

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from judgekit import environment
+
 _TAIL_BYTES = 400_000  # the end of a transcript; far more than a few turns need
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
 _TURN_CHARS = 2_000
@@ -54,7 +56,7 @@ def _time(line: bytes) -> float | None:
 
 
 def _is_transcript(path: str) -> bool:
-    home = os.environ.get("CLAUDE_CONFIG_DIR") or str(Path("~/.claude").expanduser())
+    home = environment.environ().get("CLAUDE_CONFIG_DIR") or str(Path("~/.claude").expanduser())
     projects = (Path(home) / "projects").resolve()
     try:
         return (

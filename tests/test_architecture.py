@@ -17,7 +17,7 @@ LONGEST_MODULE = 550  # lines
 # From the ground up. A module or package imports from its own floor and from those below, never from above.
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        *("errors", "text", "paths", "git", "globs", "bundled", "datafile"),
+        *("environment", "errors", "text", "paths", "git", "globs", "bundled", "datafile"),
         *("rubric", "provider", "providers", "verdict"),
         "running",
         *("memory_config", "config", "library", "cases"),
@@ -46,20 +46,12 @@ HOMES = {
 LAZY = {"litellm", "xllamacpp"}  # seconds of CPU or a hundred megabytes: imported where they are used
 COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
 
-# Where the environment is read below the flows, which hand it down; everything else is given what it needs.
+# Where the process's own environment is read below the doors; everything else asks `environment`.
 READS_ENVIRONMENT = {
-    "config": "the default of an argument",
-    "panel": "the default of an argument",
-    "paths": "where the user's files lie",
-    "transcript": "where the client's files lie",
-    "retrieval.sources.auto_memory": "where the client's files lie",
-    "local.models": "where models lie",
-    "git": "what a child process is given",
-    "local.server": "what a child process is given",
-    "gateway.command": "what a child process is given",
+    "environment": "the one place that knows whose environment holds",
     "gateway.litellm_": "switches off what litellm would do on import",
 }
-FLOWS = next(number for number, entries in enumerate(FLOORS) if "recall" in entries)
+DOORS = next(number for number, entries in enumerate(FLOORS) if "hooks" in entries)
 
 
 class Import(NamedTuple):
@@ -218,7 +210,7 @@ def test_the_environment_is_read_in_few_places() -> None:
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv")
     }
-    below = {name for name in reading if (floor(name) or 0) < FLOWS}
+    below = {name for name in reading if (floor(name) or 0) < DOORS}
     assert below == READS_ENVIRONMENT.keys()
 
 

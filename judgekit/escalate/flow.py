@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import config as configuration
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.errors import JudgekitError
 from judgekit.escalate import issue, remote
 from judgekit.escalate.gh import Gh, GhError
@@ -116,7 +115,7 @@ def ensure(
     place: Place,
     *,
     seconds: float = SECONDS,
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Done]:
     """See to it that each verdict has its issue, and yield what was done for it.
 
@@ -125,7 +124,8 @@ def ensure(
     """
     if not verdicts:
         return
-    gh = Gh(place.name(environ), time.monotonic() + seconds, environ)
+    given = environment.environ() if environ is None else environ
+    gh = Gh(place.name(given), time.monotonic() + seconds, given)
     for verdict in verdicts:
         wanted = issue.of(verdict, text=settings.text)
         yield _ensure(gh, verdict, wanted, settings.labels)

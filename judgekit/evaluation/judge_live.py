@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import config as configuration
-from judgekit import panel, running
+from judgekit import environment, panel, running
 from judgekit.calibrate.labelled import Recorded
 from judgekit.errors import InputError, UsageError
 from judgekit.gateway.open import is_recording, open_gateway
@@ -62,8 +61,8 @@ def ask(
         raise UsageError(f"nobody to ask: {reason}")
 
     async def run() -> list[Case]:
-        async with aclosing(open_gateway(os.environ)) as gateway:
-            cache = None if is_recording(os.environ) else user_cache()
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            cache = None if is_recording(environment.environ()) else user_cache()
             asker = _Asker(gateway, seats, loaded, mode, settings.judge.deadline, folder, cache)
             limits = [seat.profile.limits.concurrency or AT_ONCE for seat in seats.values()]
             return await _all(asker, cases, min(AT_ONCE, *limits), progress)

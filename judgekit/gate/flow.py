@@ -6,13 +6,12 @@ Whatever goes wrong here is UNDETERMINED. Only a verdict of models, or a person'
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from judgekit import assess, running
+from judgekit import assess, environment, running
 from judgekit.assess import Wish
 from judgekit.gate import unjudged
 from judgekit.gateway.open import open_gateway
@@ -102,7 +101,7 @@ class Gatekeeper:
     async def _judge_all(self, asked: Sequence[tuple[Pushed, Document]], settle: Hears) -> list[str]:
         until = time.monotonic() + self.budget
         notes: list[str] = []
-        async with aclosing(open_gateway(os.environ)) as gateway:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
             wish = Wish(str(self.loaded.path), self.mode)
             judge, who = assess.document_judge(gateway, self.rules, wish)
             if not judge.endpoints:  # no measurement, so nothing for the ledger

@@ -6,12 +6,11 @@ What the rules say about that is kept from the last full run, while all that dec
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import judgekit
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.gate import commits
 from judgekit.gate.rules_commit import RULES, commit_of
 from judgekit.gate.selection import Wanted
@@ -70,5 +69,6 @@ def _key(repository: Repository, commit: str | None) -> str:
         user = [status.st_size, status.st_mtime_ns, status.st_ino]
     except OSError:
         user = []
-    variables = sorted((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES))
+    given = environment.environ().items()
+    variables = sorted((name, value) for name, value in given if name.startswith(_VARIABLES))
     return repr([judgekit.__version__, rules, user, variables])

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, schema
 from judgekit.gateway.base import Reply
@@ -39,7 +40,7 @@ class CommandGateway:
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
-        if os.environ.get(INSIDE):
+        if environment.environ().get(INSIDE):
             raise GatewayError(FailureKind.COMMAND_FAILED, "a program that judgekit runs started it again")
         argv, prompt = invocation(profile, endpoint, request)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 import judgekit
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.retrieval import compiled, sqljson
 from judgekit.retrieval.compiled import Profiles
 
@@ -60,7 +60,7 @@ class Settings:
 
 def load(project: str) -> tuple[Settings, list[str]]:
     """Return the settings that hold in `project`, and a line for stderr about each file that is wrong."""
-    variables = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
+    variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
     stamps = _stamps(project)
     if not variables and not stamps:
         return Settings(compiled.bundled()["settings"], None, project), []

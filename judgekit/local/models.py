@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.errors import InputError, UsageError
 
 MAGIC = b"GGUF"
@@ -115,7 +115,7 @@ def resolve(name_or_path: str) -> Path:
 
 
 def _folders() -> list[Path]:
-    own = os.environ.get("JUDGEKIT_MODELS")
+    own = environment.environ().get("JUDGEKIT_MODELS")
     return [*([Path(own)] if own else []), folder()]
 
 

@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def threads() -> int:
 
     Raises `ConfigError` when the variable is no whole number above zero.
     """
-    text = os.environ.get(THREADS)
+    text = environment.environ().get(THREADS)
     if not text:
         return min(_cores(), _MOST_THREADS)
     if not text.isdecimal() or int(text) < 1:
@@ -90,7 +90,8 @@ class LocalServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={"OMP_WAIT_POLICY": "passive", **os.environ},  # threads that spin starve everybody else
+                # threads that spin starve everybody else
+                env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
         self._process = process
         self._kill = weakref.finalize(self, _kill, process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from judgekit import environment
 from judgekit.retrieval.sources import front_matter
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
 from judgekit.retrieval.sources.markdown import is_retired, seems_retired, tags_of
@@ -21,7 +22,7 @@ _INDEX_LIMIT = 1_000_000  # bytes; the client itself reads far less
 
 def folder(project: str) -> str:
     """Return where Claude Code keeps its memory of `project`, an absolute path."""
-    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+    home = environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     name = "".join(char if char.isascii() and char.isalnum() else "-" for char in project)
     return os.path.join(home, "projects", name, "memory")
 

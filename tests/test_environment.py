@@ -1,0 +1,57 @@
+"""Whose environment holds: the process's own, or the one that a request brought with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from judgekit import config, environment, paths, running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_process_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_SOMETHING", "here")
+    assert environment.environ()["JUDGEKIT_SOMETHING"] == "here"
+
+
+def test_what_a_request_brings_holds_while_it_is_worked_on(tmp_path: Path) -> None:
+    before = paths.config_home()
+    with environment.Brought({"JUDGEKIT_HOME": str(tmp_path), "JUDGEKIT_JUDGE_MODE": "lenient"}):
+        assert paths.config_home() == str(tmp_path)
+        assert config.load(None).judge.mode == "lenient"
+        assert "JUDGEKIT_JUDGE_MODE" not in os.environ
+    assert paths.config_home() == before
+    assert config.load(None).judge.mode == "strict"
+
+
+def test_requests_do_not_see_each_other() -> None:
+    async def one(name: str) -> str:
+        with environment.Brought({"NAME": name}):
+            await asyncio.sleep(0)
+            return environment.environ()["NAME"] + await asyncio.to_thread(_name)
+
+    async def both() -> tuple[str, str]:
+        first, second = await asyncio.gather(one("a"), one("b"))
+        return first, second
+
+    assert asyncio.run(both()) == ("aa", "bb")
+
+
+def test_it_holds_in_a_loop_beside_a_running_one() -> None:
+    async def inner() -> str:
+        return _name()
+
+    async def outer() -> str:
+        with environment.Brought({"NAME": "brought"}):
+            return running.run(inner())
+
+    assert asyncio.run(outer()) == "brought"
+
+
+def _name() -> str:
+    return environment.environ()["NAME"]
