@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from judgekit.fence import Fence, labels
 from judgekit.gateway.base import Message
-from judgekit.rubric import SelectRubric
+from judgekit.rubric import Given, SelectRubric
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.rubric import ModeName, Rubric, ScoreRubric, TierName
 
@@ -75,18 +75,30 @@ class Task:
     acceptance: str = ""
 
 
-def document_context(fence: Fence, parts: Sequence[Part], task: Task) -> str:
-    """Return the fenced document, with what it is for before it."""
+def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given | None = None) -> str:
+    """Return the fenced document, with what it is for before it; a rubric's `given` has the headings.
+
+    Sources come before the text that is checked against them: what a question is about stands next to it.
+    """
+    given = given or Given()
     blocks = []
     if task.description:
-        blocks += ["What the text is for:", fence.around(task.description, role="description")]
+        blocks += [f"{given.description}:", fence.around(task.description, role="description")]
     if task.acceptance:
-        blocks += ["What it must fulfil:", fence.around(task.acceptance, role="acceptance")]
+        blocks += [f"{given.acceptance}:", fence.around(task.acceptance, role="acceptance")]
+    texts, sources = (parts[:1], parts[1:]) if given.sources else (parts, ())
+    if sources:
+        blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
+    if given.text:
+        blocks.append(f"{given.text}:")
+    return "\n\n".join([*blocks, *_fenced(fence, texts)])
+
+
+def _fenced(fence: Fence, parts: Sequence[Part], **attributes: str) -> Iterator[str]:
     for part in parts:
         if len(part.text) < part.total:
-            blocks.append(f"The next text is cut after {len(part.text)} of its {part.total} characters.")
-        blocks.append(fence.around(part.text, path=part.path))
-    return "\n\n".join(blocks)
+            yield f"The next text is cut after {len(part.text)} of its {part.total} characters."
+        yield fence.around(part.text, path=part.path, **attributes)
 
 
 def score_messages(
@@ -101,7 +113,7 @@ def score_messages(
         getattr(rubric.prompt.instructions, tier),
         f"Dimensions:\n{dimensions}",
         f"Scale, the same for every dimension:\n{points}",
-        document_context(fence, parts, task),
+        document_context(fence, parts, task, rubric.given),
         *_earlier_block(fence, earlier),
         f"{_ANSWER}\n{_SCORE_SHAPE % scores}",
     ]

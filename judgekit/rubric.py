@@ -133,6 +133,28 @@ class ScoreModes(Strict):
     lenient: ScoreMode
 
 
+Giving: TypeAlias = Literal["description", "acceptance", "sources"]
+
+
+class Given(Strict):
+    """The headings over what a model is given, and what a subject cannot be judged without (`needs`).
+
+    A rubric with `sources` takes the first file of a subject for the text and the others for its sources.
+    """
+
+    text: Text | None = None
+    description: Text = "What the text is for"
+    acceptance: Text = "What it must fulfil"
+    sources: Text | None = None
+    needs: list[Giving] = []
+
+    @model_validator(mode="after")
+    def _sources_have_a_heading(self) -> Given:
+        if "sources" in self.needs and self.sources is None:
+            raise ValueError("needs names sources; say in given.sources what stands over them")
+        return self
+
+
 class Criterion(Strict):
     """One yes-or-no question about a candidate, worded for each mode."""
 
@@ -171,6 +193,7 @@ class ScoreRubric(_Rubric):
     """Rates a document on dimensions."""
 
     task: Literal["score"]
+    given: Given = Given()
     scale: Scale
     dimensions: dict[Key, Dimension] = Field(min_length=1)
     modes: ScoreModes

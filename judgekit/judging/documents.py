@@ -72,7 +72,8 @@ class DocumentJudge:
         rules = Rules(confirm, tuple(self.endpoints), cut, models, self.gates)
         opinions: dict[TierName, Opinion | None] = {}
         rounds: list[Round] = []
-        step = rules.next({}) if self.endpoints else UNDETERMINED
+        lacking = document.lacks(self.rubric)
+        step = rules.next({}) if self.endpoints and not lacking else UNDETERMINED
         while not isinstance(step, Final):
             answer = await self._ask(step, parts[step], document, opinions.values(), session)
             opinions[step] = answer.value
@@ -92,7 +93,7 @@ class DocumentJudge:
             rounds,
             cut,
             len(voices),
-            self.nobody,
+            lacking or self.nobody,
             self.gates.id if self.gates else None,
             self.stale,
         )
@@ -160,7 +161,7 @@ class DocumentJudge:
         scale = self.rubric.scale
         return Points(
             f"{self.rubric.prompt.system} {fence.guard}",
-            prompt.document_context(fence, parts, document.task),
+            prompt.document_context(fence, parts, document.task, self.rubric.given),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
             [str(value) for value in range(scale.min, scale.max + 1)],
             matter,

@@ -11,9 +11,15 @@ from judgekit.verdict import Author
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
-    from judgekit.rubric import Tier
+    from judgekit.rubric import Giving, ScoreRubric, Tier
 
 CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
+
+_HOW: dict[Giving, str] = {
+    "description": "to be told what the text is for; say it with --description",
+    "acceptance": "to be told what the text must fulfil; say it with --acceptance",
+    "sources": "sources; give them after the text, all paths under one --task-id",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,16 @@ class Document:
             return self.files[0].sha256
         listing = "".join(f"{each.path}\0{each.sha256}\n" for each in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def lacks(self, rubric: ScoreRubric) -> str | None:
+        """Say in one line what a rubric needs that was not given, if there is something."""
+        there = {
+            "description": bool(self.task.description.strip()),
+            "acceptance": bool(self.task.acceptance.strip()),
+            "sources": len(self.files) > 1,
+        }
+        missing = [_HOW[each] for each in rubric.given.needs if not there[each]]
+        return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
 
     def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
