@@ -31,6 +31,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setenv("JUDGEKIT_HOME", str(home / "judgekit"))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("JUDGEKIT_ENGINE", "0")  # what tests the engine starts one of its own
     return home
 
 
