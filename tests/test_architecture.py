@@ -17,7 +17,7 @@ LONGEST_MODULE = 550  # lines
 # From the ground up. A module or package imports from its own floor and from those below, never from above.
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        *("environment", "errors", "text", "paths", "git", "globs", "bundled", "datafile"),
+        *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
         *("rubric", "provider", "providers", "verdict"),
         "running",
         *("memory_config", "config", "library", "cases"),

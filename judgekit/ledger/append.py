@@ -7,9 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import paths
+from judgekit import lock, paths
 from judgekit.errors import Exit, JudgekitError
-from judgekit.ledger import lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
 LOCK = ".lock"
+SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
@@ -53,7 +53,7 @@ def append(folder: Path, lines: Sequence[tuple[date, bytes]], *, durable: bool =
     written = 0
     try:
         paths.private_folder(str(folder))
-        with lock.held(folder / LOCK):
+        with lock.held(folder / LOCK, seconds=SECONDS):
             for day, line in lines:
                 _write(_file(folder, day), line, durable=durable)
                 written += 1

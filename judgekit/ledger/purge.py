@@ -6,7 +6,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from judgekit.ledger import append, lock, read
+from judgekit import lock
+from judgekit.ledger import append, read
 from judgekit.ledger.append import LedgerError
 from judgekit.ledger.records import Label, VerdictLine, kind
 
@@ -36,7 +37,7 @@ def purge(folder: Path, before: date) -> None:
     Damaged lines of later days stay. Raises `LedgerError`.
     """
     try:
-        with lock.held(folder / append.LOCK):
+        with lock.held(folder / append.LOCK, seconds=append.SECONDS):
             gone = _verdicts(folder, before)
             for path in _younger(folder, before):
                 _drop_labels(path, gone)

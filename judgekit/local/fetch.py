@@ -19,9 +19,9 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from judgekit import paths
+from judgekit import lock, paths
 from judgekit.errors import Exit, JudgekitError
-from judgekit.local import lock, models
+from judgekit.local import models
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import ledger_writer
 import pytest
 
-from judgekit.ledger import append, lock, read
+from judgekit import lock
+from judgekit.ledger import append, read
 from judgekit.ledger.append import LedgerError
 
 if TYPE_CHECKING:
@@ -140,8 +141,11 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_a_writer_that_hangs_does_not_hang_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "SECONDS", 0.05)
-    with lock.held(tmp_path / append.LOCK), pytest.raises(LedgerError, match="held by another process"):
+    monkeypatch.setattr(append, "SECONDS", 0.05)
+    with (
+        lock.held(tmp_path / append.LOCK, seconds=1),
+        pytest.raises(LedgerError, match="held by another process"),
+    ):
         append.append(tmp_path, [(DAY, b"1\n")])
 
 

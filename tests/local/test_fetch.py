@@ -17,9 +17,10 @@ import pytest
 import tiny_wheels
 from tiny_wheels import SLICES, tiny_model
 
+from judgekit import lock
 from judgekit.errors import Exit, UsageError
 from judgekit.local import fetch as fetching
-from judgekit.local import lock, models
+from judgekit.local import models
 from judgekit.local.fetch import FetchError, fetch
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.local import lock
+from judgekit import lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from judgekit.local import lock
+from judgekit import lock
 with lock.held(Path(sys.argv[1]), seconds=5, waiting=lambda: None):
     print("held", flush=True)
     time.sleep(60)

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a file, which the operating system lets go of when its holder dies."""
+"""A lock between processes, on a file; the operating system lets go of it when its holder dies."""
 
 from __future__ import annotations
 
@@ -11,31 +11,40 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
 _POLL = (0.001, 0.01)
+_SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
 # A file system without locks, as some network ones are: appending is still one write.
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOSYS), errno.EOPNOTSUPP}
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock at `path` for the block; the file itself stays.
 
-    Raises `TimeoutError` when another process keeps it for `SECONDS`, `OSError` when it cannot be opened.
+    `waiting` is called once when somebody else holds it. Raises `TimeoutError` when it is not free within
+    `seconds`, `OSError` when it cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        deadline = time.monotonic() + SECONDS
-        while not _locked(descriptor):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"held by another process for {SECONDS:g} s")
-            time.sleep(random.uniform(*_POLL))  # noqa: S311 - so that waiting writers do not march in step
+        if not _locked(descriptor):
+            waiting()
+            _wait(descriptor, path, seconds)
         yield
     finally:
         os.close(descriptor)  # which unlocks
+
+
+def _wait(descriptor: int, path: Path, seconds: float) -> None:
+    start = time.monotonic()
+    while (waited := time.monotonic() - start) < seconds:
+        pause = random.uniform(*(_POLL if waited < 1 else _SLOW_POLL))  # noqa: S311 - not to march in step
+        time.sleep(pause)
+        if _locked(descriptor):
+            return
+    raise TimeoutError(f"{path} is held by another process")
 
 
 if sys.platform == "win32":
