@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from judgekit.cli import install_git
+from judgekit.cli import install_git, planned
 from judgekit.cli.output import complain, say
 from judgekit.install.scopes import Scope
-
-if TYPE_CHECKING:
-    from judgekit.install.claude_code import Change
 
 installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
 uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
@@ -38,8 +34,7 @@ def install_claude_code(scope: _Scope = "user", print_: _Print = False) -> int:
     change = claude_code.planned_install(scope, project)
     _say_project(scope, project)
     if print_:
-        _print_file(change)
-        return 0
+        return planned.show(change)
     claude_code.install(change)
     what = "wrote" if change.changes else "nothing to change in"
     say(f"{what} {change.path}: Claude Code asks judgekit on every prompt {_reach(scope, project)}")
@@ -59,8 +54,7 @@ def uninstall_claude_code(scope: _Scope = "user", print_: _Print = False) -> int
     change = claude_code.planned_uninstall(scope, project)
     _say_project(scope, project)
     if print_:
-        _print_file(change)
-        return 0
+        return planned.show(change)
     claude_code.uninstall(change)
     if not change.changes:
         say(f"nothing to change: the hook is not in {change.path}")
@@ -83,16 +77,6 @@ def _say_project(scope: Scope, project: Path) -> None:
     """Say which folder is taken as the project where nothing marks one."""
     if scope != "user" and not any((project / mark).exists() for mark in (".git", ".judgekit", ".claude")):
         complain(f"no project here (no .git, .judgekit or .claude/memory above): taking {project} as one")
-
-
-def _print_file(change: Change) -> None:
-    if change.after is None:
-        complain(f"would remove {change.path}" if change.before is not None else f"no {change.path}")
-        return
-    complain(f"would write {change.path}" if change.changes else f"{change.path} would stay as it is")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(change.after)
-    sys.stdout.flush()
 
 
 def _store(project: Path) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from judgekit.cli import planned
 from judgekit.cli.output import complain, say
 from judgekit.install.scopes import Scope
-
-if TYPE_CHECKING:
-    from judgekit.install import claude_code, git_hook
 
 _Scope = Annotated[
     Scope,
@@ -30,7 +27,7 @@ def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
     git_place.refuse_managed(place)
     change = git_hook.planned_install(place.hooks)
     if print_:
-        return _print_file(change)
+        return planned.show(change)
     git_hook.install(change)
     what = "wrote" if change.changes else "nothing to change in"
     say(f"{what} {change.path}: git asks the gate before a push")
@@ -50,7 +47,7 @@ def uninstall_git(scope: _Scope = "local", print_: _Print = False) -> int:
 
     change = git_hook.planned_uninstall(git_place.of_scope(scope, Path.cwd()).hooks)
     if print_:
-        return _print_file(change)
+        return planned.show(change)
     git_hook.uninstall(change)
     if not change.changes:
         say(f"nothing to change: judgekit's hook is not in {change.path}")
@@ -65,7 +62,7 @@ def install_pre_commit(print_: _Print = False) -> int:
 
     change = pre_commit.planned_install(claude_code.project_folder())
     if print_:
-        return _print_file(change)
+        return planned.show(change)
     pre_commit.write(change)
     say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}")
     say("each clone needs, once: pre-commit install --hook-type pre-push")
@@ -78,7 +75,7 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 
     change = pre_commit.planned_uninstall(claude_code.project_folder())
     if print_:
-        return _print_file(change)
+        return planned.show(change)
     pre_commit.write(change)
     if not change.changes:
         say(f"nothing to change: the gate is not in {change.path}")
@@ -103,17 +100,3 @@ def _mode() -> str:
     except JudgekitError as error:
         return f"unknown, {error}"
     return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
-
-
-def _print_file(change: git_hook.Change | claude_code.Change) -> int:
-    if not change.changes:
-        complain(f"{change.path} would stay as it is")
-    elif change.after is None:
-        complain(f"would remove {change.path}")
-    else:
-        complain(f"would write {change.path}")
-    if change.after is not None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(change.after)
-        sys.stdout.flush()
-    return 0
