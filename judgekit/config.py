@@ -10,7 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from judgekit import datafile, environment, memory_config, paths
 from judgekit.datafile import Strict
@@ -24,6 +31,8 @@ Layer: TypeAlias = dict[str, Any]
 
 MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_PINS = 50
+MOST_JURORS = 7
+MOST_SAMPLES = 8
 _SWITCH = {True: "on", False: "off"}
 Consent: TypeAlias = Annotated[
     Literal["off", "on", "project"],
@@ -45,20 +54,47 @@ def _pattern(text: str) -> str:
 Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
 
 
-class TierModels(Strict):
-    """The model of each tier as litellm names it; null leaves the choice to the detected provider."""
+_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
+Jurors: TypeAlias = Annotated[
+    list[Text],
+    Field(min_length=1, max_length=MOST_JURORS),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
+]
 
-    quick: Text | None = None
-    deep: Text | None = None
-    tiebreaker: Text | None = None
+
+class TierModels(Strict):
+    """The models of each tier as litellm names them; null leaves the choice to the detected provider."""
+
+    quick: Jurors | None = None
+    deep: Jurors | None = None
+    tiebreaker: Jurors | None = None
 
 
 class JudgeConfig(Strict):
-    """How documents are judged."""
+    """How subjects are judged, and by whom."""
 
     rubric: Text = "kls"
     mode: ModeName = "strict"
     tiers: TierModels = TierModels()
+    jury: Literal["mean", "majority"] = Field(
+        default="mean", description="how the models of one tier become one opinion"
+    )
+    samples: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_SAMPLES,
+        description="replies of a model to one question, to be averaged",
+    )
+    criteria: Literal["together", "each"] = Field(
+        default="together", description="all dimensions or criteria in one call, or a call for each"
+    )
+    margin: float = Field(
+        default=0, ge=0, le=10, description="points; scores nearer to a threshold are not final in their tier"
+    )
+    author_family: Text | None = Field(
+        default=None, description="who trained the models that wrote the subjects, beside what commits say"
+    )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
 
@@ -159,6 +195,7 @@ class Config(Strict):
 _LIMITS = (
     ("judge", "deadline"),
     ("judge", "max_cost_usd"),
+    ("judge", "samples"),
     ("retrieval", "max_inject"),
     ("retrieval", "fallback_top_k"),
     ("retrieval", "pool"),
@@ -181,7 +218,7 @@ _USERS = {
     "escalate.text": "put quotes into issues",
 }
 # What takes time or sends text has a limit even where the user has set none: the default.
-_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files"}
+_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files", "samples"}
 _BY_VARIABLE: dict[str, type[Strict]] = {
     "judge": JudgeConfig,
     "retrieval": RetrievalConfig,
@@ -294,7 +331,7 @@ def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
     if not named:
         return
     listed = memory_config.listed_models()
-    for tier, model in named.items():
+    for tier, model in ((tier, model) for tier, models in named.items() for model in models):
         if model not in listed:
             raise _wrong(
                 path,
@@ -320,6 +357,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         wanted = bounded.get(section, {}).get(key)
         if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
             bounded[section][key] = limit
+    _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
@@ -328,6 +366,15 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
         bounded["escalate"].pop("rejects", None)
     return bounded
+
+
+def _limit_calls(judge: Layer, own: Layer) -> None:
+    """Leave a project no more jurors in a tier than the user names, and no more calls for a question."""
+    if own.get("criteria", "together") == "together":
+        judge.pop("criteria", None)
+    for tier, named in judge.get("tiers", {}).items():
+        if isinstance(named, list):
+            judge["tiers"][tier] = named[: len(own.get("tiers", {}).get(tier) or [""])]
 
 
 def _limit_tiers(retrieval: Layer, allowed: list[TierName]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit import environment
+from judgekit.gateway.base import seated
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.rubric import TIERS
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import Config
-    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.base import Endpoint, Seats
     from judgekit.rubric import TierName
 
 
@@ -36,19 +37,27 @@ def wanted(config: Config, project: Path | None = None, environ: Mapping[str, st
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return Wanted({}, allow, order)
-    named: dict[TierName, str | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
+    named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
     return Wanted(named, allow, order, listed_only=configuration.tiers_of_project(project))
+
+
+def juries(
+    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
+    """Return the models of each tier (none when no provider is configured) and why, in one line."""
+    environ = environment.environ() if environ is None else environ
+    panel = resolve(wanted(config, project, environ), environ)
+    return panel.endpoints, panel.reason
 
 
 def seats(
     config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[dict[TierName, Endpoint], str]:
-    """Return the model of each tier (none when no provider is configured) and why, in one line."""
-    environ = environment.environ() if environ is None else environ
-    panel = resolve(wanted(config, project, environ), environ)
-    return {tier: endpoints[0] for tier, endpoints in panel.endpoints.items()}, panel.reason
+    """Return what `juries` does, of each tier the first model only."""
+    found, reason = juries(config, project, environ)
+    return {tier: jury[0] for tier, jury in found.items()}, reason
 
 
-def models(endpoints: Mapping[TierName, Endpoint]) -> dict[TierName, str]:
-    """Return the model of each tier, by which a calibration knows a panel."""
-    return {tier: seat.model for tier, seat in endpoints.items()}
+def models(seats: Seats) -> dict[TierName, str]:
+    """Return the models of each tier as one name, by which a calibration knows a panel."""
+    return {tier: " + ".join(each.model for each in jury) for tier, jury in seated(seats).items()}

@@ -374,3 +374,43 @@ def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: 
     assert told() == f"{config.project_file(project)}:2: gate.rubric: no rubric"
     monkeypatch.setenv("JUDGEKIT_GATE_RUBRIC", "c")
     assert told() == "JUDGEKIT_GATE_RUBRIC: no rubric"
+
+
+def test_a_tier_takes_one_model_or_several() -> None:
+    by_user("judge: {tiers: {quick: some/model, deep: [a/b, c/d]}}\n")
+    assert config.load(None).judge.tiers.model_dump() == {
+        "quick": ["some/model"],
+        "deep": ["a/b", "c/d"],
+        "tiebreaker": None,
+    }
+
+
+@pytest.mark.parametrize("named", ["[]", "[1]", "7", "[a, b, c, d, e, f, g, h]"])
+def test_a_wrong_jury_names_its_key(named: str) -> None:
+    by_user(f"judge: {{tiers: {{quick: {named}}}}}\n")
+    with pytest.raises(ConfigError, match=r"judge\.tiers\.quick"):
+        config.load(None)
+
+
+def test_a_project_cannot_make_more_calls_than_the_user_would(project: Path) -> None:
+    by_project(
+        project,
+        "judge: {samples: 5, criteria: each, jury: majority, margin: 0.5,"
+        " tiers: {quick: [anthropic/claude-haiku-5-5, openai/gpt-6-luna]}}\n",
+    )
+    own = config.load(project).judge
+    assert (own.samples, own.criteria, own.jury, own.margin) == (1, "together", "majority", 0.5)
+    assert own.tiers.quick == ["anthropic/claude-haiku-5-5"]
+    by_user("judge: {samples: 3, criteria: each, tiers: {quick: [a/b, c/d]}}\n")
+    own = config.load(project).judge
+    assert (own.samples, own.criteria) == (3, "each")
+    assert own.tiers.quick == ["anthropic/claude-haiku-5-5", "openai/gpt-6-luna"]
+    by_project(project, "judge: {samples: 2, criteria: together}\n")
+    assert (config.load(project).judge.samples, config.load(project).judge.criteria) == (2, "together")
+
+
+def test_a_project_names_only_jurors_that_a_profile_lists(project: Path) -> None:
+    by_user("judge: {tiers: {quick: [a/b, c/d]}}\n")
+    by_project(project, "judge: {tiers: {quick: [anthropic/claude-haiku-5-5, evil/model]}}\n")
+    with pytest.raises(ConfigError, match=r"judge\.tiers\.quick: no provider profile lists .*'evil/model'"):
+        config.load(project)

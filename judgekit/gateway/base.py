@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from judgekit.provider import OutputMode, Price, Profile
     from judgekit.rubric import TierName
@@ -37,6 +37,15 @@ class Endpoint:
     parameters: dict[str, str] = field(default_factory=dict, repr=False)
     pointwise: bool = False
     price: Price | None = None
+
+
+Seats: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
+"""Who judges in each tier: one model, or the several of a jury."""
+
+
+def seated(seats: Seats) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models of each tier, where there is one as where there are several."""
+    return {tier: (given,) if isinstance(given, Endpoint) else tuple(given) for tier, given in seats.items()}
 
 
 class Matter(NamedTuple):

@@ -96,23 +96,24 @@ def read(path: Path) -> list[Line]:
 
 def endpoints(path: Path) -> dict[TierName, Endpoint]:
     """Return an endpoint for each tier in the recording: its first model there."""
+    return {tier: jury[0] for tier, jury in juries(path).items()}
+
+
+def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
     profile = providers.find("replay")
-    found: dict[TierName, Endpoint] = {}
+    found: dict[TierName, dict[str, Endpoint]] = {}
+    first: dict[TierName, tuple[str, str]] = {}
     for line in read(path):
-        found.setdefault(
-            line.tier,
-            Endpoint(
-                profile,
-                line.model,
-                line.family,
-                profile.output,
-                api_base=str(path),
-                pointwise=line.pointwise,
-            ),
-        )
+        subject = line.subject, line.rubric
+        if first.setdefault(line.tier, subject) == subject:
+            seat = Endpoint(
+                profile, line.model, line.family, profile.output, api_base=str(path), pointwise=line.pointwise
+            )
+            found.setdefault(line.tier, {}).setdefault(line.model, seat)
     if not found:
         raise ConfigError("the recording is empty; record one with JUDGEKIT_RECORD", path=path)
-    return found
+    return {tier: tuple(jury.values()) for tier, jury in found.items()}
 
 
 class ReplayGateway:

@@ -34,13 +34,14 @@ _NOTHING = (
 class Wanted:
     """What the user asked for.
 
-    `models` names a model for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or with the
-    provider's own name before it ("lm-studio/qwen2.5"). `allow` lists the providers that may be used: None
-    means all but the commands. `order` names those to try first. `listed_only` holds the tiers whose model
-    a project named rather than the user: no general-purpose credentials (`Detect.named`) are used for it.
+    `models` names one or several models for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or
+    with the provider's own name before it ("lm-studio/qwen2.5"). `allow` lists the providers that may be
+    used: None means all but the commands. `order` names those to try first. `listed_only` holds the tiers
+    whose models a project named rather than the user: no general-purpose credentials (`Detect.named`) are
+    used for them.
     """
 
-    models: Mapping[TierName, str | None] = field(default_factory=dict)
+    models: Mapping[TierName, str | Sequence[str] | None] = field(default_factory=dict)
     allow: Sequence[str] | None = None
     order: Sequence[str] | None = None
     listed_only: frozenset[TierName] = frozenset()
@@ -61,7 +62,7 @@ class Panel:
     """Who judges: the endpoints of each tier, none at all when no model was found.
 
     `provider` is the profile that filled the tiers; `reason` says in one line what was chosen or what to
-    do. Tiers may share an endpoint.
+    do. Tiers may share an endpoint; several in one tier are its jury.
     """
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]
@@ -76,7 +77,7 @@ def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
     """
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
-        return _of(replay.endpoints(Path(recording)), "replay", f"replies recorded in {recording}")
+        return _of(replay.juries(Path(recording)), "replay", f"replies recorded in {recording}")
     known = _ordered([profile for profile in providers.profiles() if wanted.allows(profile)], wanted.order)
     if any(wanted.models.values()):
         return _named(wanted, known, environ)
@@ -86,14 +87,14 @@ def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
     return _detected(known, wanted, environ) or Panel({}, None, _nothing(wanted))
 
 
-def fill(endpoints: Mapping[TierName, Endpoint]) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Give every tier a model: its own, else the nearest deeper one, else the nearest shallower one."""
+def fill(endpoints: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
     if not endpoints:
         return {}
     filled: dict[TierName, tuple[Endpoint, ...]] = {}
     for place, tier in enumerate(TIERS):
         nearest = (*TIERS[place:], *reversed(TIERS[:place]))
-        filled[tier] = (next(endpoints[each] for each in nearest if each in endpoints),)
+        filled[tier] = next(endpoints[each] for each in nearest if each in endpoints)
     return filled
 
 
@@ -146,14 +147,13 @@ def _custom(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | Non
             return Panel({}, None, f"the address of {profile.provider} is {base!r}: {expected}")
         if not models and profile.provider == CUSTOM:
             listed = probe.models(base) or []
-            models = dict.fromkeys(TIERS, listed[0]) if listed else {}
+            models = dict.fromkeys(TIERS, listed[:1]) if listed else {}
             if not models:
                 return Panel(
                     {}, None, f"JUDGEKIT_API_BASE is {base}: set JUDGEKIT_MODEL to a model that is there"
                 )
         if models:
-            endpoints = {tier: endpoint(profile, model, environ) for tier, model in models.items()}
-            return _of(endpoints, profile.provider, f"{profile.title}: {base}")
+            return _of(_reached(profile, models, environ), profile.provider, f"{profile.title}: {base}")
     return None
 
 
@@ -172,9 +172,8 @@ def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | 
     lists = probe.models_of_all([served(each, environ) for each in servers])
     for profile, listed in zip(servers, lists, strict=True):
         if listed:
-            models = dict.fromkeys(TIERS, listed[0])
             return _of(
-                {tier: endpoint(profile, model, environ) for tier, model in models.items()},
+                _reached(profile, dict.fromkeys(TIERS, listed[:1]), environ),
                 profile.provider,
                 f"{profile.title} answers at {served(profile, environ)}",
             )
@@ -186,8 +185,8 @@ def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | N
         if isinstance(profile, LitellmProfile) and profile.embedded:
             models = _models_in(profile, environ)
             if models and detect(profile, environ) is None:
-                endpoints = {tier: endpoint(profile, model, environ) for tier, model in models.items()}
-                return _of(endpoints, profile.provider, f"the embedded model {next(iter(models.values()))}")
+                named = f"the embedded model {next(iter(models.values()))[0]}"
+                return _of(_reached(profile, models, environ), profile.provider, named)
     return None
 
 
@@ -200,19 +199,18 @@ def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel |
 
 def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str]) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere."""
-    endpoints: dict[TierName, Endpoint] = {}
-    named = {tier: name for tier, name in wanted.models.items() if name}
-    for tier, name in named.items():
+    endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
+    named = {tier: names(name) for tier, name in wanted.models.items() if name}
+    for tier, name in ((tier, name) for tier, jury in named.items() for name in jury):
         profile, model = profile_of(name, known)
         profile = profile or next(iter(_addressed(known, environ)), None)
         problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
         if profile is None or problem:
             return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
-        endpoints[tier] = endpoint(profile, model, environ)
-    first = next(iter(endpoints.values())).profile
-    if all(each.profile == first for each in endpoints.values()):
-        own = {tier: endpoint(first, model, environ) for tier, model in first.models.by_tier.items()}
-        endpoints = {**own, **endpoints}
+        endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
+    first = next(iter(endpoints.values()))[0].profile
+    if all(each.profile == first for jury in endpoints.values() for each in jury):
+        endpoints = {**_own(first, environ), **endpoints}
     by = "project" if wanted.listed_only.issuperset(named) else "user"
     return _of(endpoints, first.provider, f"named by the {by}")
 
@@ -248,21 +246,37 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
 
 
 def _profile_panel(profile: Profile, environ: Mapping[str, str], why: str) -> Panel:
-    endpoints = {tier: endpoint(profile, model, environ) for tier, model in profile.models.by_tier.items()}
-    return _of(endpoints, profile.provider, f"{profile.title}: {why}")
+    return _of(_own(profile, environ), profile.provider, f"{profile.title}: {why}")
 
 
-def _of(endpoints: Mapping[TierName, Endpoint], provider: str, reason: str) -> Panel:
+def _of(endpoints: Mapping[TierName, tuple[Endpoint, ...]], provider: str, reason: str) -> Panel:
     return Panel(fill(endpoints), provider, reason)
 
 
-def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[TierName, str]:
+def names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the models that one text, separated by commas, or a list names; each once, in order."""
+    each = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(name.strip() for name in each if name.strip()))
+
+
+def _own(profile: Profile, environ: Mapping[str, str]) -> dict[TierName, tuple[Endpoint, ...]]:
+    return _reached(profile, {tier: [model] for tier, model in profile.models.by_tier.items()}, environ)
+
+
+def _reached(
+    profile: Profile, models: Mapping[TierName, Sequence[str]], environ: Mapping[str, str]
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    return {tier: tuple(endpoint(profile, each, environ) for each in jury) for tier, jury in models.items()}
+
+
+def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[TierName, Sequence[str]]:
     """Return the models that the profile's own variables name."""
-    every = environ.get("JUDGEKIT_MODEL", "").strip() if profile.base_env else ""
+    every = names(environ.get("JUDGEKIT_MODEL", "")) if profile.base_env else ()
     found = {
-        tier: environ.get(name, "").strip() or every for tier, name in profile.models_env.by_tier.items()
+        tier: names(environ.get(variable, "")) or every
+        for tier, variable in profile.models_env.by_tier.items()
     }
-    return {tier: model for tier, model in found.items() if model}
+    return {tier: models for tier, models in found.items() if models}
 
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
@@ -271,13 +285,15 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Lit
     return [each for each in named if first_set(each.base_env, environ)]
 
 
-def _models_without_address(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[TierName, str]:
+def _models_without_address(
+    known: Sequence[Profile], environ: Mapping[str, str]
+) -> dict[TierName, Sequence[str]]:
     """Return the models of `JUDGEKIT_MODEL` and its like where no address says whose they are."""
     if _addressed(known, environ):
         return {}
-    every = environ.get("JUDGEKIT_MODEL", "").strip()
-    found = {tier: environ.get(f"JUDGEKIT_{tier.upper()}_MODEL", "").strip() or every for tier in TIERS}
-    return {tier: model for tier, model in found.items() if model}
+    every = names(environ.get("JUDGEKIT_MODEL", ""))
+    found = {tier: names(environ.get(f"JUDGEKIT_{tier.upper()}_MODEL", "")) or every for tier in TIERS}
+    return {tier: models for tier, models in found.items() if models}
 
 
 def _ordered(known: Sequence[Profile], order: Sequence[str] | None) -> list[Profile]:

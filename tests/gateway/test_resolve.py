@@ -285,9 +285,9 @@ def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, 
     panel = resolve(Wanted(), {"DEEPSEEK_API_KEY": KEY})
     quick, deep = one(panel), one(panel, "deep")
     assert one(panel, "tiebreaker") is deep
-    assert fill({"deep": deep})["quick"] == (deep,)
-    assert fill({"quick": quick})["tiebreaker"] == (quick,)
-    assert fill({"quick": quick, "tiebreaker": deep})["deep"] == (deep,)
+    assert fill({"deep": (deep,)})["quick"] == (deep,)
+    assert fill({"quick": (quick, deep)})["tiebreaker"] == (quick, deep)
+    assert fill({"quick": (quick,), "tiebreaker": (deep,)})["deep"] == (deep,)
     assert fill({}) == {}
 
 
@@ -336,3 +336,34 @@ def test_an_address_that_is_none_is_said_at_once() -> None:
     assert panel.reason == (
         "the address of openai-compatible is 'notaurl': expected an address such as http://127.0.0.1:8080/v1"
     )
+
+
+NAMED = ["openai/gpt-4.1", "anthropic/claude-haiku-5-5"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "variables"),
+    [
+        (Wanted({"quick": [*NAMED, NAMED[0]]}), {}),
+        (Wanted({"quick": ", ".join(NAMED)}), {}),
+        (Wanted(), {"JUDGEKIT_QUICK_MODEL": f"{NAMED[0]}, {NAMED[1]},"}),
+    ],
+)
+def test_a_tier_may_hold_several_models(wanted: Wanted, variables: dict[str, str]) -> None:
+    panel = resolve(wanted, {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY} | variables)
+    jury = [(each.model, each.family) for each in panel.endpoints["quick"]]
+    assert jury == [(NAMED[0], "openai"), (NAMED[1], "anthropic")]
+    assert panel.endpoints["deep"] == panel.endpoints["quick"]
+
+
+def test_a_jury_is_found_whole_or_not_at_all() -> None:
+    panel = resolve(Wanted({"quick": NAMED}), {"OPENAI_API_KEY": KEY})
+    assert panel.endpoints == {}
+    assert "claude-haiku-5-5 was asked for (quick)" in panel.reason
+
+
+def test_an_address_of_the_users_own_may_have_a_jury() -> None:
+    environ = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9", "JUDGEKIT_MODEL": "c"}
+    panel = resolve(Wanted(), environ | {"JUDGEKIT_QUICK_MODEL": "a,b"})
+    assert [each.model for each in panel.endpoints["quick"]] == ["custom/a", "custom/b"]
+    assert [each.model for each in panel.endpoints["deep"]] == ["custom/c"]
