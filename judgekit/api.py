@@ -14,9 +14,9 @@ from judgekit.hooks import claude_code
 from judgekit.judging.subject import CONTEXT_CHARS, File
 from judgekit.library import LoadedRubric, find_rubric
 from judgekit.parse import extract
-from judgekit.prompt import Task
 from judgekit.recall import Result, SearchResult, search
 from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.subject import Task
 from judgekit.text import encodable
 from judgekit.verdict import Finding, Round, Verdict
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
-from judgekit.prompt import Task
+from judgekit.subject import Task
 from judgekit.text import encodable
 
 if TYPE_CHECKING:

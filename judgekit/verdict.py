@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from judgekit.errors import FailureKind
 from judgekit.rubric import ModeName, TierName
+from judgekit.subject import Author
 
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
@@ -67,13 +68,6 @@ class Finding(_Record):
     issue: str
     suggestion: str = ""
     quote: str = ""
-
-
-class Author(_Record):
-    """Who wrote the subject, and which family of models that is, if any."""
-
-    name: str | None = None
-    family: str | None = None
 
 
 class Override(_Record):

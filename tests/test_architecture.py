@@ -18,7 +18,7 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
-        *("rubric", "provider", "providers", "verdict"),
+        *("rubric", "provider", "providers", "subject", "verdict"),
         "running",
         *("memory_config", "config", "library", "cases"),
     ),

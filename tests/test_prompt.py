@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from judgekit import library, prompt
-from judgekit.prompt import Earlier, Part, Shown, Task
+from judgekit.prompt import Earlier, Shown
 from judgekit.rubric import TIERS, ModeName, ScoreRubric, SelectRubric
+from judgekit.subject import Part, Task
 
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from judgekit.assess import Wish
     from judgekit.judging.subject import Document, File
-    from judgekit.prompt import Task
+    from judgekit.subject import Task
     from judgekit.verdict import Verdict
 
 
@@ -51,7 +51,7 @@ def judge(
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
     from judgekit.assess import Wish, judge_documents
-    from judgekit.prompt import Task
+    from judgekit.subject import Task
 
     del no_engine
     wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)

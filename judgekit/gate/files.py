@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import documents
 from judgekit.errors import InputError
 from judgekit.judging.subject import Document
+from judgekit.subject import Author
 from judgekit.text import encodable
-from judgekit.verdict import Author
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from judgekit.judging.record import rubric_ref
-from judgekit.verdict import Author, Override, Subject, Verdict
+from judgekit.subject import Author
+from judgekit.verdict import Override, Subject, Verdict
 
 if TYPE_CHECKING:
     from judgekit.gate.files import Pushed

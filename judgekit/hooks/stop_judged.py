@@ -121,7 +121,7 @@ def _document(payload: Mapping[str, Any], project: str, session: str, most: int)
 
     from judgekit import changed, documents, tasks, transcript  # noqa: PLC0415 - the same
     from judgekit import config as configuration  # noqa: PLC0415 - the same
-    from judgekit.prompt import Task  # noqa: PLC0415 - the same
+    from judgekit.subject import Task  # noqa: PLC0415 - the same
 
     folder = Path(project)
     task = tasks.of_project(folder)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from judgekit.judging.reply_cache import Cache
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
-    from judgekit.prompt import Part
     from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.subject import Part
     from judgekit.verdict import Round, Verdict
 
 REPLY_TOKENS = 2048

@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from judgekit.prompt import Part, Task
-from judgekit.verdict import Author
+from judgekit.subject import Author, Part, Task
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint

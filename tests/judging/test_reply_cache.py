@@ -20,7 +20,8 @@ from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.reply_cache import ReplyCache
 from judgekit.judging.subject import Document, File
-from judgekit.prompt import Shown, Task
+from judgekit.prompt import Shown
+from judgekit.subject import Task
 
 if TYPE_CHECKING:
     from pathlib import Path
