@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from fake_gh import FakeGh
-from git_repo import GitRepo
+from git_repo import GitRepo, ask_gate, beside_origin
 from loopback import Answer, Asked, Loopback
 from loopback import says as reply
 from scripted import scores
@@ -19,21 +18,12 @@ from judgekit import config
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOOK = """#!/bin/sh
-exec "{python}" -m judgekit gate --pre-push "$1" "$2"
-"""
-
 
 @pytest.fixture
 def work(tmp_path: Path) -> GitRepo:
-    GitRepo(tmp_path / "origin.git", "--bare")
-    work = GitRepo(tmp_path / "work")
-    work("remote", "add", "origin", str(tmp_path / "origin.git"))
+    work = beside_origin(tmp_path)
     work.commit("first")
-    hook = work.folder / ".git" / "hooks" / "pre-push"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(HOOK.format(python=sys.executable))
-    hook.chmod(0o755)
+    ask_gate(work)
     return work
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from git_repo import GitRepo
+from git_repo import GitRepo, ask_gate, beside_origin
 from loopback import Loopback, fails
 from scripted import by_content
 
@@ -15,23 +14,14 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-HOOK = """#!/bin/sh
-exec "{python}" -m judgekit gate --pre-push "$1" "$2"
-"""
-
 
 @pytest.fixture
 def work(tmp_path: Path) -> GitRepo:
-    GitRepo(tmp_path / "origin.git", "--bare")
-    work = GitRepo(tmp_path / "work")
-    work("remote", "add", "origin", str(tmp_path / "origin.git"))
+    work = beside_origin(tmp_path)
     work.write(".judgekit/config.yaml", "gate: {mode: blocking}\n")
     work.commit("rules")
     work("push", "--quiet", "origin", "main")
-    hook = work.folder / ".git" / "hooks" / "pre-push"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(HOOK.format(python=sys.executable))
-    hook.chmod(0o755)
+    ask_gate(work)
     return work
 
 

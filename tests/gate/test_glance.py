@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from git_repo import GitRepo
+from git_repo import GitRepo, beside_origin
 
 from judgekit import config
 from judgekit.gate import glance
@@ -21,9 +21,7 @@ HEAVY = ("pydantic", "typer", "ruamel", "litellm", "json.decoder.x")
 
 @pytest.fixture
 def work(tmp_path: Path) -> GitRepo:
-    GitRepo(tmp_path / "origin.git", "--bare")
-    work = GitRepo(tmp_path / "work")
-    work("remote", "add", "origin", str(tmp_path / "origin.git"))
+    work = beside_origin(tmp_path)
     work.write(".judgekit/config.yaml", "gate: {paths: ['*.md']}\n")
     work.commit("rules")
     work("push", "--quiet", "origin", "main")

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 FOREIGN = b"#!/bin/sh\r\necho \xff\n"
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> GitRepo:
-    return GitRepo(tmp_path / "work")
-
-
-@pytest.fixture
-def hooks(repository: GitRepo) -> Path:
-    folder = repository.folder / ".git" / "hooks"
-    for sample in folder.glob("*"):
-        sample.unlink()
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def install(folder: Path, scope: Scope = "local") -> git_hook.Change:
     change = git_hook.planned_install(git_place.of_scope(scope, folder).hooks)
     git_hook.install(change)

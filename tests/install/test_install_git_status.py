@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from git_repo import GitRepo
 
 from judgekit.install import git_hook, git_place, git_status, pre_commit
 from judgekit.install.git_hook import HOOK, KEPT, LEGACY
@@ -15,19 +14,9 @@ from judgekit.install.git_hook import HOOK, KEPT, LEGACY
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from git_repo import GitRepo
+
 FOREIGN = "#!/bin/sh\necho\n"
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> GitRepo:
-    return GitRepo(tmp_path / "work")
-
-
-@pytest.fixture
-def hooks(repository: GitRepo) -> Path:
-    folder = repository.folder / ".git" / "hooks"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 def write(path: Path, text: str | bytes, mode: int = 0o755) -> None:

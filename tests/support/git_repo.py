@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 AUTHOR = ("Ada", "ada@example.org")
+_GATE = """#!/bin/sh
+exec "{python}" -m judgekit gate --pre-push "$1" "$2"
+"""
 
 
 class GitRepo:
@@ -63,6 +67,22 @@ class GitRepo:
             GIT_AUTHOR_EMAIL=address,
         )
         return self("rev-parse", "HEAD")
+
+
+def beside_origin(folder: Path) -> GitRepo:
+    """Return a repository without commits, whose origin is an empty bare one."""
+    GitRepo(folder / "origin.git", "--bare")
+    work = GitRepo(folder / "work")
+    work("remote", "add", "origin", str(folder / "origin.git"))
+    return work
+
+
+def ask_gate(work: GitRepo) -> None:
+    """Let git ask the gate before each push, as the installed hook does in its simplest form."""
+    hook = work.folder / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(_GATE.format(python=sys.executable))
+    hook.chmod(0o755)
 
 
 def _environment() -> dict[str, str]:
