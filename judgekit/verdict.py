@@ -109,6 +109,10 @@ class Verdict(_Record):
     duration_ms: int
     cost_usd: float | None = None
 
+    def record(self) -> dict[str, Any]:
+        """Return the verdict as plain objects: what its JSON holds."""
+        return self.model_dump(mode="json", by_alias=True)
+
 
 class Decision(_Record):
     """What was decided about one candidate, and by which tier (None: nobody decided)."""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-from xml.etree import ElementTree as ET
 
 from judgekit import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from judgekit.verdict import Verdict
+    from collections.abc import Mapping, Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {
@@ -24,28 +20,26 @@ _LEVELS = {
 }
 
 
-def render(name: str, verdicts: Sequence[Verdict]) -> str:
-    """Return verdicts in the format `name`: json, jsonl, sarif or junit."""
+def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the records of verdicts in the format `name`: json, jsonl, sarif or junit."""
     if name == "jsonl":
         return "\n".join(map(line, verdicts))
     return {"json": as_json, "sarif": sarif, "junit": junit}[name](verdicts)
 
 
-def line(verdict: Verdict) -> str:
+def line(verdict: Mapping[str, Any]) -> str:
     """Return one verdict as one line of JSON."""
-    return verdict.model_dump_json(by_alias=True)
+    return json.dumps(verdict, ensure_ascii=False, separators=(",", ":"))
 
 
-def as_json(verdicts: Sequence[Verdict]) -> str:
+def as_json(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return an array of verdicts."""
-    return json.dumps(
-        [each.model_dump(mode="json", by_alias=True) for each in verdicts], indent=2, ensure_ascii=False
-    )
+    return json.dumps(list(verdicts), indent=2, ensure_ascii=False)
 
 
-def sarif(verdicts: Sequence[Verdict]) -> str:
+def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    rules = {each.rubric.id for each in verdicts}
+    rules = {each["rubric"]["id"] for each in verdicts}
     driver = {
         "name": "judgekit",
         "version": __version__,
@@ -60,44 +54,53 @@ def sarif(verdicts: Sequence[Verdict]) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
-def junit(verdicts: Sequence[Verdict]) -> str:
+def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return JUnit XML: accepted passes, rejected and improve fail, the rest counts as skipped."""
+    from xml.etree import ElementTree as ET
+
     suite = ET.Element("testsuite", name="judgekit", tests=str(len(verdicts)))
     failed = skipped = 0
     for each in verdicts:
         case = ET.SubElement(
             suite,
             "testcase",
-            name=_xml(each.task_id),
-            classname=each.rubric.id,
-            time=f"{each.duration_ms / 1000:.3f}",
+            name=_xml(each["task_id"]),
+            classname=each["rubric"]["id"],
+            time=f"{each['duration_ms'] / 1000:.3f}",
         )
-        if each.verdict in ("reject", "improve"):
+        if each["verdict"] in ("reject", "improve"):
             failed += 1
-            ET.SubElement(case, "failure", message=each.verdict).text = _xml(_summary(each))
-        elif each.verdict != "accept":
+            ET.SubElement(case, "failure", message=each["verdict"]).text = _xml(_summary(each))
+        elif each["verdict"] != "accept":
             skipped += 1
-            ET.SubElement(case, "skipped", message=_xml(f"{each.verdict}: {_summary(each)}"))
+            ET.SubElement(case, "skipped", message=_xml(f"{each['verdict']}: {_summary(each)}"))
     suite.set("failures", str(failed))
     suite.set("skipped", str(skipped))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def _results(verdict: Verdict) -> list[dict[str, Any]]:
-    level = _LEVELS[verdict.verdict]
-    uri = quote(verdict.subjects[0].path)
-    texts = [f"{verdict.verdict}: {_summary(verdict)}"]
-    texts += [" ".join(filter(None, (each.issue, each.suggestion))) for each in verdict.findings]
+def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from urllib.parse import quote
+
+    level = _LEVELS[verdict["verdict"]]
+    uri = quote(verdict["subjects"][0]["path"])
+    texts = [f"{verdict['verdict']}: {_summary(verdict)}"]
+    texts += [" ".join(filter(None, (each["issue"], each["suggestion"]))) for each in verdict["findings"]]
     location = {"physicalLocation": {"artifactLocation": {"uri": uri}}}
     return [
-        {"ruleId": verdict.rubric.id, "level": level, "message": {"text": text}, "locations": [location]}
+        {
+            "ruleId": verdict["rubric"]["id"],
+            "level": level,
+            "message": {"text": text},
+            "locations": [location],
+        }
         for text in texts
     ]
 
 
-def _summary(verdict: Verdict) -> str:
-    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
-    return "; ".join(filter(None, (scores, verdict.reasoning, verdict.degraded)))
+def _summary(verdict: Mapping[str, Any]) -> str:
+    scores = ", ".join(f"{name} {value:g}" for name, value in (verdict["scores"] or {}).items())
+    return "; ".join(filter(None, (scores, verdict["reasoning"], verdict["degraded"])))
 
 
 def _xml(text: str) -> str:

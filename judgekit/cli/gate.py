@@ -94,7 +94,7 @@ def _report(outcome: Outcome, format_: Format) -> None:
     else:
         from judgekit.cli import formats
 
-        emit(formats.render(format_, [each.verdict for each in outcome.passed]))
+        emit(formats.render(format_, [each.verdict.record() for each in outcome.passed]))
     for note in outcome.notes:
         complain(note)
     _advise(outcome)
@@ -110,7 +110,7 @@ def _row(passed: Passed) -> str:
         return f"{head}\n    {decided.decision}ed by {decided.who}: {decided.why}"
     if not passed.verdict.rounds:
         return f"{head}\n    {passed.verdict.degraded}"
-    return head if passed.word == "GO" else f"{head}\n    {verdict_text(passed.verdict)}"
+    return head if passed.word == "GO" else f"{head}\n    {verdict_text(passed.verdict.record())}"
 
 
 def _advise(outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -13,12 +13,14 @@ from judgekit.cli.output import Format, complain, emit, say, verdict_text
 from judgekit.errors import Exit, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.assess import Wish
     from judgekit.judging.subject import Document, File
     from judgekit.subject import Task
     from judgekit.verdict import Verdict
+
+    Record: TypeAlias = Mapping[str, Any]
 
 
 Mode: TypeAlias = Literal["strict", "lenient"]
@@ -59,14 +61,16 @@ def judge(
     project = Path(paths.project_root(str(Path.cwd())))
     if show_prompt:
         return _show(documents, project, wish) or bad
-    each = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
+    printer = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
+    each = (lambda verdict: printer(verdict.record())) if printer else None
     if task_id is None:
         verdicts = judge_documents(documents, project, wish, at_once=jobs, on_verdict=each)
     else:
         verdicts = [_judge_task(documents[0], project, wish, each)]
-    _print_whole(format_, verdicts)
-    _report(verdicts)
-    return exit_code(verdicts, bad)
+    records = [each.record() for each in verdicts]
+    _print_whole(format_, records)
+    _report(records)
+    return exit_code(records, bad)
 
 
 def _judge_task(
@@ -83,9 +87,9 @@ def _judge_task(
     return verdict
 
 
-def exit_code(verdicts: Iterable[Verdict], bad: int = 0) -> int:
+def exit_code(verdicts: Iterable[Record], bad: int = 0) -> int:
     """Return the worst of several: rejected, unreadable input, a human is needed, accepted."""
-    words = {each.verdict for each in verdicts}
+    words = {each["verdict"] for each in verdicts}
     if "reject" in words:
         return Exit.REJECTED
     return bad or (Exit.HUMAN_NEEDED if words - {"accept"} else Exit.ACCEPTED)
@@ -120,26 +124,28 @@ def _say_if_cut(file: File) -> None:
         )
 
 
-def _print_table(verdict: Verdict) -> None:
+def _print_table(verdict: Record) -> None:
     say(verdict_text(verdict))
 
 
-def _print_line(verdict: Verdict) -> None:
+def _print_line(verdict: Record) -> None:
     from judgekit.cli import formats
 
     emit(formats.line(verdict))
 
 
-def _print_whole(format_: Format, verdicts: Sequence[Verdict]) -> None:
+def _print_whole(format_: Format, verdicts: Sequence[Record]) -> None:
     from judgekit.cli import formats
 
     if format_ not in (Format.TABLE, Format.JSONL):  # these were printed one by one
         emit(formats.render(format_, verdicts))
 
 
-def _report(verdicts: Sequence[Verdict]) -> None:
+def _report(verdicts: Sequence[Record]) -> None:
     """Say once, on stderr, why verdicts are undetermined."""
-    reasons = {each.degraded for each in verdicts if each.verdict == "undetermined" and each.degraded}
+    reasons = {
+        each["degraded"] for each in verdicts if each["verdict"] == "undetermined" and each["degraded"]
+    }
     for reason in sorted(reasons):
         complain(f"undetermined: {reason}")
 

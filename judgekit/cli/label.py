@@ -96,7 +96,7 @@ def _show(verdict: VerdictLine, count: str, *, blind: bool) -> None:
     say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n")
     _texts(verdict, _LINES)
     if not blind:
-        say(verdict_text(verdict))
+        say(verdict_text(verdict.record()))
     say("\nShould this go?")
 
 

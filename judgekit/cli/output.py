@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from judgekit.errors import Exit
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from judgekit.verdict import Verdict
+    from collections.abc import Mapping
 
 
 class Format(enum.StrEnum):
@@ -82,33 +82,36 @@ def coloured(word: str, kind: str) -> str:
     return typer.style(word, fg=COLOURS[kind], bold=True)
 
 
-def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict as a person wants to read it: the word, the scores, why, and what to mend."""
-    scores = "".join(f"  {name} {value:g}" for name, value in (verdict.scores or {}).items())
-    mean = f"  mean {verdict.average:g}" if verdict.average is not None else ""
-    word = coloured(verdict.verdict.upper().ljust(12), verdict.verdict)
-    name = escaped(verdict.task_id.rpartition("@")[0] or verdict.task_id)
+def verdict_text(verdict: Mapping[str, Any]) -> str:
+    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend."""
+    scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
+    mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
+    word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
+    name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
     lines = [f"{word}  {name}{mean}{scores}", _who(verdict)]
-    if verdict.degraded:
-        lines.append(f"degraded: {verdict.degraded}")
-    if verdict.reasoning:
-        lines.append(verdict.reasoning)
-    for each in verdict.findings:
-        where = " in ".join(part for part in (each.dimension, each.location) if part)
-        lines.append(f"- {where + ': ' if where else ''}{each.issue}")
-        lines += [f'  > "{each.quote}"'] if each.quote else []
-        lines += [f"  -> {each.suggestion}"] if each.suggestion else []
+    if verdict["degraded"]:
+        lines.append(f"degraded: {verdict['degraded']}")
+    if verdict["reasoning"]:
+        lines.append(verdict["reasoning"])
+    for each in verdict["findings"]:
+        where = " in ".join(part for part in (each["dimension"], each["location"]) if part)
+        lines.append(f"- {where + ': ' if where else ''}{each['issue']}")
+        lines += [f'  > "{each["quote"]}"'] if each["quote"] else []
+        lines += [f"  -> {each['suggestion']}"] if each["suggestion"] else []
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
 
 
-def _who(verdict: Verdict) -> str:
-    rubric = f"{verdict.rubric.id}@{verdict.rubric.version}, {verdict.mode}"
-    if not verdict.rounds:
+def _who(verdict: Mapping[str, Any]) -> str:
+    rubric = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}, {verdict['mode']}"
+    if not verdict["rounds"]:
         return rubric
-    rounds = ", ".join(
-        f"{each.tier} {each.opinion['outcome'] if each.opinion else each.failure and each.failure.kind}"
-        for each in verdict.rounds
-    )
-    decided = f"decided by {verdict.model} ({verdict.consensus})" if verdict.model else "decided by nobody"
-    cost = "" if verdict.cost_usd is None else f", ${verdict.cost_usd:.4f}"
-    return f"{rubric}; {rounds}; {decided}, {verdict.duration_ms / 1000:.1f} s{cost}"
+    rounds = ", ".join(map(_round, verdict["rounds"]))
+    model = verdict["model"]
+    decided = f"decided by {model} ({verdict['consensus']})" if model else "decided by nobody"
+    cost = "" if verdict["cost_usd"] is None else f", ${verdict['cost_usd']:.4f}"
+    return f"{rubric}; {rounds}; {decided}, {verdict['duration_ms'] / 1000:.1f} s{cost}"
+
+
+def _round(record: Mapping[str, Any]) -> str:
+    opinion, failure = record["opinion"], record["failure"]
+    return f"{record['tier']} {opinion['outcome'] if opinion else failure and failure['kind']}"
