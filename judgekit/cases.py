@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
-from judgekit.rubric import Outcome, ScoreRubric, Text
+from judgekit.rubric import Outcome, Text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +25,20 @@ class ScoreLabels(Strict):
 
 
 class ScoreCase(Strict):
-    """A document and what it deserves."""
+    """A document and what it deserves.
+
+    `path` is the name that models see, one that tells nothing. `files` holds what is judged together with
+    the text, by path: further artefacts, or its sources where the rubric takes them.
+    """
 
     id: Text
     text: Text
     why: Text
     label: ScoreLabels
+    path: Text = "text"
+    files: dict[Text, Text] = {}
+    description: str = ""
+    acceptance: str = ""
 
 
 class CaseCandidate(Strict):
@@ -70,7 +78,30 @@ class SelectCase(Strict):
         return self
 
 
-Case: TypeAlias = ScoreCase | SelectCase
+Better: TypeAlias = Literal["A", "B", "tie"]
+
+
+class CompareLabels(Strict):
+    """Which of the two is better, in each mode."""
+
+    strict: Better
+    lenient: Better
+
+
+class CompareCase(Strict):
+    """Two texts that answer one prompt, and which is better."""
+
+    id: Text
+    prompt: Text
+    a: Text
+    b: Text
+    why: Text
+    label: CompareLabels
+
+
+Case: TypeAlias = ScoreCase | SelectCase | CompareCase
+
+_BY_TASK: dict[str, type[Case]] = {"score": ScoreCase, "select": SelectCase, "compare": CompareCase}
 
 
 def cases_path(rubric_path: Path) -> Path:
@@ -86,9 +117,7 @@ def read_cases(found: LoadedRubric) -> list[Case]:
     path = cases_path(found.path)
     if not path.is_file():
         return []
-    adapter: TypeAdapter[Case] = TypeAdapter(
-        ScoreCase if isinstance(found.rubric, ScoreRubric) else SelectCase
-    )
+    adapter: TypeAdapter[Case] = TypeAdapter(_BY_TASK[found.rubric.task])
     cases: list[Case] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
