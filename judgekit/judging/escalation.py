@@ -30,6 +30,7 @@ class Final(NamedTuple):
 
 
 _NO_MARGINS: Mapping[TierName, float] = {}
+_NOBODY: Mapping[TierName, bool] = {}
 UNDETERMINED = Final("undetermined", "none", None)
 ESCALATE = Final("escalate", "none", None)
 
@@ -40,26 +41,60 @@ class Rules:
 
     `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
     `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
-    model of each tier: one model is one voice. With `gates` a calibration says which opinions are final:
-    those it lets through, and of a first tier no others.
+    model of each tier, or the several of its jury: one model is one voice. With `gates` a calibration says
+    which opinions are final: those it lets through, and of a first tier no others. Without one, an opinion
+    whose margin is less than `margin` is not final alone, where anybody else can be asked.
     """
 
     confirm: Literal["accept", "reject"]
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
-    models: Mapping[TierName, str] = field(default_factory=dict)
+    models: Mapping[TierName, str | Collection[str]] = field(default_factory=dict)
     gates: Gates | None = None
+    margin: float = 0.0
 
-    def next(self, seen: Seen, margins: Mapping[TierName, float] = _NO_MARGINS) -> TierName | Final:
+    def next(
+        self,
+        seen: Seen,
+        margins: Mapping[TierName, float] = _NO_MARGINS,
+        divided: Mapping[TierName, bool] = _NOBODY,
+    ) -> TierName | Final:
         """Return the tier to ask now, or the end of the judging.
 
-        `margins` says how far each opinion is from another outcome; only gates look at it.
+        `margins` says how far each opinion is from another outcome. `divided` are the tiers between whose
+        families the outcome differed, and whether most of these said what counts as the tier's: such an
+        outcome is final in no tier but the last, and there only when most said it.
         """
-        step = self._gated(seen, margins) or self._step(seen)
+        if any(self._ends_with(tier) and not most for tier, most in divided.items()):
+            return ESCALATE
+        told = {
+            tier: None if tier in divided and not self._ends_with(tier) else outcome
+            for tier, outcome in seen.items()
+        }
+        step = self._gated(told, margins) or self._step(told, margins)
         if isinstance(step, str):
             return step
-        blind = [tier for tier in seen if seen[tier] == "accept" and tier not in self.truncated]
-        return UNDETERMINED if step.verdict == "accept" and not blind else step
+        blind = [tier for tier in told if told[tier] == "accept" and tier not in self.truncated]
+        if step.verdict == "accept" and not blind:
+            return UNDETERMINED
+        if step.tier in divided:
+            return step._replace(consensus="majority")
+        return ESCALATE if step == UNDETERMINED and divided else step
+
+    def _ends_with(self, tier: TierName) -> bool:
+        """Whether nobody is left to settle what divides the jury of a tier."""
+        return tier == self.tiers[-1] or (tier == "deep" and not self._has_third())
+
+    def _has_third(self) -> bool:
+        """Whether the tiebreaker has a voice that neither quick nor deep had."""
+        if "tiebreaker" not in self.tiers:
+            return False
+        third = self._voices("tiebreaker")
+        return not third or bool(third - self._voices("quick") - self._voices("deep"))
+
+    def _voices(self, tier: TierName) -> set[str]:
+        named = self.models.get(tier, ())
+        return {named} if isinstance(named, str) else set(named)
 
     def _gated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
         """Return what a calibration decides, None where the rules below do."""
@@ -76,7 +111,7 @@ class Rules:
                 return Final(outcome, "unanimous" if agreed else "single", tier)
         return None
 
-    def _step(self, seen: Seen) -> TierName | Final:
+    def _step(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
         tiers = self.tiers
         if tiers[0] not in seen:
             return tiers[0]
@@ -84,52 +119,51 @@ class Rules:
         if len(tiers) == 1:
             return Final(first, "single", tiers[0]) if first else UNDETERMINED
         if tiers[0] != "quick":
-            return self._from_deep(None, seen)
-        if first is not None and self._is_final(first):
+            return self._from_deep(None, seen, margins)
+        if first is not None and self._is_final(first, margins):
             return Final(first, "single", "quick")
-        return self._from_deep(first, seen)
+        return self._from_deep(first, seen, margins)
 
-    def _is_final(self, quick: Outcome) -> bool:
-        if self.gates is not None:
+    def _is_final(self, quick: Outcome, margins: Mapping[TierName, float]) -> bool:
+        if self.gates is not None or self._is_close("quick", margins):
             return False
         unseen = quick == "accept" and "quick" in self.truncated
         return quick not in ("improve", self.confirm) and not unseen
 
-    def _from_deep(self, quick: Outcome | None, seen: Seen) -> TierName | Final:
+    def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
+        return self.gates is None and margins.get(tier, self.margin) < self.margin
+
+    def _from_deep(
+        self, quick: Outcome | None, seen: Seen, margins: Mapping[TierName, float]
+    ) -> TierName | Final:
         if "deep" not in seen:
-            return "deep" if "deep" in self.tiers else self._substitute(quick, seen)
+            return "deep" if "deep" in self.tiers else self._third(quick, None, seen)
         deep = seen["deep"]
         if deep is None:
-            return self._substitute(quick, seen)
+            return self._third(quick, None, seen)
         if quick == deep:
             return Final(deep, "unanimous", "deep")
         if quick is None or "improve" in (quick, deep):
-            return Final(deep, "single", "deep")
-        return self._tiebreak(seen)
-
-    def _tiebreak(self, seen: Seen) -> TierName | Final:
-        """Settle accept against reject by a third opinion, or not at all."""
-        if "tiebreaker" not in self.tiers or self._is_told_twice():
-            return ESCALATE
-        if "tiebreaker" not in seen:
-            return "tiebreaker"
-        third = seen["tiebreaker"]
-        return Final(third, "majority", "tiebreaker") if third in ("accept", "reject") else ESCALATE
+            alone = Final(deep, "single", "deep")
+            close = self._is_close("deep", margins) and self._has_third()
+            return self._third(quick, deep, seen) if close else alone
+        return ESCALATE if self._is_told_twice() else self._third(quick, deep, seen)
 
     def _is_told_twice(self) -> bool:
-        """Whether the tiebreaker is one of two models that disagree: it would only vote for itself."""
-        quick, deep = self.models.get("quick"), self.models.get("deep")
-        return quick != deep and self.models.get("tiebreaker") in (quick, deep)
+        """Whether the tiebreaker is one of those that disagree: it would only vote for itself."""
+        quick, deep, third = map(self._voices, TIERS)
+        return bool(third) and quick != deep and third <= quick | deep
 
-    def _substitute(self, quick: Outcome | None, seen: Seen) -> TierName | Final:
-        """Let the tiebreaker speak in place of a deep tier that failed."""
+    def _third(self, quick: Outcome | None, deep: Outcome | None, seen: Seen) -> TierName | Final:
+        """Let the tiebreaker settle what the others left open, or stand in for a deep tier that failed."""
+        told = [outcome for outcome in (quick, deep) if outcome is not None]
+        contradicted = {"accept", "reject"} <= set(told)
         if "tiebreaker" not in seen:
-            return "tiebreaker" if "tiebreaker" in self.tiers else UNDETERMINED
+            nobody = ESCALATE if contradicted else UNDETERMINED
+            return "tiebreaker" if "tiebreaker" in self.tiers else nobody
         third = seen["tiebreaker"]
         if third is None:
-            return UNDETERMINED
-        if quick == third:
-            return Final(third, "unanimous", "tiebreaker")
-        if quick is None or "improve" in (quick, third):
-            return Final(third, "single", "tiebreaker")
-        return ESCALATE
+            return ESCALATE if contradicted else UNDETERMINED
+        if third in told:
+            return Final(third, "unanimous" if {third} == set(told) else "majority", "tiebreaker")
+        return ESCALATE if {"accept", "reject"} <= {*told, third} else Final(third, "single", "tiebreaker")
