@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextvars import ContextVar, Token
     from types import TracebackType
 
+_OFF = ("", "0", "false", "no", "off")
 _brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one
 
 
@@ -21,6 +22,11 @@ def environ() -> Mapping[str, str]:
     """Return the variables that hold for the current caller."""
     brought = None if _brought is None else _brought.get()
     return os.environ if brought is None else brought
+
+
+def is_on(variable: str) -> bool:
+    """Whether a variable that switches something on is set, and to anything but a no."""
+    return environ().get(variable, "").lower() not in _OFF
 
 
 class Brought:

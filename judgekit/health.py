@@ -136,7 +136,7 @@ def _found_hook(found: status.Finding) -> Iterator[Check]:
 
 
 def _switches() -> Iterator[Check]:
-    if environment.environ().get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
+    if environment.is_on("JUDGEKIT_DISABLE"):
         yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is silent")
     keys = [name for name, value in environment.environ().items() if name.endswith("_API_KEY") and value]
     if not keys:

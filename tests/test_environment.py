@@ -6,12 +6,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from judgekit import config, environment, paths, running
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def test_the_process_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +55,16 @@ def test_it_holds_in_a_loop_beside_a_running_one() -> None:
 
 def _name() -> str:
     return environment.environ()["NAME"]
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "No", "off"])
+def test_a_variable_that_says_no_switches_nothing_on(value: str) -> None:
+    with environment.Brought({"JUDGEKIT_DISABLE": value}):
+        assert not environment.is_on("JUDGEKIT_DISABLE")
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes", "because"])
+def test_any_other_value_switches_on(value: str) -> None:
+    with environment.Brought({"JUDGEKIT_DISABLE": value}):
+        assert environment.is_on("JUDGEKIT_DISABLE")
+        assert not environment.is_on("JUDGEKIT_SKIP")

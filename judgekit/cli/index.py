@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -109,14 +110,14 @@ def _stores(roots: list[str] | None, home: str) -> list[str]:
 
     named = roots or config.load(Path(home)).retrieval.roots
     trusted = roots or config.user_roots() or ()
-    base = Path(home).resolve()
+    base = f"{Path(home).resolve()}{os.sep}"
     found: dict[str, None] = {}
     for root in named:
         folder = Path(api.resolve(root, str(Path.cwd()) if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
                 raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
-        elif root in trusted or folder.is_relative_to(base):
+        elif api.may_be_searched(root, str(folder), base, trusted):
             found[str(folder)] = None
         else:
             complain(f"{root}: leads out of the project; only your own configuration may name such a root")

@@ -48,7 +48,9 @@ def run() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer one event, or explain an answer; return 0 whatever happens. `arguments` are those of `hook`."""
-    if os.environ.get("JUDGEKIT_DISABLE", "0") not in ("", "0"):
+    from judgekit import environment  # noqa: PLC0415 - what this module imports, starting Python pays for
+
+    if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     try:
         arguments = sys.argv[2:] if arguments is None else arguments

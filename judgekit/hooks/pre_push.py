@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
-_NO = ("", "0", "false", "no", "off")
 
 
-def skipped_by(environ: Mapping[str, str]) -> str | None:
+def skipped_by() -> str | None:
     """Return the variable that sends a push past the gate, None when there is none."""
-    return next((name for name in (*SKIP, SILENCE) if environ.get(name, "").casefold() not in _NO), None)
+    return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
 
 
 def nothing_to_do(words: Sequence[str]) -> bool:
@@ -36,7 +36,7 @@ def nothing_to_do(words: Sequence[str]) -> bool:
 
     Found out without importing what judging needs; False where that cannot be told.
     """
-    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by(os.environ):
+    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
         return False
     from judgekit.gate import glance  # noqa: PLC0415 - what git is asked with
     from judgekit.git import Repository  # noqa: PLC0415 - the same
@@ -55,7 +55,7 @@ def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcom
     updates: list[RefUpdate] = []
     try:
         updates = _updates()
-        variable = skipped_by(os.environ)
+        variable = skipped_by()
         if variable is not None:
             _skip(variable, url or remote, updates, say)
             return None

@@ -60,7 +60,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
-        if (root in trusted and _names_a_place(root)) or (folder + os.sep).startswith(base):
+        if may_be_searched(root, folder, base, trusted):
             _search_root(query, folder, known, ranked, options)
         else:
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
@@ -72,6 +72,14 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
     return ranked
+
+
+def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
+    """Whether the real path `folder`, to which `root` leads, is inside `base` or where the user wants it.
+
+    `base` is the real path of the project with a separator at its end; `trusted` are roots the user named.
+    """
+    return (root in trusted and _names_a_place(root)) or (folder + os.sep).startswith(base)
 
 
 def _names_a_place(root: str) -> bool:

@@ -37,13 +37,15 @@ def test_what_is_no_line_of_gits_is_said_and_noted(world: World) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "False", "no", "off"])
-def test_a_variable_that_says_no_skips_nothing(value: str) -> None:
-    assert skipped_by({"JUDGEKIT_SKIP": value}) is None
+def test_a_variable_that_says_no_skips_nothing(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_SKIP", value)
+    assert skipped_by() is None
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "wip"])
-def test_any_other_value_skips(value: str) -> None:
-    assert skipped_by({"JUDGEKIT_SKIP": value}) == "JUDGEKIT_SKIP"
+def test_any_other_value_skips(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_SKIP", value)
+    assert skipped_by() == "JUDGEKIT_SKIP"
 
 
 def test_a_skip_that_cannot_be_noted_does_not_say_it_was(world: World) -> None:
