@@ -9,7 +9,7 @@ import pytest
 
 from judgekit.calibrate.binomial import needed, upper
 from judgekit.calibrate.choose import Chain, Promise, Tally, bound, choose
-from judgekit.calibrate.samples import Sample, Voice, ended, walk
+from judgekit.calibrate.samples import Sample, Voice, walk
 from judgekit.judging.escalation import Rules
 from judgekit.judging.gates import Gate
 
@@ -175,9 +175,6 @@ def test_gains_are_set_against_losses() -> None:
     assert Tally(500, 20, 40).rate == pytest.approx(-0.04)
 
 
-# --- the promise, in simulation ---------------------------------------------------------------------------
-
-
 def judged(generator: random.Random, count: int) -> list[Sample]:
     """Draw samples of judges whose error depends on outcome and margin, and is known (`true_rate`)."""
     found = []
@@ -198,58 +195,6 @@ def judged(generator: random.Random, count: int) -> list[Sample]:
 
 QUICK_ERROR = {3.0: 0.01, 2.0: 0.075, 1.0: 0.08, 0.0: 0.4}
 POPULATION = judged(random.Random(99), 12_000)
-
-
-def broken(choice: Choice, rate: float) -> bool:
-    """Whether any chosen gate errs more often than promised on the population that reaches it."""
-    rules = Rules("accept", THREE, gates=choice.gates)
-    per_gate: dict[Gate, list[bool]] = {each: [] for each in choice.gates.gates}
-    for each in POPULATION:
-        final, asked = ended(each, rules)
-        for gate in choice.gates.gates:
-            before = asked[-2] if len(asked) > 1 else None
-            after = each.outcome(before) if before else None
-            if (gate.tier, gate.outcome, gate.after) == (final.tier, final.verdict, after) and each.voices[
-                gate.tier
-            ].margin >= gate.least_margin:
-                per_gate[gate].append(final.verdict != each.label)
-    return any(sum(found) / len(found) > rate for found in per_gate.values() if found)
-
-
-def share_broken(promise: Promise, size: int, runs: int) -> tuple[float, float]:
-    generator = random.Random(5)
-    memory: dict[tuple[Gate, ...], bool] = {}
-    broke = chosen = 0
-    for _ in range(runs):
-        choice = choose(generator.sample(POPULATION, size), THREE, promise)
-        key = choice.gates.gates
-        if key not in memory:
-            memory[key] = broken(choice, promise.rate)
-        broke += memory[key]
-        chosen += bool(key)
-    return broke / runs, chosen / runs
-
-
-@pytest.mark.parametrize(("rate", "confidence", "size"), [(0.05, 0.8, 1200), (0.045, 0.95, 3000)])
-def test_the_promised_rate_holds_in_repeated_simulation(rate: float, confidence: float, size: int) -> None:
-    """The gates of at most 1 - confidence of the calibrations err more often than promised."""
-    runs = 150
-    broke, chosen = share_broken(Promise(rate, confidence), size, runs)
-    allowed = 1 - confidence
-    assert chosen > 0.3  # else this shows nothing
-    assert broke <= allowed + 3 * (allowed * (1 - allowed) / runs) ** 0.5
-
-
-def test_a_naive_choice_would_break_the_promise() -> None:
-    """The simulation can fail: taking every gate whose observed rate is low enough does break the promise."""
-    generator = random.Random(5)
-    broke = 0
-    for _ in range(40):
-        drawn = generator.sample(POPULATION, 1200)
-        inside = [each for each in drawn if each.voices["quick"].margin >= 2]
-        seen = sum(each.outcome("quick") != each.label for each in inside) / len(inside)
-        broke += seen <= 0.04  # the true rate is between 4 and 5 %
-    assert broke / 40 > 0.2
 
 
 @pytest.mark.parametrize("chosen", range(3))
