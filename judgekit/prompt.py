@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.fence import Fence, labels
 from judgekit.gateway.base import Message
-from judgekit.rubric import Given, SelectRubric
+from judgekit.rubric import CompareRubric, Given, SelectRubric
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ def select_messages(
     return messages(rubric.prompt.system, fence, blocks), {label: each for each, label in by_id.items()}
 
 
-def pair_context(fence: Fence, question: str, shown: Sequence[tuple[str, Part]]) -> str:
-    """Return the fenced prompt, where there is one, and the two texts that answer it after their labels."""
+def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
+    """Return the fenced prompt, where there is one, and the texts that answer it; their paths are labels."""
     blocks = ["The prompt that both texts answer:", fence.around(question)] if question.strip() else []
-    for label, part in shown:
-        blocks += [f"The text {label}:", *_fenced(fence, [Part(label, part.text, part.total)])]
+    for part in shown:
+        blocks += [f"The text {part.path}:", *_fenced(fence, [part])]
     return "\n\n".join(blocks)
 
 

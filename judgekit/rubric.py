@@ -176,6 +176,19 @@ class SelectModes(Strict):
     lenient: SelectMode
 
 
+class CompareMode(Strict):
+    """Whether a win that the quick tier gives must be confirmed: `accept` says so, `reject` lets it be."""
+
+    confirm: Literal["accept", "reject"]
+
+
+class CompareModes(Strict):
+    """The two modes of a rubric that compares."""
+
+    strict: CompareMode
+    lenient: CompareMode
+
+
 class _Rubric(Strict):
     rubric: Identifier
     version: Semver
@@ -233,7 +246,15 @@ class SelectRubric(_Rubric):
         return all(answers) if rule.keep == "all" else any(answers)
 
 
-Rubric: TypeAlias = ScoreRubric | SelectRubric
+class CompareRubric(_Rubric):
+    """Says which of two is better; `criteria` are the questions to weigh, the most important first."""
+
+    task: Literal["compare"]
+    criteria: dict[Key, Text] = Field(min_length=1)
+    modes: CompareModes
+
+
+Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
 class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task")]]):

@@ -1,0 +1,186 @@
+"""Several subjects compared by scores: only while the best two are near each other do they go up a tier."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from judgekit.comparison import TIE, CompareRound
+from judgekit.gateway.base import seated
+from judgekit.judging import standing
+from judgekit.judging.contest import Ended, Terms, comparison
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.session import Stopwatch
+from judgekit.judging.subject import Document, is_cut
+from judgekit.subject import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.comparison import Comparison
+    from judgekit.gateway.base import Endpoint, Gateway, Message, Seats
+    from judgekit.judging.contest import Contest
+    from judgekit.judging.reply_cache import Cache
+    from judgekit.judging.standing import Margins
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.verdict import Consensus, Verdict
+
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RankingJudge:
+    """Ranks subjects under a rubric that scores, with one or several models for each tier.
+
+    A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
+    tier, and `calibration` its id; without them a tenth of the scale holds, then a twentieth.
+    """
+
+    gateway: Gateway
+    seats: Seats
+    loaded: LoadedRubric
+    mode: ModeName
+    deadline: float
+    max_cost_usd: float | None = None
+    nobody: str = "no model was given"
+    cache: Cache | None = None
+    margins: Margins | None = None
+    calibration: str | None = None
+
+    @property
+    def rubric(self) -> ScoreRubric:
+        """The rubric, known to be one that scores."""
+        return self.loaded.rubric  # type: ignore[return-value]  # library.comparing_rubric saw to it
+
+    async def judge(self, contest: Contest) -> Comparison:
+        """Return which is best; what failed on the way is in it, never raised."""
+        run = _Run(self, contest)
+        ended = Ended("undetermined", "none")
+        alive: list[str] = list(contest.letters)
+        for tier in self.seats:
+            await run.ask(tier, alive)
+            step = run.step(tier, alive)
+            if isinstance(step, Ended):
+                ended = step
+                break
+            alive = step
+        terms = Terms(self.loaded, self.mode, self.calibration, self.nobody, run.note)
+        return comparison(contest, terms, ended, run.rounds, run.watch.ms, run.scores)
+
+    def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
+        """Return what would be sent to `tier`, were it asked first: the prompts of each subject in turn."""
+        jury = seated(self.seats).get(tier)
+        judge = self.one(tier, jury[0] if jury else None, self.deadline, None)
+        return [each for letter in contest.letters for each in judge.prompts(tier, document(contest, letter))]
+
+    def one(
+        self, tier: TierName, seat: Endpoint | None, seconds: float, max_cost_usd: float | None
+    ) -> DocumentJudge:
+        """Return the judge that asks one model of one tier about one subject."""
+        seats = {tier: seat} if seat else {}
+        return DocumentJudge(
+            self.gateway, seats, self.loaded, self.mode, seconds, max_cost_usd, self.nobody, self.cache
+        )
+
+
+def document(contest: Contest, letter: str) -> Document:
+    """Return one subject as a document of its own, made for the prompt."""
+    return Document((contest.file(letter),), letter, Task(contest.prompt))
+
+
+@dataclass(slots=True)
+class _Run:
+    """One comparison on its way: what every model gave so far, in which tier."""
+
+    judge: RankingJudge
+    contest: Contest
+    said: dict[TierName, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    scores: dict[str, tuple[float, TierName]] = field(default_factory=dict)
+    rounds: list[CompareRound] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    leaders: dict[TierName, str] = field(default_factory=dict)
+    note: str | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+    async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
+        """Ask every model of a tier about every subject that is still in question."""
+        calls = [(seat, letter) for letter in alive for seat in seated(self.judge.seats)[tier]]
+        asked = [self._once(tier, seat, letter) for seat, letter in calls]
+        # What calls cost is known when they end: a limit on it holds only for one after another.
+        together = self.judge.max_cost_usd is None
+        if together:
+            await asyncio.gather(*asked)
+        else:
+            for each in asked:
+                await each
+
+    async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> None:
+        left = self.judge.deadline - self.watch.ms / 1000
+        spent = sum(each.usage.cost_usd or 0.0 for each in self.rounds)
+        limit = self.judge.max_cost_usd
+        budget = None if limit is None else max(0.0, limit - spent)
+        one = self.judge.one(tier, seat, left, budget)
+        self._note(letter, seat, await one.judge(document(self.contest, letter)))
+
+    def _note(self, letter: str, seat: Endpoint, found: Verdict) -> None:
+        if not found.rounds:
+            self.note = found.degraded
+        for each in found.rounds:
+            kept = each.model_dump(include={"tier", "model", "opinion", "failure", "latency_ms", "usage"})
+            self.rounds.append(CompareRound(round=len(self.rounds) + 1, order=[letter], **kept))
+            if each.opinion is not None:
+                scored = self.said.setdefault(each.tier, {}).setdefault(seat.model, defaultdict(list))
+                scored[letter].append(fmean(each.opinion["scores"].values()))
+                self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
+
+    def step(self, tier: TierName, alive: Sequence[str]) -> list[str] | Ended:
+        """Return who goes up to the next tier, or the end."""
+        margins = self.judge.margins or standing.default_margins(self.judge.rubric.scale)
+        margin = margins.get(tier, 0.0)
+        here = standing.values(self.said.get(tier, {}), alive)
+        found = standing.values(self._pooled(), alive)
+        last = tier == list(self.judge.seats)[-1]
+        if here is None or found is None:
+            return Ended("undetermined", "none") if last else list(alive)
+        self.leaders[tier] = max(here, key=lambda each: here[each])
+        self.scores |= {each: (value, tier) for each, value in found.items()}
+        cut = any(self._is_cut(tier, each) for each in alive)
+        confirm = self.judge.mode == "strict" and self.judge.margins is None and len(self.leaders) == 1
+        near = standing.going_on(found, margin, at_least=_PAIR if confirm or cut else 1)
+        if len(near) > 1 and not last:
+            return near
+        if cut:
+            why = "no model saw the best texts whole, so none is known to be better"
+            return Ended("undetermined", "none", degraded=why, truncated=True)
+        winner = near[0] if len(near) == 1 else standing.last_word(found, margin, self.judge.mode)
+        return self._won(winner, tier, standing.lead({**self._latest(), **found}))
+
+    def _won(self, winner: str | None, tier: TierName, lead: float) -> Ended:
+        words = set(self.leaders.values())
+        voices = {each.model for each in self.rounds if each.opinion}
+        consensus: Consensus = "unanimous" if words == {winner} else "majority"
+        if len(voices) == 1 or len(self.leaders) == 1:
+            consensus = "single"
+        reasoning = self.reasons.get(winner or "", "")
+        return Ended(winner or TIE, consensus, tier, lead, reasoning)
+
+    def _latest(self) -> dict[str, float]:
+        return {letter: value for letter, (value, _) in self.scores.items()}
+
+    def _pooled(self) -> dict[str, dict[str, list[float]]]:
+        """Return what each model gave in all tiers together, the same model in two tiers as one."""
+        pooled: dict[str, dict[str, list[float]]] = {}
+        for by_model in self.said.values():
+            for model, scored in by_model.items():
+                for letter, points in scored.items():
+                    pooled.setdefault(model, defaultdict(list))[letter].extend(points)
+        return pooled
+
+    def _is_cut(self, tier: TierName, letter: str) -> bool:
+        limits = getattr(self.judge.rubric.tiers, tier)
+        subject = document(self.contest, letter)
+        return any(is_cut(subject.seen_by(limits, seat)) for seat in seated(self.judge.seats)[tier])

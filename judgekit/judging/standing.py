@@ -1,0 +1,69 @@
+"""Who is ahead when subjects are scored: means over all that was said, and who is near enough to go on.
+
+Pure: `judgekit.judging.ranking` asks the models, `judgekit.calibrate.margins` learns the margins.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.rubric import ModeName, Scale, TierName
+
+NEARLY = 1e-9  # two means of the same numbers may differ by so much
+QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
+
+Scored: TypeAlias = "Mapping[str, Sequence[float]]"
+"""What one model gave to each subject, by letter: a mean of dimensions for each time it was asked."""
+Margins: TypeAlias = "Mapping[TierName, float]"
+
+
+def default_margins(scale: Scale) -> dict[TierName, float]:
+    """Return the margins that hold without a calibration, in points of a scale."""
+    length = scale.max - scale.min
+    deep = DEEP_SHARE * length
+    return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep}
+
+
+def values(said: Mapping[str, Scored], letters: Iterable[str]) -> dict[str, float] | None:
+    """Return the mean score of each subject over what models said; None where one cannot be known.
+
+    A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
+    """
+    among = list(letters)
+    whole = [scored for scored in said.values() if all(scored.get(each) for each in among)]
+    if not whole:
+        return None
+    return {each: fmean([point for scored in whole for point in scored[each]]) for each in among}
+
+
+def contending(found: Mapping[str, float], margin: float) -> list[str]:
+    """Return the subjects within `margin` of the best, the best first."""
+    best = max(found.values())
+    near = [each for each in found if found[each] >= best - margin - NEARLY]
+    return sorted(near, key=lambda each: (-found[each], each))
+
+
+def going_on(found: Mapping[str, float], margin: float, *, at_least: int = 1) -> list[str]:
+    """Return who goes up a tier: the contending, and of the others the best until there are `at_least`."""
+    near = contending(found, margin)
+    rest = sorted(found.keys() - set(near), key=lambda each: (-found[each], each))
+    return [*near, *rest[: max(0, at_least - len(near))]]
+
+
+def lead(found: Mapping[str, float]) -> float:
+    """Return by how much the best is ahead of the next."""
+    first, second, *_ = sorted(found.values(), reverse=True)
+    return first - second
+
+
+def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
+    """Return the winner where nobody is left to be asked, None for a tie.
+
+    In strict mode a lead within the margin is none; in lenient mode any lead wins.
+    """
+    near = contending(found, margin if mode == "strict" else 0.0)
+    return near[0] if len(near) == 1 else None
