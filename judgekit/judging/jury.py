@@ -1,0 +1,140 @@
+"""Makes one opinion of those of a tier's models; pure: no model is asked here.
+
+Models that one company trained err alike, so each family has one vote, however many of its models sit in
+the jury. Panels of several families agree better with people than a single larger model, with less bias
+towards their own kind (Verga et al. 2024, "Replacing Judges with Juries", arXiv:2404.18796).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+from judgekit.judging.opinion import Mark, Opinion
+from judgekit.providers import UNKNOWN_FAMILY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from judgekit.gateway.base import Endpoint
+    from judgekit.judging.opinion import Marks
+    from judgekit.rubric import Outcome
+    from judgekit.verdict import Finding
+
+JuryRule: TypeAlias = Literal["mean", "majority"]
+Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
+
+Value = TypeVar("Value")
+
+EVEN = 0.5  # a candidate is kept when it is likelier than not that it should be
+DIGITS = 4  # of a probability
+
+
+def has_quorum(answered: int, asked: int) -> bool:
+    """Whether enough of a jury answered for it to count: more than half."""
+    return 2 * answered > asked
+
+
+def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
+    """Return the one opinion of a jury; `decide` applies a rubric's thresholds to scores.
+
+    The outcome is the one that all families come to; else, by `rule`, that of the mean of their scores, or
+    the one that more than half of them come to (`improve` where there is none). It is `divided` then.
+    """
+    if len(voices) == 1:
+        return voices[0][1]
+    families = [_pooled(each, rule, decide) for each in _by_family(voices)]
+    pooled = _pooled(families, rule, decide)
+    return replace(
+        pooled,
+        reasoning=nearest([each for _, each in voices], pooled).reasoning,
+        findings=_every(each.findings for _, each in voices),
+        divided=_division(pooled.outcome, [each.outcome for each in families]),
+    )
+
+
+def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
+    """Return the marks of a jury of `asked` models; a candidate that half of them did not mark has none."""
+    if asked == 1:
+        return voices[0][1] if voices else {}
+    found: Marks = {}
+    for candidate in dict.fromkeys(each for _, said in voices for each in said):
+        own = [(seat, mark) for seat, said in voices if (mark := said.get(candidate))]
+        found[candidate] = _mark(own, rule) if has_quorum(len(own), asked) else None
+    return found
+
+
+def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
+    families = [_share(map(_chance, each), rule) for each in _by_family(voices)]
+    outcomes = [_outcome(each) for each in families]
+    share = _share(families, rule)
+    outcome = outcomes[0] if len(set(outcomes)) == 1 else _outcome(share)
+    known = all(mark.probability is not None for _, mark in voices)
+    chances = [fmean(map(_chance, each)) for each in _by_family(voices)]
+    return Mark(outcome, round(fmean(chances), DIGITS) if known else None, _division(outcome, outcomes))
+
+
+def _share(chances: Iterable[float], rule: JuryRule) -> float:
+    """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
+    whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
+    return fmean(each if rule == "mean" else whole[_outcome(each)] for each in chances)
+
+
+def _chance(mark: Mark) -> float:
+    return float(mark.outcome == "accept") if mark.probability is None else mark.probability
+
+
+def _outcome(share: float) -> Outcome:
+    if share == EVEN:
+        return "improve"
+    return "accept" if share > EVEN else "reject"
+
+
+def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
+    """Return whether most families came to `outcome`, None where all came to the same one."""
+    return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
+
+
+def _by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
+    """Return the voices family by family; a model of an unknown one is a family of its own."""
+    found: dict[str, list[Value]] = {}
+    for seat, value in voices:
+        known = seat.family != UNKNOWN_FAMILY
+        found.setdefault(f"family {seat.family}" if known else f"model {seat.model}", []).append(value)
+    return list(found.values())
+
+
+def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
+    outcomes = [each.outcome for each in opinions]
+    counted, scores = opinions, mean_scores(opinions)
+    if len(set(outcomes)) == 1:
+        outcome = outcomes[0]
+    elif rule == "mean":
+        outcome = decide(scores)
+    else:
+        most, votes = Counter(outcomes).most_common(1)[0]
+        outcome = most if has_quorum(votes, len(outcomes)) else "improve"
+        counted = [each for each in opinions if each.outcome == outcome] or opinions
+    rounded = {name: round(value, 2) for name, value in mean_scores(counted).items()}
+    return Opinion(outcome, rounded)
+
+
+def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
+    """Return the mean of each score over opinions that all have the same dimensions."""
+    return {name: fmean(each.scores[name] for each in opinions) for name in opinions[0].scores}
+
+
+def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
+    """Return the opinion with nearest scores, of those with the same outcome where there are any."""
+    return min(opinions, key=lambda each: (each.outcome != to.outcome, _distance(each, to)))
+
+
+def _distance(one: Opinion, other: Opinion) -> float:
+    return sum(abs(one.scores[name] - other.scores[name]) for name in one.scores)
+
+
+def _every(found: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
+    """Return the findings of several, each once."""
+    return tuple(dict.fromkeys(finding for each in found for finding in each))
