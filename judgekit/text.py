@@ -11,6 +11,8 @@ _BLANK = (
     (0xE0000, 0xE0FFF),
 )
 
+_MOST_LEARNT = 4096  # characters; a text of any script has fewer
+
 
 def visible(text: str) -> str:
     """Return `text` without what nobody sees: control, format (zero-width, bidirectional), private, blank.
@@ -20,7 +22,7 @@ def visible(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char for char in text if char in "\n\t" or not _hidden(char))
+    return text.translate(_SHOWN)
 
 
 def escaped(text: str) -> str:
@@ -42,6 +44,20 @@ def one_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+class _Shown(dict[int, "int | None"]):
+    """A table for `str.translate` that learns of each character whether it is shown."""
+
+    def __missing__(self, code: int) -> int | None:
+        if len(self) >= _MOST_LEARNT:
+            self.clear()
+        char = chr(code)
+        self[code] = code if char in "\n\t" or not _hidden(char) else None
+        return self[code]
+
+
+_SHOWN = _Shown()
 
 
 def _hidden(char: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,17 +19,18 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
+        "usage",
         *("rubric", "provider", "providers", "subject", "verdict"),
         "running",
-        *("memory_config", "config", "library", "cases"),
+        *("memory_config", "config", "shelf", "library", "cases"),
     ),
     ("ledger",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
-    ("fence", "prompt", "parse"),
-    ("engine.client",),
+    ("fence", "redaction", "secret_kinds", "prompt", "parse"),
+    ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
-    ("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate", "schemas", "tasks"),
+    ("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate", "schemas", "tasks", "workshop"),
     ("engine",),
     ("hooks", "install", "health"),
     ("api",),
@@ -37,13 +39,16 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 # A foreign library, and the only module that knows it.
 HOMES = {
+    "detect_secrets": "redaction",
     "litellm": "gateway.litellm_",
     "pathspec": "globs",
     "ruamel": "datafile",
     "tenacity": "gateway.litellm_",
     "xllamacpp": "local.serve",
 }
-LAZY = {"litellm", "xllamacpp"}  # seconds of CPU or a hundred megabytes: imported where they are used
+# The same for libraries that one package is built on.
+PACKAGES = {"fastapi": "engine", "starlette": "engine", "uvicorn": "engine"}
+LAZY = {"detect_secrets", "litellm", "xllamacpp"}  # seconds of CPU or a hundred megabytes: imported where they are used
 COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
 
 # Where the process's own environment is read below the doors; everything else asks `environment`.
@@ -175,6 +180,18 @@ def test_the_package_itself_loads_nothing() -> None:
 @pytest.mark.parametrize("library", HOMES)
 def test_a_foreign_library_is_known_to_one_module(library: str) -> None:
     assert set(importers(library)) == {HOMES[library]}
+
+
+@pytest.mark.parametrize("library", PACKAGES)
+def test_a_framework_is_known_to_one_package(library: str) -> None:
+    assert {name.partition(".")[0] for name in importers(library)} == {PACKAGES[library]}
+
+
+def test_the_client_of_the_engine_needs_no_other_library() -> None:
+    """The prompt hook imports it."""
+    known = sys.stdlib_module_names | {"judgekit"}
+    for module in (each for each in MODULES if each.name in ("engine", "engine.client", "engine.place")):
+        assert [each.of for each in imports(module) if each.of.partition(".")[0] not in known] == []
 
 
 @pytest.mark.parametrize("library", sorted(LAZY))

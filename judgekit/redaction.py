@@ -1,0 +1,246 @@
+"""Leaves secrets out of text before it is sent to a model: keys, tokens and passwords become `[redacted: …]`.
+
+The patterns are those of detect-secrets, of which the plugins are chosen that know a secret by its form, and
+our own (`judgekit.secret_kinds`). Nothing is guessed from how random a text looks: hashes, identifiers and
+encoded images are part of what is judged. Reasons and measurements are in docs/decisions/redaction.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MARGIN: Final = 4_000
+"""Characters behind a cut that are looked at too: a secret that a cut would split is seen whole."""
+
+PRIVATE_KEY: Final = "private key"
+_PLACEHOLDER: Final = re.compile(
+    r"[<\[{(%$*.…_-]|\W*$|.*(?:[{}<>…]|\.\.\.|\*\*\*|xxx|redacted)|(?:your|my|some|an?|the|test|fake|dummy)[_-]"
+    r"|(?:example|change[_-]?me|placeholder|password|passwd|secret|token|string|str|bytes|required|optional|none"
+    r"|null|nil|undefined|true|false|enabled|disabled|default|hidden|empty|invalid|missing|unset|auto|prompt"
+    r"|expired|wrong|pass|text)s?\W*$",
+    re.IGNORECASE,
+)
+"""How values begin, or what they are, that stand where a secret will."""
+
+_CODE: Final = re.compile(
+    r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[;:.]?$|\.{0,2}/|~/|[A-Za-z]:\\|\w+://|.*[|&]|-|@|#|!"
+)
+"""An attribute, a path, an address or an option: what stands unquoted behind a name in code."""
+
+_NAME_ENDS: Final = re.compile(
+    r"(?:.*[_-])?(?:password|passwd|passphrase|pwd|secret|token|key|credential)s?\W*$", re.IGNORECASE
+)
+_REST: Final = re.compile(r"[A-Za-z0-9_-]*+")
+_STRONG: Final = ("pass", "pwd")
+_LEAST_TOKEN: Final = 8
+_LEAST_BARE_TOKEN: Final = 16
+
+
+class _Found(NamedTuple):
+    """A secret in a text, from `start` up to `end`."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Redacted(NamedTuple):
+    """A text without its secrets, and how many they were."""
+
+    text: str
+    secrets: int
+
+
+def redact(text: str) -> Redacted:
+    """Return the visible text with each secret replaced by its kind, and how many there were.
+
+    Lines keep their numbers. The same text always gives the same, and what is replaced is no secret again.
+    """
+    text = visible(text)
+    parts, at, found = [], 0, _merged(text)
+    for each in found:
+        lines = text.count("\n", each.start, each.end)
+        parts += [text[at : each.start], f"[redacted: {each.kind}]", "\n" * lines]
+        at = each.end
+    return Redacted("".join([*parts, text[at:]]), len(found))
+
+
+def passage(whole: str, part: str) -> Redacted:
+    """Return a passage of `whole`, its blanks made single, without the secrets of the whole text.
+
+    A passage may begin or end within a secret, which it then no longer shows the form of.
+    """
+    whole = visible(whole)
+    count, edges = 0, (part.startswith("…"), part.endswith("…"))
+    core = visible(part).strip("…")
+    for each in _merged(whole):
+        value = " ".join(whole[each.start : each.end].split())
+        label = f"[redacted: {each.kind}]"
+        before = core
+        core = core.replace(value, label)
+        core = _without_edges(core, value, label)
+        count += core != before
+    rest = redact(core)
+    return Redacted(f"{'…' * edges[0]}{rest.text}{'…' * edges[1]}", count + rest.secrets)
+
+
+def _without_edges(core: str, value: str, label: str) -> str:
+    for size in range(min(len(value) - 1, len(core)), 3, -1):
+        if core.endswith(value[:size]):
+            core = core[:-size] + label
+            break
+    for size in range(min(len(value) - 1, len(core)), 3, -1):
+        if core.startswith(value[-size:]):
+            return label + core[size:]
+    return core
+
+
+def _merged(text: str) -> list[_Found]:
+    """Return what was found in order, each place once: where two overlap, the first names the kind."""
+    merged: list[_Found] = []
+    for each in sorted(_find(text), key=lambda found: (found.start, -found.end)):
+        if merged and each.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = last._replace(end=max(last.end, each.end))
+        else:
+            merged.append(each)
+    return merged
+
+
+def _find(text: str) -> Iterator[_Found]:
+    kinds = _kinds()
+    for kind, pattern in kinds.forms:
+        at = 0
+        while match := pattern.search(text, at):
+            at = match.end()
+            if not _in_word(text, match.start()):
+                at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
+                yield _Found(match.start(), at, kind)
+    for kind, pattern in kinds.carried:
+        for match in pattern.finditer(text):
+            if not _stands_in(match["value"]) and (kind != "token" or _mixed(match["value"])):
+                yield _Found(*match.span("value"), kind)
+    yield from _named(text)
+
+
+def _in_word(text: str, start: int) -> bool:
+    return start > 0 and text[start].isalnum() and text[start - 1].isalnum()
+
+
+def _to_the_end(text: str, end: int) -> int:
+    """Return where the word ends that a pattern of a fixed length ended in."""
+    rest = _REST.match(text, end)
+    return rest.end() if rest else end
+
+
+def _named(text: str) -> Iterator[_Found]:
+    for match in _kinds().named.finditer(text):
+        start, end = match.span("value")
+        quoted = text[start] in "\"'`"
+        value = text[start + 1 : end - 1] if quoted else match["value"].rstrip(".,:")
+        name = re.sub("[_-]", " ", match["name"].lower())
+        strong = name.startswith(_STRONG)
+        if _stands_in(value) or (strong and value.isupper() and not value.isalnum()):
+            continue
+        is_secret = _quoted_secret(value, strong=strong) if quoted else _bare_secret(text, match, value)
+        if is_secret:
+            yield _Found(start + quoted, start + quoted + len(value), "password" if strong else name)
+
+
+def _stands_in(value: str) -> bool:
+    """Whether a value says where a secret will stand, or names the place where it is kept."""
+    return bool(_PLACEHOLDER.match(value) or _NAME_ENDS.match(value)) or any(map(str.isspace, value))
+
+
+def _quoted_secret(value: str, *, strong: bool) -> bool:
+    return strong or (len(value) >= _LEAST_TOKEN and _mixed(value) and not _CODE.match(value))
+
+
+def _bare_secret(text: str, match: re.Match[str], value: str) -> bool:
+    """Whether a value without quotes is a secret: in code it is a name more often than not."""
+    if (
+        _CODE.match(value)
+        or (match["close"] and value.isdigit())
+        or text[match.start() - 1 : match.start()] == ":"
+    ):
+        return False
+    if not match["name"].lower().startswith(_STRONG):
+        return len(value) >= _LEAST_BARE_TOKEN and _mixed(value) and not _snake(value)
+    if any(char.isdigit() for char in value) or not value.isidentifier():
+        return not _snake(value)
+    return _in_file_of_settings(text, match) and not _snake(value)
+
+
+def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
+    """Whether a word of letters is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`."""
+    after = text[match.end() : match.end() + 1]
+    if match["operator"] == "=" and (match["name"].isupper() or after == ";"):
+        return True
+    before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t-")
+    alone = after in ("", "\n") and re.fullmatch(r"[\w.-]*", before)
+    gap = text[match.end("operator") : match.start("value")]
+    return bool(alone) and match["operator"] == ":" and gap == " " and match["value"].islower()
+
+
+def _snake(value: str) -> bool:
+    """Whether a value is a name of several words, as code has them."""
+    return value.isidentifier() and "_" in value.strip("_")
+
+
+def _mixed(value: str) -> bool:
+    return any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
+
+
+class _Kinds(NamedTuple):
+    """The patterns: secrets by their form, values that are secrets where they stand, and named values."""
+
+    forms: Sequence[tuple[str, re.Pattern[str]]]
+    carried: Sequence[tuple[str, re.Pattern[str]]]
+    named: re.Pattern[str]
+
+
+@functools.cache
+def _kinds() -> _Kinds:
+    from detect_secrets.plugins import (  # noqa: PLC0415 - a tenth of a second of CPU, where something is sent
+        aws,
+        discord,
+        github_token,
+        gitlab_token,
+        mailchimp,
+        pypi_token,
+        sendgrid,
+        slack,
+        square_oauth,
+        stripe,
+        telegram_token,
+        twilio,
+    )
+
+    from judgekit import secret_kinds  # noqa: PLC0415 - compiles its patterns
+
+    chosen = {
+        "AWS key": aws.AWSKeyDetector,
+        "Discord token": discord.DiscordBotTokenDetector,
+        "GitHub token": github_token.GitHubTokenDetector,
+        "GitLab token": gitlab_token.GitLabTokenDetector,
+        "Mailchimp key": mailchimp.MailchimpDetector,
+        "PyPI token": pypi_token.PypiTokenDetector,
+        "SendGrid key": sendgrid.SendGridDetector,
+        "Slack token": slack.SlackDetector,
+        "Square secret": square_oauth.SquareOAuthDetector,
+        "Stripe key": stripe.StripeDetector,
+        "Telegram token": telegram_token.TelegramBotTokenDetector,
+        "Twilio key": twilio.TwilioKeyDetector,
+    }
+    # A plugin's patterns are declared as a property and given as an attribute of the class.
+    patterns = {kind: cast("Iterable[re.Pattern[str]]", plugin.denylist) for kind, plugin in chosen.items()}
+    theirs = [(kind, pattern) for kind, found in patterns.items() for pattern in found]
+    blocks = [(PRIVATE_KEY, pattern) for pattern in secret_kinds.BLOCKS]
+    return _Kinds((*blocks, *secret_kinds.FORMS, *theirs), secret_kinds.CARRIED, secret_kinds.NAMED)

@@ -1,0 +1,204 @@
+"""Secrets are left out of what is sent; everything else stays as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+import secret_samples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgekit.redaction import passage, redact
+from judgekit.text import visible
+
+FORMS = sorted(secret_samples.forms(0))
+GIVEN = sorted(secret_samples.given(0))
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("around", ["{}", "use {} here", '"{}",', "key={}\nnext", "(`{}`)", "<a>{}</a>"])
+def test_a_secret_that_is_known_by_its_form_is_left_out_whole(kind: str, around: str) -> None:
+    for seed in SEEDS:
+        secret = secret_samples.forms(seed)[kind]
+        found = redact(around.format(secret))
+        assert found.secrets == 1
+        assert "[redacted: " in found.text
+        for part in (secret, secret[-12:]):
+            assert part not in found.text
+        before, after = around.split("{}")
+        assert found.text.startswith(before.removesuffix("key="))
+        assert found.text.endswith(after)
+
+
+@pytest.mark.parametrize("way", GIVEN)
+def test_a_secret_that_is_given_by_name_or_place_is_left_out(way: str) -> None:
+    for seed in SEEDS:
+        text, secret = secret_samples.given(seed)[way]
+        found = redact(f"Before it.\n{text}\nAfter it.\n")
+        assert secret not in found.text
+        assert found.secrets == 1
+        assert found.text.startswith("Before it.\n")
+        assert found.text.endswith("\nAfter it.\n")
+
+
+def test_the_name_of_a_value_stays() -> None:
+    assert redact('password = "correcthorse"').text == 'password = "[redacted: password]"'
+    assert redact("postgres://ann:correcthorse@db/app").text == "postgres://ann:[redacted: password]@db/app"
+    assert redact("DB_PASSWORD=correcthorse").text == "DB_PASSWORD=[redacted: password]"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"],
+)
+def test_a_private_key_is_left_out_whole_and_lines_keep_their_numbers(name: str) -> None:
+    text = f"one\n{secret_samples.private_key(3, name)}\nlast"
+    found = redact(text)
+    assert found.text.splitlines()[:2] == ["one", "[redacted: private key]"]
+    assert found.text.count("\n") == text.count("\n")
+    assert found.text.endswith("\nlast")
+    assert found.secrets == 1
+
+
+def test_a_key_that_was_never_closed_is_left_out_as_far_as_it_goes() -> None:
+    cut = secret_samples.private_key(3)[:500]
+    found = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
+    assert found.text.endswith("And then prose goes on, as it does.")
+    assert cut[100:130] not in found.text
+    assert cut[-15:] not in found.text
+
+
+def test_prose_in_the_place_of_a_key_is_not_hidden_from_the_judge() -> None:
+    prose = "Run this as root without any further question asked of anybody who might object"
+    text = f"-----BEGIN RSA PRIVATE KEY-----\n{prose}\n-----END RSA PRIVATE KEY-----"
+    assert prose in redact(text).text
+
+
+def test_a_secret_hidden_by_what_nobody_sees_is_found() -> None:
+    secret = secret_samples.forms(1)["github classic"]
+    assert redact("\u200b".join(secret)).text == "[redacted: GitHub token]"
+
+
+def test_several_secrets_are_counted() -> None:
+    forms = secret_samples.forms(2)
+    text = f"{forms['aws']}\n{forms['stripe']} {forms['npm']}\npassword: 'correcthorse'"
+    assert redact(text).secrets == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The password must have twelve characters; a token expires after an hour.",
+        "Password: required",
+        "password: str",
+        "password: {type: string, format: password}",
+        'password = os.environ["DB_PASSWORD"]',
+        "password = getpass.getpass()",
+        "password=password, token=token",
+        "self.token = self._next_token(text)",
+        "token = settings.api_token",
+        "api_key: ${API_KEY}",
+        "api_key: <your key>",
+        'api_key = "your-api-key-goes-here"',
+        'password = "********"',
+        "PASSWORD=$DB_PASSWORD",
+        'client_secret: "{{ vault.client_secret }}"',
+        "max_tokens: 2048, tokens=12",
+        'secret = "config/secret"',
+        "secret: kubernetes.io/service-account-token",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+        "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+        "id: 123e4567-e89b-12d3-a456-426614174000",
+        '"integrity": "sha512-' + "a1B2c3D4" * 10 + '=="',
+        "![logo](data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAA" * 20 + ")",
+        "    --hash=sha256:" + "0123456789abcdef" * 4,
+        "http://localhost:8080/a@b",
+        "git@example.org:team/project.git",
+        "ssh://git@example.org:22/a",
+        "The task-force's disk-image and risk-free sk-learn",
+        "bearer tokens are sent in a header",
+        "Authorization: Bearer <token>",
+        "the prompt_sha256 and the label-secret file",
+        "judgekit search 'rate limits' --judge",
+        "127.0.0.1:8080, 2026-11-22T04:27:02Z, v1.2.3-rc.1+build.5",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == (text, 0)
+
+
+@given(st.text() | st.text("sk-ant_pi03AKI=:\"'@/.\n password", max_size=300))
+def test_redacting_twice_changes_nothing_and_lines_stay(text: str) -> None:
+    once = redact(text)
+    assert redact(once.text).text == once.text
+    assert once.text.count("\n") == visible(text).count("\n")
+
+
+@given(st.text(), st.sampled_from(FORMS), st.integers(0, 20), st.text())
+def test_a_secret_between_blanks_is_found_whatever_stands_around_it(
+    before: str, kind: str, seed: int, after: str
+) -> None:
+    secret = secret_samples.forms(seed)[kind]
+    assert secret not in redact(f"{before} {secret} {after}").text
+
+
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("at", [5, 9, 14])
+def test_a_passage_shows_no_half_of_a_secret(kind: str, at: int) -> None:
+    secret = secret_samples.forms(4)[kind]
+    whole = f"The key of the old service\nis {secret} and it still works."
+    flat = " ".join(whole.split())
+    place = flat.index(secret)
+    front = passage(whole, f"{flat[: place + at]}…")
+    back = passage(whole, f"…{flat[place + len(secret) - at :]}")
+    assert front == ("The key of the old service is [redacted: " + front.text[41:], 1)
+    assert front.text.endswith("]…")
+    assert back.text.startswith("…[redacted: ")
+    assert back.text.endswith("] and it still works.")
+
+
+def test_a_passage_without_a_secret_stays() -> None:
+    assert passage("The old\nservice has a key in its vault.", "…service has a key") == (
+        "…service has a key",
+        0,
+    )
+
+
+HOSTILE = {
+    "tokens": "sk-" * 30_000,
+    "web tokens": "eyJ" * 30_000,
+    "dots": "eyJaaaaaaaa." * 10_000,
+    "keys": "-----BEGIN PRIVATE KEY-----" * 4_000,
+    "lines of keys": "-----BEGIN PRIVATE KEY-----" + "\n" * 50_000 + "A" * 40_000,
+    "names": "password" * 12_000,
+    "operators": "password = " * 9_000,
+    "quotes": 'password="' * 9_000,
+    "addresses": "://a:" * 20_000,
+    "addresses without end": "://" + "a:" * 45_000,
+    "headers": "Authorization: Bearer " * 4_500,
+    "digits": "1" * 90_000,
+    "letters": "a" * 90_000,
+    "slack": "xoxb-" + "1-" * 45_000,
+    "slacks": "xoxb-1-" * 13_000,
+    "aws": "aws key " * 11_000,
+    "users": " -u a" * 18_000,
+    "blanks": " " * 90_000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_no_text_takes_long(text: str) -> None:
+    """Time grows with the length and not with its square: twice as much may take thrice as long, not four."""
+    start = time.process_time()
+    redact(text)
+    assert time.process_time() - start < 3
+
+
+def test_the_detector_is_imported_when_something_is_redacted() -> None:
+    code = "import sys, judgekit.redaction; print('detect_secrets' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
