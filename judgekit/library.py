@@ -6,19 +6,18 @@ Whole files, no merging. Providers are looked up by `judgekit.provider`, never i
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from judgekit import bundled, datafile, paths
+from judgekit import datafile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric import Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.rubric import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.shelf import Origin, folders, published, rubric_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
-Origin = Literal["path", "project", "user", "bundled"]
 
 
 class LoadedRubric(NamedTuple):
@@ -30,25 +29,10 @@ class LoadedRubric(NamedTuple):
     origin: Origin
 
 
-def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), first wins."""
-    if project is not None:
-        yield "project", project / ".judgekit" / kind
-    yield "user", Path(paths.config_home()) / kind
-    yield "bundled", bundled.folder(kind)
-
-
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
     """Yield every rubric that can be found, in look-up order."""
     for origin, path in rubric_files(project):
         yield load_rubric(path, origin)
-
-
-def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
-    """Yield the file of every rubric, in look-up order, without reading it."""
-    for origin, folder in folders("rubrics", project):
-        for path in sorted(folder.glob("*.yaml")):
-            yield origin, path
 
 
 def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
@@ -59,7 +43,7 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     """
     if reference.endswith((".yaml", ".yml")):
         return load_rubric(Path(reference), "path")
-    if not _REFERENCE.fullmatch(reference):
+    if not is_reference(reference):
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
     for origin, folder in folders("rubrics", project):
@@ -80,12 +64,17 @@ def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     return _of_task(find_rubric(reference, project), SelectRubric)
 
 
+def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that compares or scores; raises `UsageError` when it selects."""
+    found = find_rubric(reference, project)
+    return found if isinstance(found.rubric, ScoreRubric) else _of_task(found, CompareRubric)
+
+
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """Read one rubric file; refuses one that reuses a published id and version with other content."""
     rubric = datafile.read(path, RubricFile, version_key="rubric").root
     digest = datafile.sha256(path)
-    published = _published().get(rubric.ref)
-    if published is not None and published != digest:
+    if published().get(rubric.ref, digest) != digest:
         raise ConfigError(
             f"{rubric.ref} is published with other content; give the changed rubric a version of its own",
             path=path,
@@ -99,8 +88,13 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
 def _by_version(path: Path) -> tuple[bool, tuple[int, ...]]:
     """Return what orders files by their names' versions; one without a version comes last, to be refused."""
     version = path.stem.partition("@")[2]
-    named = _REFERENCE.fullmatch(f"a@{version}") is not None
+    named = is_reference(f"a@{version}")
     return not named, semver(version) if named else ()
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is `ID` or `ID@VERSION`."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 def semver(version: str) -> tuple[int, ...]:
@@ -114,9 +108,3 @@ def _of_task(found: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
         (wanted,) = get_args(task.model_fields["task"].annotation)
         raise UsageError(f"{told}; this needs one for {wanted!r}")
     return found
-
-
-@lru_cache(maxsize=1)
-def _published() -> dict[str, str]:
-    lines = (bundled.folder("rubrics") / "versions.lock").read_text(encoding="utf-8").splitlines()
-    return {reference: digest for digest, _, reference in (line.partition("  ") for line in lines if line)}

@@ -30,7 +30,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("fence", "redaction", "secret_kinds", "prompt", "parse"),
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
-    ("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate", "schemas", "tasks", "workshop"),
+    (
+        *("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate"),
+        *("schemas", "tasks", "workshop"),
+    ),
     ("engine",),
     ("hooks", "install", "health"),
     ("api",),
@@ -48,7 +51,11 @@ HOMES = {
 }
 # The same for libraries that one package is built on.
 PACKAGES = {"fastapi": "engine", "starlette": "engine", "uvicorn": "engine"}
-LAZY = {"detect_secrets", "litellm", "xllamacpp"}  # seconds of CPU or a hundred megabytes: imported where they are used
+LAZY = {
+    "detect_secrets",
+    "litellm",
+    "xllamacpp",
+}  # seconds of CPU or a hundred megabytes: imported where they are used
 COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
 
 # Where the process's own environment is read below the doors; everything else asks `environment`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import datafile, library, paths
+from judgekit import datafile, paths, shelf
 from judgekit.calibrate.file import Calibration
 from judgekit.errors import ConfigError, InputError
 
@@ -69,7 +69,7 @@ def write(known: Calibration, path: Path) -> None:
 
 def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
     """Yield the calibrations of a rubric and mode, a folder's newest first, and what is wrong with others."""
-    for origin, folder in library.folders(FOLDER, project):
+    for origin, folder in shelf.folders(FOLDER, project):
         if origin == "bundled":
             continue
         found: list[Calibration] = []

@@ -14,6 +14,7 @@ from judgekit.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
+    from judgekit.shelf import Head, Origin
 
 app = typer.Typer(no_args_is_help=True, help="The rubrics: what good means, as versioned data.")
 Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Which rubric.")]
@@ -22,18 +23,27 @@ Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Whi
 @app.command("list")
 def list_() -> int:
     """Print every rubric that can be used here, and where it comes from."""
-    from judgekit import library
+    from judgekit import shelf
 
     code = Exit.ACCEPTED
-    for origin, path in library.rubric_files(_project()):
+    for origin, path in shelf.rubric_files(_project()):
         try:
-            rubric = library.load_rubric(path, origin).rubric
+            head = shelf.head(path) or _head(path, origin)
         except ConfigError as error:
             complain(str(error))
             code = Exit.BAD_CONFIG
         else:
-            say(f"{rubric.ref:<28} {rubric.task:<7} {origin:<8} {rubric.title}")
+            say(f"{head.ref:<28} {head.task:<7} {origin:<8} {head.title}")
     return code
+
+
+def _head(path: Path, origin: Origin) -> Head:
+    """Return the head of a rubric of one's own, which is read whole to see whether it is sound."""
+    from judgekit.library import load_rubric
+    from judgekit.shelf import Head
+
+    rubric = load_rubric(path, origin).rubric
+    return Head(rubric.ref, rubric.task, rubric.title)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, model_validator
 
-from judgekit import datafile, library
+from judgekit import datafile, shelf
 from judgekit.config import RetrievalConfig
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
@@ -184,7 +184,7 @@ def render() -> str:
 
 
 def _find(name: str, project: Path | None) -> Path:
-    for _, folder in library.folders("retrieval", project):
+    for _, folder in shelf.folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if path.is_file():
             return path

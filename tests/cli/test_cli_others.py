@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
 
 def test_rubrics_are_listed_shown_and_found(judgekit: Callable[..., Outcome], project: Path) -> None:
-    listed = judgekit("rubric", "list").out
-    assert [line.split()[0] for line in listed.splitlines()] == [
-        "kls@1.0.0",
-        "memory-relevance@1.0.0",
-        "memory-two-criteria@1.0.0",
-    ]
+    listed = [line.split()[0] for line in judgekit("rubric", "list").out.splitlines()]
+    assert listed == sorted(listed)
+    assert {"kls@1.0.0", "memory-relevance@1.0.0", "memory-two-criteria@1.0.0"} < set(listed)
     path = bundled.folder("rubrics") / "kls@1.0.0.yaml"
     assert judgekit("rubric", "path", "kls").out == f"{path}\n"
     assert judgekit("rubric", "show", "kls@1.0.0").out == path.read_text()
@@ -133,7 +130,9 @@ def test_one_broken_rubric_does_not_hide_the_others(judgekit: Callable[..., Outc
     done = judgekit("rubric", "list")
     assert (done.code, done.err.count("\n")) == (78, 1)
     assert "kls@1.0.0" in done.out
-    assert "no rubric 'nosuch'; there are: kls@1.0.0" in judgekit("rubric", "show", "nosuch").err
+    said = judgekit("rubric", "show", "nosuch").err
+    assert "no rubric 'nosuch'; there are: " in said
+    assert "kls@1.0.0, " in said
 
 
 def process(project: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[bytes]:

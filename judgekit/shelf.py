@@ -1,0 +1,67 @@
+"""Where rubrics and retrieval profiles lie: the project's folder, then the user's, then the bundled one.
+
+Standard library only, so that rubrics can be listed without reading them: one whose bytes are those of a
+published version is sound (a test sees to it), and what a list shows of it stands at the beginning of lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from judgekit import bundled, paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
+
+_HEAD = re.compile(r"^(rubric|version|task|title): +(\S.*?) *$", re.MULTILINE)
+
+
+class Head(NamedTuple):
+    """What a list shows of a rubric."""
+
+    ref: str
+    task: str
+    title: str
+
+
+def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), first wins."""
+    if project is not None:
+        yield "project", project / ".judgekit" / kind
+    yield "user", Path(paths.config_home()) / kind
+    yield "bundled", bundled.folder(kind)
+
+
+def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the file of every rubric, in look-up order, without reading it."""
+    for origin, folder in folders("rubrics", project):
+        for path in sorted(folder.glob("*.yaml")):
+            yield origin, path
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, str]:
+    """Return the SHA-256 of every published version, by `id@version`."""
+    lines = (bundled.folder("rubrics") / "versions.lock").read_text(encoding="utf-8").splitlines()
+    return {reference: digest for digest, _, reference in (line.partition("  ") for line in lines if line)}
+
+
+def head(path: Path) -> Head | None:
+    """Return the head of a published rubric, read as text; None of any other file, to be read whole.
+
+    A file under another name than its `id@version` is no such file either.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if published().get(path.stem) != hashlib.sha256(data).hexdigest():
+        return None
+    found = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
+    return Head(path.stem, found["task"], found["title"]) if {"task", "title"} <= found.keys() else None
