@@ -170,6 +170,15 @@ class ProvidersConfig(Strict):
     order: list[Text] | None = None
 
 
+class EngineConfig(Strict):
+    """Whether judging is left to a process that is kept ready, and how long; the user's alone to say."""
+
+    use: bool = True
+    idle_minutes: float = Field(
+        default=15, gt=0, le=1440, description="it leaves when nobody has asked for so long"
+    )
+
+
 class Config(Strict):
     """Everything that can be set."""
 
@@ -180,6 +189,7 @@ class Config(Strict):
     stop: StopConfig = StopConfig()
     ledger: LedgerConfig = LedgerConfig()
     providers: ProvidersConfig = ProvidersConfig()
+    engine: EngineConfig = EngineConfig()
 
     @model_validator(mode="before")
     @classmethod
@@ -214,6 +224,7 @@ _USERS = {
     "providers": "choose providers",
     "retrieval.log": "have prompts noted down",
     "ledger": "say what the ledger keeps",
+    "engine": "say how the engine is run",
     "gate.override_without_terminal": "honour overrides given without a terminal",
     "escalate.text": "put quotes into issues",
 }

@@ -37,6 +37,18 @@ def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: No
         os.close(descriptor)  # which unlocks
 
 
+def take(path: Path | str) -> int | None:
+    """Take the lock at `path` for as long as the returned descriptor is open; None when somebody holds it.
+
+    Raises `OSError` when the file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    if _locked(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def _wait(descriptor: int, path: Path, seconds: float) -> None:
     start = time.monotonic()
     while (waited := time.monotonic() - start) < seconds:

@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
     (
-        *("recall", "evaluation", "documents", "assess", "changed", "escalate", "gate"),
+        *("recall", "evaluation", "documents", "assess", "comparing", "changed", "escalate", "gate"),
         *("schemas", "tasks", "workshop"),
     ),
     ("engine",),

@@ -1,0 +1,397 @@
+"""Asks the engine: one HTTP request after the other on a connection, written and read by hand.
+
+Standard library only, and little of it: the prompt hook imports this, and `http.client` alone would cost it
+more than a bare interpreter.
+"""
+
+# Strings for paths: importing `pathlib` costs the prompt hook too much.
+# ruff: noqa: PTH109, PTH110, PTH123
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+
+from judgekit import environment
+from judgekit.engine import place as places
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from judgekit.engine.place import Place
+
+PROTOCOL = 1
+CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
+START_SECONDS = 15.0
+_POLL = 0.005
+_CHUNK = 65536
+_MOST_HEAD = 65536
+_OK, _BUSY = 200, 503
+# What an engine gets of the environment of whoever starts it: how to find Python's modules, its own files
+# and the network. No key, nothing of git's, nothing of the session.
+_HANDED_ON = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TMP", "TEMP"),
+    *("USERPROFILE", "SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA"),
+    *("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "JUDGEKIT_HOME"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH"),
+)
+
+
+class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
+    """Nobody answers here: judge in this process, or start an engine."""
+
+
+class EngineBusy(NoEngine):
+    """The engine takes no more work: its queue is full, or it is leaving; ask again in `retry_after` s."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EngineLost(Exception):  # noqa: N818 - named for what happened to the engine
+    """The engine went away, or said nothing in time, before its answer was whole."""
+
+
+class Answer:
+    """A status, and a body that is read as it comes."""
+
+    def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
+        self.status = status
+        self._pieces = pieces
+
+    def read(self) -> bytes:
+        """Return the whole body; raises `EngineLost`."""
+        return b"".join(self._pieces)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the body's lines as they come, without their ends; raises `EngineLost`."""
+        rest = b""
+        for piece in self._pieces:
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+        if rest:
+            yield rest
+
+
+class Connection:
+    """A connection to the engine at `place`, opened when something is asked and kept for the next request.
+
+    Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
+    """
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.place = place or places.find()
+        self._socket: _socket.socket | None = None
+        self._token = ""
+        self._buffer = b""
+        self._retry_after, self._served = 0.0, False
+
+    def open(self) -> None:
+        """Connect, unless it is; raises `NoEngine` when nobody of ours answers within `CONNECT_SECONDS`."""
+        if self._socket is None:
+            if self.place is None:
+                raise NoEngine("no folder here is ours alone")
+            try:
+                self._socket, self._token = _connected(self.place)
+            except (OSError, ValueError) as error:
+                raise NoEngine(f"no engine at {self.place.socket} ({type(error).__name__})") from None
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._buffer = None, b""
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Answer:
+        """Send a request and return its answer, of which at least the status has come.
+
+        `seconds` bound the whole exchange. Raises `NoEngine`, `EngineBusy` or `EngineLost`.
+        """
+        end = time.monotonic() + seconds
+        self.open()
+        try:
+            answer = self._exchange(method, path, body, end)
+        except _Unanswered as lost:
+            self.close()
+            if not self._served:
+                raise EngineLost(str(lost)) from None
+            # It hung up while nobody asked, as it may.
+            self._served = False
+            return self.ask(method, path, body, seconds=end - time.monotonic())
+        if answer.status == _BUSY:
+            said = answer.read()
+            retry_after = self._retry_after
+            raise EngineBusy(said.decode("utf-8", "replace"), retry_after)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: bytes, end: float) -> Answer:
+        token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: judgekit\r\n{token}"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._send(head.encode("ascii") + body, end)
+        status, headers = self._head(end)
+        self._retry_after, self._served = _number(headers.get("retry-after", "")), True
+        return Answer(status, self._pieces(headers, end))
+
+    def _send(self, data: bytes, end: float) -> None:
+        assert self._socket is not None  # noqa: S101 - opened by whoever calls
+        try:
+            self._socket.settimeout(max(0.001, end - time.monotonic()))
+            self._socket.sendall(data)
+        except OSError as error:
+            raise _Unanswered(f"the engine hung up ({type(error).__name__})") from None
+
+    def _head(self, end: float) -> tuple[int, dict[str, str]]:
+        while b"\r\n\r\n" not in self._buffer:
+            piece = self._receive(end)
+            if not piece and not self._buffer:
+                raise _Unanswered("the engine went away before it answered")
+            if not piece or len(self._buffer) > _MOST_HEAD:
+                raise self._lost("it broke off in the middle of an answer")
+            self._buffer += piece
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        try:
+            return int(first.split(" ")[1]), headers
+        except (IndexError, ValueError):
+            raise self._lost("it does not speak HTTP") from None
+
+    def _pieces(self, headers: dict[str, str], end: float) -> Iterator[bytes]:
+        """Yield a body; when it is whole, the connection is ready for the next request, or closed."""
+        if "chunked" in headers.get("transfer-encoding", ""):
+            while size := self._chunk_size(end):
+                yield self._exactly(size, end)
+                self._exactly(2, end)
+            self._exactly(2, end)
+        else:
+            size = int(headers.get("content-length", "0"))
+            if size:
+                yield self._exactly(size, end)
+        if headers.get("connection", "").lower() == "close":
+            self.close()
+
+    def _chunk_size(self, end: float) -> int:
+        while b"\r\n" not in self._buffer:
+            self._more(end)
+        size, _, self._buffer = self._buffer.partition(b"\r\n")
+        return int(size, 16)
+
+    def _exactly(self, count: int, end: float) -> bytes:
+        pieces, have = [self._buffer], len(self._buffer)
+        while have < count:
+            piece = self._receive(end)
+            if not piece:
+                raise self._lost("it broke off in the middle of an answer")
+            pieces.append(piece)
+            have += len(piece)
+        data = b"".join(pieces)
+        self._buffer = data[count:]
+        return data[:count]
+
+    def _more(self, end: float) -> None:
+        piece = self._receive(end)
+        if not piece:
+            raise self._lost("it broke off in the middle of an answer")
+        self._buffer += piece
+
+    def _receive(self, end: float) -> bytes:
+        if self._socket is None:
+            raise EngineLost("the connection was closed")
+        left = end - time.monotonic()
+        try:
+            if left > 0:
+                self._socket.settimeout(left)
+                return self._socket.recv(_CHUNK)
+        except TimeoutError:
+            pass
+        except OSError:  # reset: it was killed
+            return b""
+        raise self._lost("it did not answer in time")
+
+    def _lost(self, why: str) -> EngineLost:
+        self.close()
+        return EngineLost(f"the engine was lost: {why}")
+
+
+class _Unanswered(Exception):  # noqa: N818 - inside this module
+    """Hung up before the first byte of an answer."""
+
+
+def start(place: Place | None = None) -> int | None:
+    """Start an engine, detached, and return the id of the process that sets it up.
+
+    Whoever comes second when several start one at once leaves again. The process that is returned ends as
+    soon as the engine listens, or cannot. None: there is no folder to listen in, or no process to be had.
+    """
+    place = place or places.find(make=True)
+    if place is None or not sys.executable:
+        return None
+    given = environment.environ()
+    kept = {name: given[name] for name in (*_HANDED_ON, *places.SHARED) if name in given}
+    words = [sys.executable, "-P", "-m", "judgekit.engine.server", place.folder, place.kin, place.code]
+    try:
+        if os.name == "nt":
+            return _start_on_windows(words, kept)
+        nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+        return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
+    except OSError:
+        return None
+
+
+def connect_or_start(seconds: float = START_SECONDS) -> Connection:
+    """Return a connection to the engine, which is started when there is none; it may not be ready yet.
+
+    Requests to it wait until it is. Raises `NoEngine` when none listens within `seconds`.
+    """
+    connection = Connection()
+    try:
+        connection.open()
+    except NoEngine:
+        connection.place = places.find(make=True)
+        wait_until_listening(start(connection.place), connection, seconds)
+    return connection
+
+
+def wait_until_listening(starter: int | None, connection: Connection, seconds: float) -> None:
+    """Open the connection as soon as an engine listens; raises `NoEngine` when none will within `seconds`."""
+    end = time.monotonic() + seconds
+    code = None
+    while True:
+        failed = starter is None or code not in (None, 0, TAKEN)
+        try:
+            connection.open()
+        except NoEngine:
+            if failed or time.monotonic() > end:
+                raise
+            time.sleep(_POLL)
+        else:
+            return
+        finally:
+            if code is None and starter is not None:
+                code = _exit_code(starter)
+
+
+def wait_until_ready(seconds: float = START_SECONDS) -> bool:
+    """Wait until the engine has loaded what judging needs; False when it has not within `seconds`."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        try:
+            with Connection() as connection:
+                if b'"ready":true' in connection.ask("GET", "/v1/health", seconds=left).read():
+                    return True
+        except (NoEngine, EngineLost):
+            pass
+        time.sleep(_POLL)
+    return False
+
+
+TAKEN = 3  # exit code of whoever finds that another process is the engine already
+
+
+def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
+    """Return what every request brings along: the caller's environment, current folder and project.
+
+    Git's own variables stay here unless `git` says otherwise.
+    """
+    given = environment.environ()
+    variables = {name: value for name, value in given.items() if git or not name.startswith("GIT_")}
+    return {"environ": variables, "cwd": os.getcwd(), "project": project}
+
+
+def wanted() -> bool:
+    """Whether the variable JUDGEKIT_ENGINE lets the engine be asked; what the user's file says comes on top.
+
+    Recordings are made, and played, in the process that was asked for them.
+    """
+    given = environment.environ()
+    if given.get("JUDGEKIT_REPLAY", "").strip() or given.get("JUDGEKIT_RECORD", "").strip():
+        return False
+    return given.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")
+
+
+def _connected(place: Place) -> tuple[_socket.socket, str]:
+    """Return a connection to an engine that is ours, and the token it wants to see."""
+    if not places.private(place.folder):
+        raise OSError("the folder is not ours alone")
+    kind, address, token = _door(place)
+    connection = _socket.socket(kind, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_SECONDS)
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    if not token and not ours(connection):
+        connection.close()
+        raise OSError("somebody else answers")
+    return connection, token
+
+
+def _door(place: Place) -> tuple[int, str | tuple[str, int], str]:
+    """Return the kind of socket, its address, and the token to show there."""
+    if hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door):
+        return _socket.AF_UNIX, place.socket, ""
+    with open(place.door, encoding="ascii") as file:
+        port, token = file.read().split()
+    return _socket.AF_INET, ("127.0.0.1", int(port)), token
+
+
+def ours(connection: _socket.socket) -> bool:
+    """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
+    try:
+        if sys.platform == "linux":
+            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
+        elif sys.platform == "darwin":
+            raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+        else:
+            return True  # the folder's rights are what protects it
+    except OSError:
+        return False
+    return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
+
+
+def _exit_code(process: int) -> int | None:
+    """Return the exit code of a child that has ended, None while it runs; 0 when that cannot be known."""
+    if os.name == "nt":
+        return None
+    try:
+        ended, status = os.waitpid(process, os.WNOHANG)
+    except OSError:  # somebody else has waited for it
+        return 0
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _start_on_windows(words: list[str], variables: dict[str, str]) -> int:
+    import subprocess  # noqa: PLC0415 - not needed elsewhere
+
+    detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+    nothing = subprocess.DEVNULL
+    started = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        words, env=variables, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=detached
+    )
+    return started.pid
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,93 @@
+"""Who is let in, and how many at once: every request passes here before a byte of its body is read."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+MOST_REQUESTS = 512  # at work or waiting
+MOST_BYTES = 64_000_000  # of all bodies at once
+MOST_BODY = 16_000_000
+Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
+ALWAYS = ("/v1/health", "/v1/stop")  # answered however much there is to do
+
+
+class Door:
+    """An ASGI application before another one.
+
+    It answers 401 without the `token`, where there is one; 411 or 413 for a body of unknown or too great a
+    size; and 503 with `Retry-After` when the queue is full or the engine is leaving.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str = "", most: int = MOST_REQUESTS) -> None:
+        self._app, self._token, self._most = app, token, most
+        self.requests = 0  # that came in, ever
+        self.inside = 0
+        self.leaving = False
+        self._bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or say why not."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        size = _size(headers)
+        refused = self._refused(scope["path"], headers, size)
+        if refused is not None:
+            await _refuse(send, *refused)
+            return
+        counted = scope["path"] not in ALWAYS
+        self.requests += counted
+        self.inside += counted
+        self._bytes += size
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self.inside -= counted
+            self._bytes -= size
+
+    def _refused(self, path: str, headers: dict[bytes, bytes], size: int) -> Refusal | None:
+        if not self._knows_token(headers.get(b"authorization", b"")):
+            return 401, "token", "this engine answers only to who knows its token", 0
+        if b"transfer-encoding" in headers or size < 0:
+            return 411, "input", "send a body with its Content-Length", 0
+        if size > MOST_BODY:
+            return 413, "input", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
+        return None if path in ALWAYS else self._full(size)
+
+    def _knows_token(self, given: bytes) -> bool:
+        return not self._token or secrets.compare_digest(given, f"Bearer {self._token}".encode())
+
+    def _full(self, size: int) -> Refusal | None:
+        if self.leaving:
+            return 503, "leaving", "the engine is leaving", 0
+        if self.inside >= self._most or self._bytes + size > MOST_BYTES:
+            return 503, "busy", f"{self.inside} requests are waiting already", 1
+        return None
+
+
+def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
+    """Return the body of every answer that is an error."""
+    told: dict[str, Any] = {"kind": kind, "message": message, "exit_code": exit_code}
+    return json.dumps({"error": told}).encode()
+
+
+def _size(headers: dict[bytes, bytes]) -> int:
+    text = headers.get(b"content-length", b"0")
+    return int(text) if text.isdigit() else -1
+
+
+async def _refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
+    body = error_body(kind, message)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    # What is left of the request is not read.
+    headers.append((b"connection", b"close"))
+    if status == 503:  # noqa: PLR2004 - the status of RFC 9110 for a server that cannot just now
+        headers.append((b"retry-after", f"{retry_after:g}".encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,148 @@
+"""How long an engine lives: until nobody asks, it is told to go, it has grown too large, or it is lost."""
+
+from __future__ import annotations
+
+import _socket
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from judgekit import config as configuration
+from judgekit.engine import client, listening
+from judgekit.engine.app import create_app
+from judgekit.engine.log import Handler
+from judgekit.engine.service import Service, rss_bytes
+from judgekit.errors import JudgekitError
+
+if TYPE_CHECKING:
+    import socket
+
+    from judgekit.engine.door import Door
+    from judgekit.engine.listening import Seat
+    from judgekit.engine.log import Log
+
+MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
+DRAIN_SECONDS = 300  # for what has been begun when it is told to go
+_SUCCEEDED = 30.0  # seconds without a request after which one leaves that has been succeeded
+_LONGEST = 86_400.0  # seconds; until the user's configuration has been read
+_KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
+_LATECOMERS = 0.05  # seconds for those who connected just before the socket went
+_LOOK = 10  # ticks of 0.1 s between two looks around
+
+
+class _Protocol(H11Protocol):
+    """HTTP for processes of the same user."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Hang up on everybody else."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("socket")
+        if peer is not None and _is_unix(peer) and not client.ours(peer):
+            transport.abort()
+
+
+class Engine(uvicorn.Server):
+    """Serves whoever comes to its seat until it is time to go."""
+
+    def __init__(self, seat: Seat, log: Log) -> None:
+        super().__init__(_settings())
+        self._seat, self._log = seat, log
+        self._asked, self._seen = time.monotonic(), 0
+        self._why = "told by a signal"
+        self._idle = _LONGEST
+        self._service: Service
+        self._door: Door
+
+    async def live(self) -> None:
+        """Serve to the end."""
+        self._service = Service(self._stop)
+        self._door = create_app(self._service, self._log, token=self._seat.token)
+        self.config.app = self._door
+        preparing = asyncio.create_task(self._prepare())
+        await self.serve([self._seat.listener])
+        preparing.cancel()
+        await self._service.aclose()
+        self._log.add(f"gone: {self._why}")
+
+    async def _prepare(self) -> None:
+        await self._service.prepare()
+        self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
+        self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
+        await asyncio.to_thread(listening.dismiss, self._seat.place, _SUCCEEDED)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look around once a second."""
+        if counter % _LOOK == 0 and not self.should_exit:
+            self._look_around()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let another engine take over at once, and finish what has been begun."""
+        self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
+        self._seat.leave()
+        await asyncio.sleep(_LATECOMERS)
+        self._door.leaving = True
+        await super().shutdown(sockets)
+
+    def _look_around(self) -> None:
+        now = time.monotonic()
+        if self._door.inside:
+            self._asked = now
+            return
+        if self._door.requests != self._seen:
+            self._seen, self._asked = self._door.requests, now
+        if now - self._asked > self._idle:
+            self._leave("idle")
+        elif rss_bytes() > MOST_RSS:
+            self._leave(f"grown to {rss_bytes() // 1_000_000} MB")
+        elif self._seat.taken_away():
+            self._leave("nobody can find it any more")
+
+    def _stop(self, idle_seconds: float) -> None:
+        if idle_seconds:
+            self._idle = min(self._idle, idle_seconds)
+        else:
+            self._leave("told to")
+
+    def _leave(self, why: str) -> None:
+        self._why = why
+        self.should_exit = True
+
+
+def _settings() -> uvicorn.Config:
+    return uvicorn.Config(
+        "",
+        loop="asyncio",
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        reset_contextvars=True,
+    )
+
+
+def run(seat: Seat, log: Log) -> None:
+    """Be the engine."""
+    logging.getLogger().addHandler(Handler(log))
+    asyncio.run(Engine(seat, log).live())
+
+
+def _idle_seconds() -> float:
+    try:
+        return configuration.load(None).engine.idle_minutes * 60
+    except JudgekitError:  # said to everybody who asks for something
+        return configuration.EngineConfig().idle_minutes * 60
+
+
+def _is_unix(peer: Any) -> bool:  # noqa: ANN401 - asyncio's own kind of socket
+    return bool(peer.family == getattr(_socket, "AF_UNIX", None))

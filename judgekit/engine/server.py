@@ -1,0 +1,85 @@
+"""The engine's process: `python -m judgekit.engine.server FOLDER KIN CODE`, started by `client.start`.
+
+It becomes the one engine of its place and listens, lets go of whoever started it, and only then loads what
+judging needs; requests that come meanwhile wait.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from judgekit.engine import listening
+from judgekit.engine.client import TAKEN
+from judgekit.engine.log import Log
+from judgekit.engine.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.engine.listening import Seat
+
+_NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
+_MOST_DESCRIPTORS = 65536
+_NOT_INSTALLED, _NO_PLACE, _FAULT = 69, 73, 70  # of sysexits.h: unavailable, cannot create, software
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Be the engine, in a process of its own; return in the one that was started, as soon as it listens."""
+    _let_go()
+    if not all(importlib.util.find_spec(name) for name in _NEEDED):
+        return _NOT_INSTALLED
+    place = Place(*arguments)
+    try:
+        seat = listening.take(place)
+    except OSError:
+        return _NO_PLACE
+    if seat is None:
+        return TAKEN
+    if not _detached():
+        return 0
+    _serve(seat)
+    return 0
+
+
+def _serve(seat: Seat) -> None:
+    log = Log(seat.place.log)
+    code = 0
+    try:
+        listening.sign(seat.lock)
+        log.add("listening")
+        gc.disable()  # what is imported now lives on: looking through it would only cost time
+        from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come
+
+        gc.enable()
+        lifecycle.run(seat, log)
+    except BaseException as error:  # noqa: BLE001 - the boundary: nobody else would hear of it
+        log.fault(error)
+        code = _FAULT
+    finally:
+        seat.leave()
+        os._exit(code)  # at once: threads that nobody waits for, and a hundred megabytes to tidy
+
+
+def _let_go() -> None:
+    """Close what was inherited: whoever waits for the end of a pipe must not wait for the engine's."""
+    if os.name != "nt":
+        os.closerange(3, _MOST_DESCRIPTORS)
+        os.chdir("/")
+
+
+def _detached() -> bool:
+    """Whether this is the process that goes on, in a session of its own and with nobody to report to."""
+    if os.name == "nt":
+        return True
+    if os.fork():
+        return False
+    os.setsid()
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

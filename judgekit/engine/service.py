@@ -1,0 +1,90 @@
+"""What an engine does for those who ask: it loads what judging needs, once, and keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from judgekit import __version__, assess
+from judgekit.engine.client import PROTOCOL
+from judgekit.engine.prepared import Judges
+from judgekit.gateway import litellm_
+from judgekit.gateway.open import open_gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.gateway.base import Gateway
+    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.subject import Document
+    from judgekit.verdict import Verdict
+
+_UNBOUNDED = 1_000_000
+
+
+class Service:
+    """One process's long-lived things: the gateway with its connections, and the judges made so far.
+
+    To be made inside the event loop that uses it. `stop` is called when somebody asks the engine to leave,
+    with the seconds without a request after which it shall, or zero for now.
+    """
+
+    def __init__(self, stop: Callable[[float], None]) -> None:
+        self.stop = stop
+        self.ready = asyncio.Event()
+        self.gateway: Gateway = open_gateway({})
+        self.judges = Judges(self.gateway)
+        self._bearable: dict[tuple[tuple[str, str], ...], asyncio.Semaphore] = {}
+        self._since = datetime.now(UTC)
+
+    async def prepare(self) -> None:
+        """Load what every judging needs. What cannot be loaded fails again, and is said, when it is used."""
+        with suppress(ImportError):
+            await litellm_.loaded()
+        self.ready.set()
+
+    async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
+        """Return the verdict on a document, judged when its provider bears one more at a time."""
+        most = assess.bearable(judge, _UNBOUNDED)
+        if most == _UNBOUNDED:
+            return await judge.judge(document)
+        whom = tuple(
+            sorted((seat.profile.provider, seat.api_base or "") for seat in judge.endpoints.values())
+        )
+        async with self._bearable.setdefault(whom, asyncio.Semaphore(most)):
+            return await judge.judge(document)
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes."""
+        await self.gateway.aclose()
+
+    def health(self, requests: int, waiting: int, *, leaving: bool) -> dict[str, Any]:
+        """Return what `GET /v1/health` says."""
+        return {
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "pid": os.getpid(),
+            "since": self._since.isoformat(timespec="seconds"),
+            "ready": self.ready.is_set(),
+            "leaving": leaving,
+            "requests": requests,
+            "waiting": waiting,
+            "rss_bytes": rss_bytes(),
+        }
+
+
+def rss_bytes() -> int:
+    """Return the memory of this process; the most it ever had where the present cannot be known."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no path to walk
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        pass
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, which is what is left

@@ -1,0 +1,77 @@
+"""The frame around an engine's work: it waits until the engine is ready, and ends when its caller goes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from fastapi import Response
+
+from judgekit.engine.door import error_body
+from judgekit.environment import Brought
+from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from fastapi import Request
+
+    from judgekit.engine.asked import Carried
+    from judgekit.engine.service import Service
+
+Value = TypeVar("Value")
+NOBODY_WAITS = 499  # what servers note down when the client has hung up; nobody sees it
+_KINDS = ((ConfigError, "config", 422), (UsageError, "usage", 422), (InputError, "input", 422))
+
+
+class Gone(Exception):  # noqa: N818 - no error: the caller has hung up
+    """Nobody waits for the answer any more."""
+
+
+async def done(
+    request: Request, service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]
+) -> Value:
+    """Return what `work` returns, done with the caller's environment once the engine is ready.
+
+    Raises `Gone` when the caller hangs up first; the work is cancelled then.
+    """
+    working = asyncio.create_task(_with_environment(service, asked, work))
+    watching = asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise Gone
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _with_environment(service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
+    await service.ready.wait()
+    with Brought(asked.environ):
+        return await work()
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def said(error: Exception) -> Response:
+    """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
+    if isinstance(error, Gone):
+        return Response(status_code=NOBODY_WAITS)
+    if not isinstance(error, JudgekitError):
+        message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
+        return _response(500, "internal", message, 70)
+    found = [(kind, status) for each, kind, status in _KINDS if isinstance(error, each)]
+    kind, status = found[0] if found else ("internal", 500)
+    return _response(status, kind, str(error), int(error.exit_code))
+
+
+def _response(status: int, kind: str, message: str, exit_code: int) -> Response:
+    return Response(error_body(kind, message, exit_code), status, media_type="application/json")
