@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgekit import paths
+from judgekit.cli.measured import progress
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import UsageError
 
@@ -80,7 +81,6 @@ def _said(
 ) -> tuple[list[Case], dict[TierName, str]]:
     """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
     from judgekit.calibrate import reading
-    from judgekit.cli.evaluate import progress
     from judgekit.evaluation import judge_live
 
     if any(case.judges for case in cases):

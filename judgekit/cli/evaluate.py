@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,17 +10,16 @@ import typer
 
 from judgekit import paths
 from judgekit.cli import evaluate_judge
+from judgekit.cli.measured import figure, progress, resampling
 from judgekit.cli.output import complain, emit, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from judgekit.evaluation.bootstrap import Interval
     from judgekit.evaluation.report import Report
     from judgekit.retrieval.compiled import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well it does on labelled data.")
-_LABEL_WIDTH = 44
 
 
 class Kind(enum.StrEnum):
@@ -88,18 +86,6 @@ def _profile(kind: str) -> Profile:
     return Profiles(compile_profiles(Path(paths.project_root(str(Path.cwd()))))).by_kind[kind]
 
 
-def progress(total: int, what: str) -> Callable[[int], None]:
-    """Return what shows on a terminal how many are done."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return lambda _: None
-
-    def show(done: int) -> None:
-        sys.stderr.write(f"\r{done} of {total} {what}" if done < total else "\r\x1b[K")
-        sys.stderr.flush()
-
-    return show
-
-
 def _lines(report: Report) -> Iterator[str]:
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
     profile = f"profile {report.profile.retrieval} {report.profile.version}"
@@ -108,25 +94,24 @@ def _lines(report: Report) -> Iterator[str]:
         f" {report.judged} of them judged; {profile}"
     )
     yield ""
-    for name, figure in report.metrics.items():
-        yield _figure(name, figure)
+    for name, found in report.metrics.items():
+        yield figure(name, found)
     yield ""
     yield from _confidence(report)
     yield ""
     injection = report.injection
     yield f"To {injection.prompts} prompts, {injection.answerable} of them answerable, the hook would add"
-    yield _figure("an injection, share of prompts", injection.injected)
-    yield _figure("a nudge, share of prompts", injection.nudged)
-    yield _figure("relevant, share of what is injected", injection.precision)
-    yield _figure("something relevant, share of answerable", injection.coverage)
+    yield figure("an injection, share of prompts", injection.injected)
+    yield figure("a nudge, share of prompts", injection.nudged)
+    yield figure("relevant, share of what is injected", injection.precision)
+    yield figure("something relevant, share of answerable", injection.coverage)
     if report.elsewhere is not None:
         yield ""
         yield "Asked against the documents of the next scope"
-        yield _figure("an injection, share of prompts", report.elsewhere.injected)
-        yield _figure("a nudge, share of prompts", report.elsewhere.nudged)
+        yield figure("an injection, share of prompts", report.elsewhere.injected)
+        yield figure("a nudge, share of prompts", report.elsewhere.nudged)
     yield ""
-    boot = report.bootstrap
-    yield f"In brackets {boot.level:.0%} intervals: {boot.resamples} draws of the queries, seed {boot.seed}"
+    yield resampling(report.bootstrap, "queries")
 
 
 def _confidence(report: Report) -> Iterator[str]:
@@ -144,9 +129,3 @@ def _confidence(report: Report) -> Iterator[str]:
 
 def _row(name: str, count: int, confidence: float, relevant: float) -> str:
     return f"  {name:<12}{count:>8}{confidence:>8.3f}{relevant:>10.3f}"
-
-
-def _figure(name: str, figure: Interval | None) -> str:
-    if figure is None:
-        return f"  {name:<{_LABEL_WIDTH}}    -"
-    return f"  {name:<{_LABEL_WIDTH}}{figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]"

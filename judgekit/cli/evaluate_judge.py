@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgekit import paths
+from judgekit.cli.measured import LABEL_WIDTH, figure, progress, resampling
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import InputError
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from judgekit.evaluation.bootstrap import Interval
     from judgekit.evaluation.judge_report import JudgeReport, JudgingReport
-
-_WIDTH = 34
 
 
 def judge(
@@ -35,7 +34,6 @@ def judge(
     """Measure judges on labelled cases: those whose answers are recorded, else the models set up here."""
     from judgekit import library
     from judgekit.calibrate import labelled
-    from judgekit.cli.evaluate import progress
     from judgekit.evaluation import judge as evaluation
     from judgekit.evaluation import judge_live, judge_page
 
@@ -66,37 +64,30 @@ def _lines(report: JudgingReport) -> Iterator[str]:
     for each in report.judges:
         yield ""
         yield from _judge(each)
-    boot = report.bootstrap
     yield ""
-    yield f"In brackets {boot.level:.0%} intervals: {boot.resamples} draws of the items, seed {boot.seed}"
+    yield resampling(report.bootstrap, "items")
 
 
 def _judge(each: JudgeReport) -> Iterator[str]:
     yield f"{each.judge}{f' ({each.model})' if each.model else ''}: {each.items} items"
-    yield _figure("accuracy", each.accuracy)
-    yield _figure("Cohen's kappa", each.kappa)
+    yield figure("accuracy", each.accuracy)
+    yield figure("Cohen's kappa", each.kappa)
     if each.weighted_kappa:
-        yield _figure("quadratically weighted kappa", each.weighted_kappa)
-    yield _figure("unreadable", each.unreadable)
+        yield figure("quadratically weighted kappa", each.weighted_kappa)
+    yield figure("unreadable", each.unreadable)
     for one in each.classes:
-        precision, recall = (_short(figure) for figure in (one.precision, one.recall))
-        yield f"  {one.word:<{_WIDTH}}precision {precision}, recall {recall}, {one.labelled} labelled so"
+        precision, recall = map(_short, (one.precision, one.recall))
+        yield f"  {one.word:<{LABEL_WIDTH}}precision {precision}, recall {recall}, {one.labelled} labelled so"
     for name, flips in (("flips with the order", each.order_flips), ("flips on rerun", each.rerun_flips)):
         if flips.pairs:
-            yield f"{_figure(name, flips.rate)} of {flips.pairs}"
+            yield f"{figure(name, flips.rate)} of {flips.pairs}"
     if each.injection:
         found = each.injection
-        yield _figure(f"{found.wanted} before injected text", found.before)
-        yield f"{_figure('lift by injected text', found.lift)} of {found.pairs}"
+        yield figure(f"{found.wanted} before injected text", found.before)
+        yield f"{figure('lift by injected text', found.lift)} of {found.pairs}"
     usd = "" if each.cost.usd is None else f", ${each.cost.usd:.6f}"
-    yield f"  {'an item':<{_WIDTH}}{each.cost.calls:.2f} calls{usd}"
+    yield f"  {'an item':<{LABEL_WIDTH}}{each.cost.calls:.2f} calls{usd}"
 
 
-def _figure(name: str, figure: Interval | None) -> str:
-    if figure is None:
-        return f"  {name:<{_WIDTH}}    -"
-    return f"  {name:<{_WIDTH}}{figure.value:.3f}  [{figure.low:.3f}, {figure.high:.3f}]"
-
-
-def _short(figure: Interval | None) -> str:
-    return "-" if figure is None else f"{figure.value:.3f}"
+def _short(found: Interval | None) -> str:
+    return "-" if found is None else f"{found.value:.3f}"

@@ -149,4 +149,5 @@ def _recorded(one: Round, *, cut: bool = False) -> Recorded:
         told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
         first = next(iter(told))
         said = {first: told[first], "unjudged": one.opinion.get("unjudged", [])}
-    return Recorded(model=one.model, cut=cut, **said, **one.usage.model_dump())
+    usage = one.usage.model_dump(include={"input_tokens", "output_tokens", "cost_usd"})
+    return Recorded(model=one.model, cut=cut, **said, **usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 
@@ -81,3 +82,71 @@ def test_nothing_measured_is_nothing() -> None:
     assert agreement.accuracy([]) is None
     assert agreement.kappas([]) == (None, None)
     assert agreement.classes([]) == []
+
+
+class Known(NamedTuple):
+    """A table of labels (down) and answers (across), and what scikit-learn 1.9.1 says of it.
+
+    From `accuracy_score`, `cohen_kappa_score` (also with `weights="quadratic"`) and
+    `precision_recall_fscore_support`.
+    """
+
+    words: tuple[str, ...]
+    table: tuple[tuple[int, ...], ...]
+    accuracy: float
+    kappa: float
+    weighted: float
+    precision: tuple[float, ...]
+    recall: tuple[float, ...]
+
+
+ORACLE = (
+    Known(
+        ("reject", "improve", "accept"),
+        ((23, 2, 3), (1, 13, 2), (1, 2, 13)),
+        0.8166666666666667,
+        0.717948717948718,
+        0.7268408551068883,
+        (0.92, 0.764705882353, 0.722222222222),
+        (0.821428571429, 0.8125, 0.8125),
+    ),
+    Known(
+        ("0", "1", "2", "3"),
+        ((5, 3, 1, 0), (5, 13, 2, 0), (1, 1, 23, 5), (2, 2, 3, 14)),
+        0.6875,
+        0.5684074233923178,
+        0.6601474831676819,
+        (0.384615384615, 0.684210526316, 0.793103448276, 0.736842105263),
+        (0.555555555556, 0.65, 0.766666666667, 0.666666666667),
+    ),
+    Known(
+        ("1", "2", "3", "4", "5"),
+        ((6, 2, 1, 0, 1), (1, 4, 1, 0, 2), (1, 0, 3, 1, 1), (0, 2, 0, 7, 0), (0, 1, 1, 1, 4)),
+        0.6,
+        0.4980392156862745,
+        0.562874251497006,
+        (0.75, 0.444444444444, 0.5, 0.777777777778, 0.5),
+        (0.6, 0.5, 0.5, 0.777777777778, 0.571428571429),
+    ),
+)
+
+
+@pytest.mark.parametrize("known", ORACLE, ids=lambda known: "-".join(known.words))
+def test_figures_are_those_of_another_implementation(known: Known) -> None:
+    counts = {
+        (label, said): known.table[down][across]
+        for down, label in enumerate(known.words)
+        for across, said in enumerate(known.words)
+    }
+    found = pairs(counts)
+    accuracy, (plain, weighted) = agreement.accuracy(found), agreement.kappas(found)
+    assert accuracy is not None
+    assert plain is not None
+    assert weighted is not None
+    assert accuracy.value == pytest.approx(known.accuracy, abs=1e-12)
+    assert plain.value == pytest.approx(known.kappa, abs=1e-12)
+    assert weighted.value == pytest.approx(known.weighted, abs=1e-12)
+    classes = agreement.classes(found)
+    assert tuple(each.word for each in classes) == known.words
+    assert [each.precision.value for each in classes if each.precision] == pytest.approx(known.precision)
+    assert [each.recall.value for each in classes if each.recall] == pytest.approx(known.recall)
