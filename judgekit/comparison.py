@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from judgekit.rubric import ModeName, TierName
+from judgekit.usage import CostSource
 from judgekit.verdict import Consensus, Failure, RubricRef, Usage
 
 TIE = "tie"
@@ -68,6 +69,8 @@ class Comparison(_Record):
     timestamp: AwareDatetime
     duration_ms: int
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool = True
 
     @property
     def decided(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from judgekit.calibrate.file import Calibration
+from judgekit.comparison import Comparison
 from judgekit.config import Config
 from judgekit.ledger.records import Line
 from judgekit.provider import ProfileFile
@@ -19,6 +20,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _MODELS: dict[str, type[BaseModel]] = {
     "verdict": Verdict,
+    "comparison": Comparison,
     "rubric": RubricFile,
     "provider": ProfileFile,
     "retrieval": RetrievalFile,
@@ -29,9 +31,12 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def json_schema(
-    name: Literal["verdict", "rubric", "provider", "retrieval", "config", "ledger", "calibration"],
+    name: Literal[
+        "verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration"
+    ],
 ) -> dict[str, Any]:
     """Return the JSON Schema called `name`."""
     # What is written has every key; what is read may leave out the ones with a default.
-    mode: Literal["serialization", "validation"] = "serialization" if name == "verdict" else "validation"
+    written = name in ("verdict", "comparison")
+    mode: Literal["serialization", "validation"] = "serialization" if written else "validation"
     return {"$schema": DIALECT, **_MODELS[name].model_json_schema(by_alias=True, mode=mode)}

@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 
 from judgekit.cli import (
     calibrate,
+    compare,
     demo,
     doctor,
     escalate,
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 app.command("search")(search.search)
 app.command("judge")(judge.judge)
+app.command("compare")(compare.compare)
 app.command("gate")(gate.gate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(evaluate.app, name="eval")

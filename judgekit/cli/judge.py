@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from judgekit import paths
-from judgekit.cli.output import Format, complain, emit, say, verdict_text
+from judgekit.cli.output import Format, complain, emit, messages_text, say, verdict_text
 from judgekit.errors import Exit, InputError
 
 if TYPE_CHECKING:
@@ -156,7 +156,5 @@ def _show(documents: Sequence[Document], project: Path, wish: Wish) -> int:
     for document in documents:
         for tier, model, asked in prompts(document, project, wish):
             for messages in asked:
-                say(f"=== {document.task_id}: {tier} ({model})")
-                for message in messages:
-                    say(f"--- {message.role}\n{message.content}")
+                say(messages_text(f"{document.task_id}: {tier} ({model})", messages))
     return Exit.ACCEPTED

@@ -13,7 +13,9 @@ from judgekit.errors import Exit
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from judgekit.gateway.base import Message
 
 
 class Format(enum.StrEnum):
@@ -32,6 +34,13 @@ COLOURS = {
     "reject": typer.colors.RED,
     "escalate": typer.colors.MAGENTA,
     "undetermined": typer.colors.MAGENTA,
+}
+_COST_SOURCES = {
+    "provider": "the provider says so",
+    "profile": "by the prices in its profile",
+    "litellm": "by litellm's prices",
+    "cache": "all replies were kept",
+    "mixed": "from several sources",
 }
 
 
@@ -77,6 +86,11 @@ def printable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def messages_text(title: str, messages: Iterable[Message]) -> str:
+    """Return a prompt as it would be sent, under a title."""
+    return "\n".join([f"=== {title}", *(f"--- {each.role}\n{each.content}" for each in messages)])
+
+
 def coloured(word: str, kind: str) -> str:
     """Return a word in the colour of a verdict."""
     return typer.style(word, fg=COLOURS[kind], bold=True)
@@ -108,8 +122,17 @@ def _who(verdict: Mapping[str, Any]) -> str:
     rounds = ", ".join(map(_round, verdict["rounds"]))
     model = verdict["model"]
     decided = f"decided by {model} ({verdict['consensus']})" if model else "decided by nobody"
-    cost = "" if verdict["cost_usd"] is None else f", ${verdict['cost_usd']:.4f}"
+    cost = _cost(verdict)
     return f"{rubric}; {rounds}; {decided}, {verdict['duration_ms'] / 1000:.1f} s{cost}"
+
+
+def _cost(verdict: Mapping[str, Any]) -> str:
+    """Return what a judging cost, who says so, and whether some of its calls are left out of it."""
+    cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
+    if cost is None:
+        return ", at a cost that nobody states" if complete is False else ""
+    source = _COST_SOURCES.get(verdict.get("cost_source") or "", "")
+    return f", {'at least ' if complete is False else ''}${cost:.4f}{f' ({source})' if source else ''}"
 
 
 def _round(record: Mapping[str, Any]) -> str:

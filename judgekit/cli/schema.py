@@ -15,6 +15,7 @@ class Name(enum.StrEnum):
     """The published schemas."""
 
     VERDICT = "verdict"
+    COMPARISON = "comparison"
     RUBRIC = "rubric"
     PROVIDER = "provider"
     RETRIEVAL = "retrieval"

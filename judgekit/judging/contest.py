@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from judgekit.comparison import LETTERS, CompareRound, Comparison, Contestant
-from judgekit.judging.record import failures, rubric_ref, total_cost
+from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.verdict import Usage
 
 if TYPE_CHECKING:
@@ -126,5 +126,5 @@ def comparison(
         truncated=ended.truncated,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
-        cost_usd=total_cost(rounds),
+        **cost_of(rounds),
     )

@@ -1,0 +1,107 @@
+"""`judgekit compare`: texts that answer one prompt in, which of them is better out."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgekit import paths
+from judgekit.cli.judge import Mode
+from judgekit.cli.output import complain, emit, messages_text, say
+from judgekit.errors import Exit, UsageError
+from judgekit.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.assess import Wish
+    from judgekit.comparison import Comparison
+    from judgekit.judging.contest import Contest
+
+
+class Shape(enum.StrEnum):
+    """How a comparison is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def compare(
+    files: Annotated[list[str], typer.Argument(metavar="A B...", help="Files, or - for stdin.")],
+    prompt: Annotated[str, typer.Option(help="The prompt that all of them answer.")],
+    rubric: Annotated[str | None, typer.Option(help="ID, ID@VERSION or a YAML file.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="Which error is the costly one.")] = None,
+    format_: Annotated[Shape, typer.Option("--format", help="How to print it.")] = Shape.TABLE,
+    deadline: Annotated[float | None, typer.Option(min=0.1, max=3600, help="Seconds for it all.")] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
+    ] = False,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, metavar="USD", help="Ask no more once it has cost this.")
+    ] = None,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")
+    ] = False,
+) -> int:
+    """Say which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
+    from judgekit import comparing
+    from judgekit.assess import Wish
+
+    wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
+    contest = _contest(files, prompt)
+    project = Path(paths.project_root(str(Path.cwd())))
+    if show_prompt:
+        return _show(contest, project, wish)
+    found = comparing.compare(contest, project, wish)
+    if format_ is Shape.TABLE:
+        for line in _lines(found):
+            say(line)
+    else:
+        emit(found.model_dump_json(by_alias=True, indent=2 if format_ is Shape.JSON else None))
+    if not found.decided and found.degraded:
+        complain(f"{found.verdict}: {found.degraded}")
+    return Exit.ACCEPTED if found.decided else Exit.HUMAN_NEEDED
+
+
+def _contest(files: Sequence[str], prompt: str) -> Contest:
+    from judgekit import documents
+    from judgekit.judging.contest import Contest
+
+    if not prompt.strip():
+        raise UsageError("--prompt is empty; say what the texts were to answer")
+    if files.count(documents.STDIN) > 1:
+        raise UsageError("standard input was given twice; it can be read once")
+    return Contest(prompt, tuple(documents.read_file(each, sys.stdin.buffer) for each in files))
+
+
+def _show(contest: Contest, project: Path, wish: Wish) -> int:
+    from judgekit.comparing import prompts
+
+    for tier, model, asked in prompts(contest, project, wish):
+        for messages in asked:
+            say(messages_text(f"compare: {tier} ({model})", messages))
+    return Exit.ACCEPTED
+
+
+def _lines(found: Comparison) -> Iterator[str]:
+    names = {each.letter: escaped(each.path) for each in found.subjects}
+    winner = f"  {names[found.verdict]}" if found.verdict in names else ""
+    yield f"{typer.style(found.verdict.ljust(12), bold=True)}{winner}"
+    scored = sorted(found.subjects, key=lambda each: (each.score is None, -(each.score or 0.0)))
+    for each in scored:
+        score = "" if each.score is None else f"  {each.score:g} up to {each.tier}"
+        yield f"    {each.letter}  {names[each.letter]}{score}"
+    lead = "" if found.lead is None else f", ahead by {found.lead:g}"
+    settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
+    cost = "" if found.cost_usd is None else f", ${found.cost_usd:.4f}"
+    calls = f"{len(found.rounds)} calls"
+    about = f"{found.rubric.id}@{found.rubric.version}, {found.mode}"
+    yield f"    {about}; {calls}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
+    if found.degraded:
+        yield f"    degraded: {found.degraded}"
+    yield from (f"    {line}" for line in found.reasoning.splitlines())
