@@ -6,10 +6,11 @@ must not be able to say where text or keys are sent.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue, RootModel, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
 from judgekit.datafile import Strict
 from judgekit.rubric import Identifier, Text, TierName
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 OutputMode: TypeAlias = Literal["json_schema", "json_object", "tool", "text"]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 Family = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+
+
+# What a command profile may have replaced in its arguments, files and variables.
+PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schema_file", "folder")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+def _inside(path: str) -> str:
+    if path.startswith(("/", "~", "\\")) or ":" in path or ".." in path.split("/"):
+        raise ValueError("expected a path below the folder of the run, such as home/settings.json")
+    return path
+
+
+RelativePath = Annotated[Text, AfterValidator(_inside)]
 
 
 class Detect(Strict):
@@ -63,16 +78,33 @@ class Models(Strict):
 
 
 class Price(Strict):
-    """US dollars per million tokens, where litellm knows no price."""
+    """US dollars per million tokens, where litellm knows no price.
+
+    Tokens of the prompt that the provider read from its cache or wrote to it cost `cache_read` and
+    `cache_write`, else as much as others.
+    """
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
+    cache_read: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+
+    def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
+        """Return what a call costs in US dollars; `read` counts all tokens of the prompt."""
+        cached = (
+            (cache_read, self.input if self.cache_read is None else self.cache_read),
+            (cache_write, self.input if self.cache_write is None else self.cache_write),
+        )
+        plain = read - cache_read - cache_write
+        parts = ((plain, self.input), (written, self.output), *cached)
+        return sum(tokens * price for tokens, price in parts) / 1e6
 
 
 class Limits(Strict):
-    """What the provider bears: calls at a time, and characters of a prompt; absent where it sets no bound."""
+    """What the provider bears: calls at a time and in a minute, characters of a prompt; absent: no bound."""
 
     concurrency: int | None = Field(default=None, gt=0)
+    requests_per_minute: int | None = Field(default=None, gt=0)
     context_chars: int | None = Field(default=None, gt=0)
 
 
@@ -150,17 +182,80 @@ class LitellmProfile(_Profile):
         return model.removeprefix(self.prefix)
 
 
+class CommandUsage(Strict):
+    """Where a program's JSON says what a call took; several keys of one kind are added up."""
+
+    where: dict[Text, JsonValue] = Field(
+        default={}, description="what the line that says it must hold, where the reply is jsonl"
+    )
+    input: list[Text] = Field(
+        default=[], description="tokens of the prompt, those read from a cache included"
+    )
+    output: list[Text] = Field(default=[], description="tokens of the reply")
+    cache_read: list[Text] = Field(default=[], description="tokens of the prompt that were read from a cache")
+    cache_write: list[Text] = Field(default=[], description="tokens of the prompt written to a cache")
+    cost: Text | None = Field(default=None, description="US dollars")
+
+
 class CommandProfile(_Profile):
-    """A program that reads the prompt on stdin and prints the reply."""
+    """A program that reads the prompt on stdin and prints the reply.
+
+    It runs in an empty folder, beside which `files` and `links` are laid. A key into JSON is dotted: a name,
+    a number for an item of a list, or `*` for all there are.
+    """
 
     kind: Literal["command"]
-    argv: list[str] = Field(min_length=1, description="{model}, {system} and {schema} are replaced")
-    reply: Literal["text", "json"] = "text"
-    reply_key: Text | None = Field(default=None, description="where a JSON reply holds the text, dotted")
+    argv: list[str] = Field(
+        min_length=1,
+        description="{model}, {system}, {schema}, {schema_file} and {folder} are replaced; an argument is "
+        "left out where there is no schema, or no model but 'default', to put into it",
+    )
+    reply: Literal["text", "json", "jsonl"] = Field(
+        default="text", description="what is printed: the reply, one JSON value, or one a line"
+    )
+    reply_file: RelativePath | None = Field(
+        default=None, description="the file beside the empty folder that holds what is else printed"
+    )
+    reply_key: Text | None = Field(default=None, description="where JSON holds the text of the reply")
+    reply_where: dict[Text, JsonValue] = Field(
+        default={}, description="what a line of jsonl must hold to be read; the last such line is the reply"
+    )
+    model_key: Text | None = Field(default=None, description="where JSON names the model that answered")
+    usage: CommandUsage | None = None
+    files: dict[RelativePath, str] = Field(
+        default={},
+        description="files that are laid beside the empty folder, with the placeholders of argv and, for "
+        "JSON, {model_json} and {system_json} replaced",
+    )
+    links: dict[RelativePath, list[Text]] = Field(
+        default={},
+        description="files of the user's that the program may use and change, such as a sign-in: the first "
+        "that exists; they begin with ~/ or with a variable of keep_env, as in $CODEX_HOME/",
+    )
     keep_env: list[Variable] = Field(
         default=[], description="variables the program may see beside PATH and HOME"
     )
-    set_env: dict[Variable, str] = Field(default={}, description="variables set for the program")
+    set_env: dict[Variable, str] = Field(
+        default={}, description="variables set for the program; {folder} is replaced"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_run_and_read(self) -> CommandProfile:
+        if self.detect.command is None:
+            raise ValueError("a command needs detect.command, the program that must be on PATH")
+        if self.reply == "jsonl" and not self.reply_key:
+            raise ValueError("reply: jsonl needs reply_key, where a line holds the text")
+        if self.reply == "text" and (self.reply_key or self.reply_where or self.model_key or self.usage):
+            raise ValueError("reply_key, reply_where, model_key and usage need reply: json or jsonl")
+        for text in (*self.argv, *self.files.values(), *self.set_env.values()):
+            for name in _PLACEHOLDER.findall(text):
+                if name not in PLACEHOLDERS:
+                    raise ValueError(f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}")
+        for source in (source for sources in self.links.values() for source in sources):
+            variable = source.partition("/")[0].removeprefix("$")
+            if not source.startswith("~/") and variable not in self.keep_env:
+                raise ValueError(f"links: {source!r} begins neither with ~/ nor with a variable of keep_env")
+        return self
 
 
 class ReplayProfile(_Profile):

@@ -18,6 +18,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, offers, reading, schema
 from judgekit.gateway.endpoints import extra_arguments, secrets
+from judgekit.gateway.pace import AT_ONCE, Pace
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class LitellmGateway:
 
     def __init__(self) -> None:
         self._learned: dict[tuple[str | None, str], Manner] = {}
+        self._paces: dict[tuple[str | None, str, str | None], Pace] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
@@ -118,13 +120,39 @@ class LitellmGateway:
         manner = self._learned.get(place, Manner(endpoint.output))
         for _ in range(_CONCESSIONS):
             try:
-                return await _with_retries(endpoint, request, manner, end)
+                return await self._with_retries(endpoint, request, manner, end)
             except GatewayError as failure:
                 weaker = manner.adapted(failure, request)
                 if weaker is None:
                     raise
             manner = self._learned[place] = weaker
-        return await _with_retries(endpoint, request, manner, end)
+        return await self._with_retries(endpoint, request, manner, end)
+
+    async def _with_retries(self, endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
+            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(max(0.0, end - time.monotonic())),
+            wait=_pause,
+            reraise=True,
+        )
+        return await attempts(self._in_turn, endpoint, request, manner, end)
+
+    async def _in_turn(self, endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
+        pace = self._pace(endpoint)
+        async with pace.turn():
+            try:
+                reply = await _call(endpoint, request, manner, end, pace)
+            except GatewayError as failure:
+                if failure.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
+                    pace.was_too_much(failure.retry_after)
+                raise
+            pace.went_well()
+            return reply
+
+    def _pace(self, endpoint: Endpoint) -> Pace:
+        whom = (endpoint.api_base, endpoint.model, endpoint.api_key)
+        limits = endpoint.profile.limits
+        return self._paces.setdefault(whom, Pace(limits.concurrency or AT_ONCE, limits.requests_per_minute))
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
@@ -147,16 +175,6 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     return load()
 
 
-async def _with_retries(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
-    attempts = AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
-        stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(max(0.0, end - time.monotonic())),
-        wait=_pause,
-        reraise=True,
-    )
-    return await attempts(_call, endpoint, request, manner, end)
-
-
 def _pause(state: RetryCallState) -> float:
     """Return the seconds to wait: what the provider asked for, else half a second and then a whole one."""
     error = state.outcome.exception() if state.outcome else None
@@ -164,7 +182,7 @@ def _pause(state: RetryCallState) -> float:
     return asked if asked is not None else 0.5 * state.attempt_number
 
 
-async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
+async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float, pace: Pace) -> Reply:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
@@ -173,6 +191,7 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
     litellm = await loaded()
     try:
         response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
+        pace.heard(_headers(response))
         return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secrets(endpoint))
@@ -180,6 +199,13 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         names = await offers.offered(endpoint, profile, min(2.0, end - time.monotonic()))
         raise GatewayError(FailureKind.NOT_FOUND, offers.gone(endpoint, names))
     raise failure
+
+
+def _headers(response: Any) -> dict[str, str]:  # noqa: ANN401 - litellm's objects
+    """Return the headers of an answer by the names that the provider gave them."""
+    hidden = getattr(response, "_hidden_params", None) or {}
+    found = hidden.get("additional_headers") or {}
+    return {str(name).removeprefix("llm_provider-"): str(value) for name, value in found.items()}
 
 
 def _arguments(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> dict[str, Any]:
@@ -197,7 +223,7 @@ def _arguments(endpoint: Endpoint, request: Request, manner: Manner, end: float)
         **endpoint.parameters,
         **_asked(endpoint, request, manner),
         # Dropped by litellm for models that are known to refuse it.
-        **({"temperature": 0} if manner.temperature else {}),
+        **({"temperature": int(request.sample > 0)} if manner.temperature else {}),
     }
 
 
@@ -223,19 +249,16 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
     return arguments
 
 
-def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects
+def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> reading.Cost:  # noqa: ANN401 - litellm's objects
     """Return what the call cost by the reply, else by litellm's table for the model that was asked."""
     hidden = getattr(response, "_hidden_params", None) or {}
-    headers = hidden.get("additional_headers") or {}
-    told = hidden.get("response_cost")
-    if told is None:
-        told = headers.get("llm_provider-x-litellm-response-cost")
-    if told is not None:
-        return float(told)
+    stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
+    if stated is not None:
+        return reading.Cost(float(stated), "provider")
+    if hidden.get("response_cost") is not None:
+        return reading.Cost(float(hidden["response_cost"]), "litellm")
     usage = getattr(response, "usage", None)
     if endpoint.model not in litellm.model_cost or usage is None:
-        return None
-    read, written = litellm.cost_per_token(
-        model=endpoint.model, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
-    )
-    return float(read + written)
+        return reading.Cost()
+    read, written = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
+    return reading.Cost(float(read + written), "litellm")

@@ -1,0 +1,72 @@
+"""A provider that bears little is asked as much as it bears, and everyone is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from asking import custom, request
+from loopback import Answer, Asked, Loopback, fails, says
+
+from judgekit.gateway.litellm_ import LitellmGateway
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Reply
+
+
+class Modest:
+    """Answers a few calls at a time and refuses what is more."""
+
+    def __init__(self, most: int) -> None:
+        self.refused = 0
+        self._free = threading.Semaphore(most)
+
+    def __call__(self, asked: Asked) -> Answer:
+        if not self._free.acquire(blocking=False):
+            self.refused += 1
+            return fails(429, retry_after=0.2)
+        try:
+            time.sleep(0.05)
+            return says('{"reasoning": "fine", "score": 4}')
+        finally:
+            self._free.release()
+
+
+def test_a_modest_provider_answers_everyone() -> None:
+    modest = Modest(6)
+
+    async def run(base: str) -> list[Reply]:
+        gateway = LitellmGateway()
+        whom = custom(base)
+        try:
+            return await asyncio.gather(*(gateway.complete(whom, request(timeout=60)) for _ in range(40)))
+        finally:
+            await gateway.aclose()
+
+    with Loopback(modest) as server:
+        replies = asyncio.run(run(server.base))
+    assert len(replies) == 40
+    assert modest.refused > 0
+
+
+def test_what_is_used_up_is_not_asked_for() -> None:
+    spent = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "400ms"}
+    times: list[float] = []
+
+    def answer(asked: Asked) -> Answer:
+        times.append(time.monotonic())
+        return says('{"score": 4}', headers=spent if len(times) == 1 else {})
+
+    async def run(base: str) -> None:
+        gateway = LitellmGateway()
+        try:
+            for _ in range(2):
+                await gateway.complete(custom(base), request(timeout=60))
+        finally:
+            await gateway.aclose()
+
+    with Loopback(answer) as server:
+        asyncio.run(run(server.base))
+    assert times[1] - times[0] >= 0.35
