@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from judgekit.usage import Usage
+
 
 class Exit(enum.IntEnum):
     """Exit codes of every command except the hooks."""
@@ -84,17 +86,24 @@ class FailureKind(enum.StrEnum):
         """Whether the same call may succeed a moment later (a refused connection will not)."""
         return self in _RETRYABLE
 
+    @property
+    def may_have_cost(self) -> bool:
+        """Whether a call that failed so may have been charged although no reply says what for."""
+        return self in _MAY_HAVE_COST
+
 
 _RETRYABLE = frozenset(
     {FailureKind.RATE_LIMIT, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR},
 )
+# Others are refused before a model works, or say what they took.
+_MAY_HAVE_COST = frozenset({FailureKind.TIMEOUT, FailureKind.INVALID_REPLY, FailureKind.COMMAND_FAILED})
 
 
 class GatewayError(JudgekitError):
     """A call to a model failed; the judge turns it into the failure of one round.
 
-    `retry_after` is what the provider asked for, in seconds. `input_tokens`, `output_tokens` and `cost_usd`
-    are what a reply cost that came but cannot be used; the cost is None where no price is known.
+    `retry_after` is what the provider asked for, in seconds. `usage` is what was taken all the same, where
+    that is known: by a reply that came but cannot be used, or nothing where no call was begun.
     """
 
     def __init__(
@@ -103,10 +112,8 @@ class GatewayError(JudgekitError):
         message: str,
         *,
         retry_after: float | None = None,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cost_usd: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after = kind, message, retry_after
-        self.input_tokens, self.output_tokens, self.cost_usd = input_tokens, output_tokens, cost_usd
+        self.usage = usage

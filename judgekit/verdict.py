@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from judgekit.errors import FailureKind
 from judgekit.rubric import ModeName, TierName
 from judgekit.subject import Author
+from judgekit.usage import CostSource
 
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
@@ -34,11 +35,18 @@ class RubricRef(_Record):
 
 
 class Usage(_Record):
-    """Tokens and US dollars of one call; the cost is null where no price is known."""
+    """Tokens and US dollars of one round; the cost is null where no price is known.
+
+    `cost_source` says who states it, `unpriced_calls` how many calls it leaves out.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    unpriced_calls: int = 0
 
 
 class Failure(_Record):
@@ -80,7 +88,11 @@ class Override(_Record):
 
 
 class Verdict(_Record):
-    """What was decided about one subject (one document, or the files of one task)."""
+    """What was decided about one subject (one document, or the files of one task).
+
+    `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
+    version did not say.
+    """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
     id: str
@@ -108,6 +120,8 @@ class Verdict(_Record):
     timestamp: AwareDatetime
     duration_ms: int
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool | None = None
 
     def record(self) -> dict[str, Any]:
         """Return the verdict as plain objects: what its JSON holds."""
@@ -139,3 +153,5 @@ class Selection(_Record):
     degraded: str | None = None
     duration_ms: int
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool | None = None

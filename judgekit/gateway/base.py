@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from judgekit.usage import Usage
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -51,14 +53,19 @@ def seated(seats: Seats) -> dict[TierName, tuple[Endpoint, ...]]:
 class Matter(NamedTuple):
     """What a call is about, independent of how its prompt is worded: the replay provider matches on it.
 
-    `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate of a pointwise call
-    and is "reask" for a second try.
+    `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate that is asked about
+    alone, "sample1" and so on where several replies are wanted, and "reask" for a second try, in this order
+    with a slash between them.
     """
 
     subject: str
     rubric: str
     tier: TierName
     part: str = ""
+
+    def within(self, part: str) -> Matter:
+        """Return a part of this matter."""
+        return self._replace(part="/".join(filter(None, (self.part, part))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,8 @@ class Request:
 
     `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives
     of each generated token. `labels` maps each label in the prompt to the id it stands for: labels differ
-    between installations, so a recording needs to know.
+    between installations, so a recording needs to know. `sample` is the number of one of several replies
+    to the same question, from 1: only these are drawn at random, at temperature 1.
     """
 
     messages: tuple[Message, ...]
@@ -77,23 +85,7 @@ class Request:
     schema: dict[str, Any] | None = None
     top_logprobs: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-class Usage(NamedTuple):
-    """Tokens of one call, and its cost in US dollars where a price is known."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-
-    def plus(self, other: Usage) -> Usage:
-        """Return the sum of two calls; a cost that is known for one of them counts."""
-        known = [usage.cost_usd for usage in (self, other) if usage.cost_usd is not None]
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            sum(known) if known else None,
-        )
+    sample: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Reply, Request, Usage
+from judgekit.gateway.base import Endpoint, Reply, Request
+from judgekit.usage import CostSource, Usage
 
 
-def reply_of(response: Any, endpoint: Endpoint, request: Request, known_cost: float | None) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
+class Cost(NamedTuple):
+    """What a call cost in US dollars, and who says so."""
+
+    usd: float | None = None
+    source: CostSource | None = None
+
+
+def reply_of(response: Any, endpoint: Endpoint, request: Request, cost: Cost) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
 
     The text is the content, else the arguments of a tool call, else the reasoning, where some servers put
     JSON by mistake.
     """
-    usage = _usage(response, endpoint, known_cost)
+    usage = _usage(response, endpoint, cost).of_call()
     choices = getattr(response, "choices", None) or []
     if not choices:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", **usage._asdict())
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
     choice = choices[0]
     message = choice.message
     problem = _problem(choice, message, request)
     if problem is not None:
-        raise GatewayError(*problem, **usage._asdict())
+        raise GatewayError(*problem, usage=usage)
     text = _text(message)
     logprobs = _logprobs(choice)
     if not text and not logprobs:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", **usage._asdict())
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
     return Reply(text, getattr(response, "model", None) or endpoint.model, usage, logprobs)
 
 
@@ -67,11 +75,13 @@ def _logprobs(choice: Any) -> tuple[dict[str, float], ...]:  # noqa: ANN401 - li
     )
 
 
-def _usage(response: Any, endpoint: Endpoint, known_cost: float | None) -> Usage:  # noqa: ANN401 - litellm's object
+def _usage(response: Any, endpoint: Endpoint, cost: Cost) -> Usage:  # noqa: ANN401 - litellm's object
     usage = getattr(response, "usage", None)
     read = int(getattr(usage, "prompt_tokens", 0) or 0)
     written = int(getattr(usage, "completion_tokens", 0) or 0)
-    cost = known_cost
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = int(getattr(details, "cached_tokens", 0) or 0)
+    stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
     if endpoint.price is not None:
-        cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
-    return Usage(read, written, cost)
+        cost = Cost(endpoint.price.of(read, written, cached, stored), "profile")
+    return Usage(read, written, cost.usd, cost.source, cached, stored)

@@ -29,9 +29,10 @@ from pydantic import Field, ValidationError, model_validator
 from judgekit import paths, providers
 from judgekit.datafile import Strict, describe
 from judgekit.errors import ConfigError, FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request, Usage
+from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
 from judgekit.rubric import TierName
 from judgekit.text import encodable
+from judgekit.usage import CostSource, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,9 @@ class RecordedReply(Strict):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
     logprobs: list[dict[str, float]] = []
 
 
@@ -241,7 +245,14 @@ def _not_recorded(file: str, model: str, matter: Matter) -> str:
 def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
     recorded = line.reply
     assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-    usage = Usage(recorded.input_tokens, recorded.output_tokens, recorded.cost_usd)
+    usage = Usage(
+        recorded.input_tokens,
+        recorded.output_tokens,
+        recorded.cost_usd,
+        recorded.cost_source,
+        recorded.cache_read_tokens,
+        recorded.cache_write_tokens,
+    )
     return Reply(
         _relabelled(recorded.text, line.labels, labels), recorded.model, usage, tuple(recorded.logprobs)
     )
@@ -264,5 +275,8 @@ def _recorded(reply: Reply) -> RecordedReply:
         input_tokens=reply.usage.input_tokens,
         output_tokens=reply.usage.output_tokens,
         cost_usd=reply.usage.cost_usd,
+        cost_source=reply.usage.cost_source,
+        cache_read_tokens=reply.usage.cache_read_tokens,
+        cache_write_tokens=reply.usage.cache_write_tokens,
         logprobs=list(reply.logprobs),
     )

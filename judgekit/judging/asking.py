@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pydantic import BaseModel
 
 from judgekit.errors import FailureKind, GatewayError, InvalidReply
-from judgekit.gateway.base import Message, Request, Usage
+from judgekit.gateway.base import Message, Request
 from judgekit.judging import pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Session, Stopwatch
 from judgekit.parse import extract
 from judgekit.text import one_line
+from judgekit.usage import Usage, of_failure
 from judgekit.verdict import Failure
 
 if TYPE_CHECKING:
@@ -46,13 +47,17 @@ class Answer(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[ReplyModel]):
-    """What is asked of one tier; `tokens` bounds the reply, `labels` maps the prompt's labels to ids."""
+    """What is asked of one tier; `tokens` bounds the reply, `labels` maps the prompt's labels to ids.
+
+    Where several replies to one question are wanted, `sample` is the number of this one, from 1.
+    """
 
     messages: tuple[Message, ...]
     reply: type[ReplyModel]
     matter: Matter
     tokens: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    sample: int = 0
 
 
 async def ask(
@@ -61,29 +66,32 @@ async def ask(
     """Ask once, and once more when the reply cannot be read and the deadline allows."""
     watch, usage, model = Stopwatch(), Usage(), endpoint.model
     messages, matter = question.messages, question.matter
+    if question.sample:
+        matter = matter.within(f"sample{question.sample}")
     failure: Failure | None = None
-    for part in (matter.part, "reask"):
+    for about in (matter, matter.within("reask")):
         try:
             seconds = session.call_timeout(timeout)
             request = Request(
                 messages,
-                matter._replace(part=part),
+                about,
                 seconds,
                 question.tokens,
                 json_schema(question.reply),
                 labels=question.labels,
+                sample=question.sample,
             )
             kept = session.cache and session.cache.find(endpoint, request)
             reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
-            spent = Usage(error.input_tokens, error.output_tokens, error.cost_usd)
+            spent = of_failure(error)
             session.spend(spent)
             usage = usage.plus(spent)
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or _failure(error.kind, error.message)
             break
         session.spend(reply.usage)
-        usage, model = usage.plus(reply.usage), reply.model
+        usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
             value = extract(reply.text, question.reply)
         except InvalidReply as error:
@@ -136,7 +144,7 @@ async def ask_pointwise(
             examples=points.examples,
         )
     except GatewayError as error:
-        spent = Usage(error.input_tokens, error.output_tokens, error.cost_usd)
+        spent = of_failure(error)
         session.spend(spent)
         return Answer(None, _failure(error.kind, error.message), spent, watch.ms, endpoint.model)
     session.spend(usage)

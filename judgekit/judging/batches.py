@@ -6,8 +6,8 @@ import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
-from judgekit.gateway.base import Usage
 from judgekit.judging.asking import Answer
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

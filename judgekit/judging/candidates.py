@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit import prompt
-from judgekit.gateway.base import Matter, Usage
+from judgekit.gateway.base import Matter
 from judgekit.judging import pointwise
 from judgekit.judging.asking import (
     Answer,
@@ -19,11 +19,12 @@ from judgekit.judging.asking import (
 from judgekit.judging.batches import ask_all, split
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import certainty
-from judgekit.judging.record import failures, round_record, rubric_ref, total_cost
+from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
 from judgekit.judging.replies import select_reply_model
 from judgekit.judging.session import Session, Stopwatch
 from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.prompt import Shown
+from judgekit.usage import Usage
 from judgekit.verdict import Decision, Selection
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class CandidateJudge:
             calibration=self.gates.id if self.gates else None,
             degraded=failures(rounds) if left else None,
             duration_ms=watch.ms,
-            cost_usd=total_cost(rounds),
+            **cost_of(rounds),
         )
 
     async def _ask(

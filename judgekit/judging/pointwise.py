@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Message, Request, Usage
+from judgekit.gateway.base import Message, Request
+from judgekit.usage import KEPT, Usage, of_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ class Remembering:
         """Return the model's reply, without usage where it was given before."""
         key = endpoint.model, request.messages
         if key in self._remembered:
-            return replace(self._remembered[key], usage=Usage())
+            return replace(self._remembered[key], usage=KEPT)
         kept = self._cache and self._cache.find(endpoint, request)
         reply = self._remembered[key] = kept or await self._inner.complete(endpoint, request)
         if self._cache and not kept and reply.logprobs:
@@ -92,13 +93,13 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
         left = deadline - time.monotonic()
         if left <= 0:
             done = f"{len(found)} of {len(questions)} questions were answered"
-            raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done} in {timeout:g} s")
+            raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done} in {timeout:g} s", usage=usage)
         try:
             reply = await gateway.complete(
                 endpoint,
                 Request(
                     messages=messages(system, examples, context, question),
-                    matter=matter._replace(part="/".join(filter(None, (matter.part, name)))),
+                    matter=matter.within(name),
                     timeout=left,
                     max_tokens=1,
                     top_logprobs=ALTERNATIVES,
@@ -106,12 +107,14 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
             )
         except GatewayError as error:
             # What the questions before it cost is not lost with it.
-            error.input_tokens += usage.input_tokens
-            error.output_tokens += usage.output_tokens
-            error.cost_usd = usage.plus(Usage(cost_usd=error.cost_usd)).cost_usd
+            error.usage = usage.plus(of_failure(error))
             raise
-        usage, model = usage.plus(reply.usage), reply.model
-        found[name] = probabilities(reply, tokens)
+        usage, model = usage.plus(reply.usage.of_call()), reply.model
+        try:
+            found[name] = probabilities(reply, tokens)
+        except GatewayError as error:
+            error.usage = usage
+            raise
     return found, usage, model
 
 

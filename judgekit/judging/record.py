@@ -6,18 +6,20 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from judgekit.verdict import Finding, Round, RubricRef, Subject, Usage, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from judgekit.comparison import CompareRound
     from judgekit.judging.asking import Answer
     from judgekit.judging.escalation import Final
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.usage import CostSource
     from judgekit.verdict import Consensus
 
 
@@ -86,18 +88,37 @@ def round_record(
     )
 
 
-def total_cost(rounds: Sequence[Round]) -> float | None:
+class Cost(TypedDict):
+    """What a judging cost in US dollars, who says so, and whether that holds every call."""
+
+    cost_usd: float | None
+    cost_source: CostSource | None
+    cost_complete: bool
+
+
+def cost_of(rounds: Sequence[Round | CompareRound]) -> Cost:
+    """Return what all rounds cost together."""
+    known = {each.usage.cost_source for each in rounds if each.usage.cost_usd is not None}
+    return Cost(
+        cost_usd=total_cost(rounds),
+        cost_source=next(iter(known)) if len(known) == 1 else "mixed" if known else None,
+        cost_complete=not any(each.usage.unpriced_calls for each in rounds),
+    )
+
+
+def total_cost(rounds: Sequence[Round | CompareRound]) -> float | None:
     """Return the sum of the known costs in US dollars, None when none is known."""
     known = [each.usage.cost_usd for each in rounds if each.usage.cost_usd is not None]
     return round(sum(known), 6) if known else None
 
 
-def failures(rounds: Sequence[Round]) -> str | None:
+def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
     """Say in one line which tiers failed and why; tiers that failed in the same way are named together."""
     tiers: dict[str, list[str]] = {}
     for each in rounds:
         if each.failure:
-            tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", []).append(each.tier)
+            named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
+            named += [each.tier] if each.tier not in named else []
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
 
 
@@ -130,7 +151,7 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
-        cost_usd=total_cost(judged.rounds),
+        **cost_of(judged.rounds),
     )
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from judgekit import __version__, paths
 from judgekit.fence import without_nonce
-from judgekit.gateway.base import Reply, Usage
+from judgekit.gateway.base import Reply
+from judgekit.usage import KEPT
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Request
@@ -62,7 +63,7 @@ class ReplyCache:
             if found is None:
                 return None
             kept = json.loads(found[0])
-            return Reply(kept["text"], kept["model"], Usage(), tuple(kept["logprobs"]))
+            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]))
         except (sqlite3.Error, OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -134,6 +135,12 @@ def key(endpoint: Endpoint, request: Request) -> str:
     """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is."""
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
     whom = [endpoint.profile.provider, endpoint.api_base, endpoint.model, endpoint.output]
-    how = [endpoint.parameters, request.max_tokens, request.schema, request.top_logprobs]
+    how = [
+        endpoint.parameters,
+        request.max_tokens,
+        request.schema,
+        request.top_logprobs,
+        *([request.sample] if request.sample else ()),
+    ]
     text = json.dumps([__version__, whom, how, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

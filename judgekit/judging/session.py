@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.fence import Fence
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Gateway, Usage
+    from judgekit.gateway.base import Gateway
     from judgekit.judging.pointwise import Remembered
     from judgekit.judging.reply_cache import Cache
 
@@ -40,7 +41,7 @@ class Session:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
         seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
-            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it")
+            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=Usage())
         if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd:
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent)

@@ -15,6 +15,7 @@ from judgekit.errors import FailureKind
 from judgekit.gateway.litellm_ import ATTEMPTS, LitellmGateway
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.provider import Price
+from judgekit.usage import Usage, of_failure
 
 
 @pytest.mark.parametrize(
@@ -68,14 +69,15 @@ def test_what_a_useless_reply_cost_is_not_lost(answer: Answer) -> None:
     with Loopback(answer) as server:
         priced = replace(custom(server.base), price=Price(input=2, output=10))
         error = failure(LitellmGateway(), priced, request())
-    assert (error.input_tokens, error.output_tokens) == (11, 7)
-    assert error.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
+    assert error.usage is not None
+    assert (error.usage[:2], error.usage.cost_source) == ((11, 7), "profile")
+    assert error.usage.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
 
 
 def test_a_call_without_a_reply_cost_nothing_that_is_known() -> None:
     with Loopback(fails(403)) as server:
         error = failure(LitellmGateway(), custom(server.base), request())
-    assert (error.input_tokens, error.output_tokens, error.cost_usd) == (0, 0, None)
+    assert (error.usage, of_failure(error)) == (None, Usage())
 
 
 def test_a_connection_that_breaks_is_no_reply() -> None:

@@ -15,10 +15,11 @@ from loopback import Loopback, fails, says
 
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway import replay
-from judgekit.gateway.base import Endpoint, Matter, Reply, Request, Usage
+from judgekit.gateway.base import Endpoint, Matter, Reply, Request
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.replay import Recorder, ReplayGateway
 from judgekit.gateway.resolve import Wanted, resolve
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -282,6 +282,9 @@ def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: 
     assert {name: body.get(name) for name in case.body} == dict(case.body)
     assert reply.text == TEXT
     assert reply.usage[:2] == (100, 20)
+    stated = case.provider == "openrouter"
+    assert reply.usage.cost_source == ("provider" if stated else "litellm" if case.cost is not None else None)
+    assert reply.usage.unpriced_calls == (0 if case.cost is not None else 1)
     if case.cost == "some":
         assert reply.usage.cost_usd
     else:
@@ -315,6 +318,7 @@ def test_a_proxy_that_states_the_cost_is_believed(wire: respx.MockRouter) -> Non
     case = next(each for each in CASES if each.provider == "litellm-proxy")
     _, reply = call(case, wire, headers={"x-litellm-response-cost": "0.0123"})
     assert reply.usage.cost_usd == pytest.approx(0.0123)
+    assert reply.usage.cost_source == "provider"
 
 
 def test_a_price_in_the_profile_is_used() -> None:
@@ -322,5 +326,6 @@ def test_a_price_in_the_profile_is_used() -> None:
     profile = custom.model_copy(update={"price": {"my-": Price(input=1, output=2)}})
     priced = endpoint(profile, "my-model", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"})
     response = litellm_.load().ModelResponse(**chat("my-model"))
-    reply = reading.reply_of(response, priced, request(), None)
+    reply = reading.reply_of(response, priced, request(), reading.Cost(1.0, "litellm"))
     assert reply.usage.cost_usd == pytest.approx((100 + 2 * 20) / 1e6)
+    assert reply.usage.cost_source == "profile"

@@ -13,11 +13,12 @@ from scripted import PROFILE, ScriptedGateway, endpoint, keep, labels, three_mod
 from judgekit import fence, library
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import replay
-from judgekit.gateway.base import Reply, Usage
+from judgekit.gateway.base import Reply
 from judgekit.gateway.replay import Recorder, ReplayGateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
 from judgekit.provider import Limits
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,18 +13,20 @@ from scripted import ScriptedGateway, endpoint, scores, three_models
 
 from judgekit import library
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply, Usage
+from judgekit.gateway.base import Reply
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.schemas import json_schema
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.base import Endpoint, Request
     from judgekit.rubric import ModeName, TierName
+    from judgekit.usage import CostSource
     from judgekit.verdict import Verdict
 
 FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
@@ -64,6 +66,33 @@ def test_a_confirmed_acceptance() -> None:
     assert verdict.cost_usd == 0.002
     assert verdict.degraded is None
     assert [each.round for each in verdict.rounds] == [1, 2]
+
+
+def answered(cost: float | None, source: CostSource | None) -> Callable[[Request], Reply]:
+    return lambda _: Reply(GOOD, "a-model", Usage(100, 10, cost, source))
+
+
+@pytest.mark.parametrize(
+    ("quick", "deep", "told"),
+    [
+        ([answered(0.1, "litellm")], [answered(0.2, "litellm")], (0.3, "litellm", True)),
+        ([answered(0.1, "litellm")], [answered(0.2, "profile")], (0.3, "mixed", True)),
+        ([answered(0.1, "provider")], [answered(None, None)], (0.1, "provider", False)),
+        ([answered(None, None)], [answered(None, None)], (None, None, False)),
+        ([answered(0.1, "provider")], [0.001, 0.001], (0.1, "provider", False)),
+        (["no object", answered(0.1, "litellm")], [answered(0.2, "litellm")], (0.301, "mixed", True)),
+    ],
+)
+def test_a_verdict_says_where_its_cost_is_from_and_whether_that_is_all(
+    quick: list[Answer], deep: list[Answer], told: tuple[float | None, str | None, bool]
+) -> None:
+    verdict, _ = run(quick=quick, deep=deep)
+    assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == told
+
+
+def test_a_verdict_without_a_call_leaves_nothing_out() -> None:
+    verdict = judge(ScriptedGateway({}), endpoints={})
+    assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == (None, None, True)
 
 
 def test_the_tiebreaker_sees_both_opinions_and_no_names() -> None:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Matter, Message, Reply, Request, Usage
+from judgekit.gateway.base import Endpoint, Matter, Message, Reply, Request
 from judgekit.judging import pointwise
 from judgekit.provider import LitellmProfile
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +138,7 @@ def test_usage_is_added_up() -> None:
     _, usage, _ = ask(
         Queue([reply({"yes": 1}, 0.5), reply({"yes": 1}), reply({"yes": 1}, 0.25)]), dict.fromkeys("abc", "?")
     )
-    assert usage == Usage(300, 3, 0.75)
+    assert usage == Usage(300, 3, 0.75, unpriced_calls=1)
 
 
 def test_an_unknown_cost_stays_unknown() -> None:

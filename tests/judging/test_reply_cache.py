@@ -14,7 +14,7 @@ from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
 
 from judgekit import library
 from judgekit.fence import Fence, without_nonce
-from judgekit.gateway.base import Matter, Message, Reply, Request, Usage
+from judgekit.gateway.base import Matter, Message, Reply, Request
 from judgekit.judging import reply_cache
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.documents import DocumentJudge
@@ -22,6 +22,7 @@ from judgekit.judging.reply_cache import ReplyCache
 from judgekit.judging.subject import Document, File
 from judgekit.prompt import Shown
 from judgekit.subject import Task
+from judgekit.usage import KEPT, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,7 @@ def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None
     assert (again.verdict, again.scores, again.model) == (first.verdict, first.scores, first.model)
     assert again.verdict == "accept"
     assert sum(each.usage.input_tokens for each in again.rounds) == 0
+    assert (again.cost_usd, again.cost_source, again.cost_complete) == (0.0, "cache", True)
 
 
 def test_one_that_changed_is_judged_anew(cache: ReplyCache) -> None:
@@ -127,7 +129,7 @@ def test_a_recording_is_not_kept(cache: ReplyCache) -> None:
 
 def test_what_is_kept_comes_back_without_its_cost(cache: ReplyCache) -> None:
     cache.keep(endpoint("m"), request(), REPLY)
-    assert cache.find(endpoint("m"), request()) == dataclasses.replace(REPLY, usage=Usage())
+    assert cache.find(endpoint("m"), request()) == dataclasses.replace(REPLY, usage=KEPT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file modes are POSIX")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopback import says
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Reply, Usage
+from judgekit.gateway.base import Endpoint, Reply
 from judgekit.provider import LitellmProfile
 from judgekit.rubric import TIERS
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
