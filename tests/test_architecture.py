@@ -20,7 +20,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
         "usage",
-        "usage",
         *("rubric", "provider", "providers", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
