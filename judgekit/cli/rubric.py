@@ -1,4 +1,4 @@
-"""`judgekit rubric`: list, show, find and check rubrics."""
+"""`judgekit rubric`: list, show and find rubrics; check, compare and begin them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import paths
+from judgekit.cli import rubric_check, rubric_diff, rubric_new
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import complain, say
 from judgekit.errors import ConfigError, Exit
@@ -72,19 +73,9 @@ def path(reference: Reference) -> int:
     return 0
 
 
-@app.command()
-def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Rubric files.")],
-) -> int:
-    """Check rubric files: keys, types, thresholds, published versions, labelled cases beside them."""
-    from judgekit import library
-    from judgekit.cases import read_cases
-
-    for file in files:
-        found = library.load_rubric(file)
-        cases = read_cases(found)
-        say(f"{file}: {found.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {found.sha256}")
-    return 0
+app.command("check")(rubric_check.check)
+app.command("diff")(rubric_diff.diff)
+app.command("new")(rubric_new.new)
 
 
 def _find(reference: str) -> LoadedRubric:
