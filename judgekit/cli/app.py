@@ -13,6 +13,7 @@ from judgekit.cli import (
     compare,
     demo,
     doctor,
+    engine,
     escalate,
     evaluate,
     gate,
@@ -49,6 +50,7 @@ app.command("gate")(gate.gate)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(index.app, name="index")
+app.add_typer(engine.app, name="engine")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")
 app.add_typer(ledger.app, name="ledger")

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
 START_SECONDS = 15.0
+TAKEN = 3  # exit code of whoever finds that another process is the engine already
 _POLL = 0.005
+_TAKEN_POLL = 0.1
 _CHUNK = 65536
 _MOST_HEAD = 65536
 _OK, _BUSY = 200, 503
@@ -266,27 +268,28 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
         connection.open()
     except NoEngine:
         connection.place = places.find(make=True)
-        wait_until_listening(start(connection.place), connection, seconds)
+        _open_when_it_listens(connection, seconds)
     return connection
 
 
-def wait_until_listening(starter: int | None, connection: Connection, seconds: float) -> None:
-    """Open the connection as soon as an engine listens; raises `NoEngine` when none will within `seconds`."""
+def _open_when_it_listens(connection: Connection, seconds: float) -> None:
     end = time.monotonic() + seconds
-    code = None
+    starter = start(connection.place)
     while True:
-        failed = starter is None or code not in (None, 0, TAKEN)
+        ended = starter is None or _exit_code(starter)
         try:
             connection.open()
         except NoEngine:
-            if failed or time.monotonic() > end:
+            if ended not in (None, TAKEN) or time.monotonic() > end:
                 raise
-            time.sleep(_POLL)
         else:
+            if ended is None and starter is not None:
+                _reap(starter)
             return
-        finally:
-            if code is None and starter is not None:
-                code = _exit_code(starter)
+        if ended == TAKEN:  # by one that is just beginning, or just leaving
+            time.sleep(_TAKEN_POLL)
+            starter = start(connection.place)
+        time.sleep(_POLL)
 
 
 def wait_until_ready(seconds: float = START_SECONDS) -> bool:
@@ -301,9 +304,6 @@ def wait_until_ready(seconds: float = START_SECONDS) -> bool:
             pass
         time.sleep(_POLL)
     return False
-
-
-TAKEN = 3  # exit code of whoever finds that another process is the engine already
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
@@ -377,6 +377,13 @@ def _exit_code(process: int) -> int | None:
     except OSError:  # somebody else has waited for it
         return 0
     return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _reap(starter: int) -> None:
+    """Wait for a child that is about to end, so that nothing is left of it; never for long."""
+    end = time.monotonic() + 1
+    while _exit_code(starter) is None and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 def _start_on_windows(words: list[str], variables: dict[str, str]) -> int:

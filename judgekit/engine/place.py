@@ -34,6 +34,7 @@ SHARED = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
 _OTHERS = 0o077
+_own_code = ""
 
 
 class Place:
@@ -132,10 +133,14 @@ def _kin(environ: Mapping[str, str]) -> str:
 
 
 def _code() -> str:
-    """Return what changes with the version; in a checkout also with every edit."""
+    """Return what changes with the version; in a checkout also with every edit before this process began."""
+    global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
+    if _own_code:
+        return _own_code
     package = os.path.dirname(os.path.realpath(judgekit.__file__))
     installed = os.path.isdir(os.path.join(package, "_bundled"))
-    return _hash(f"{judgekit.__version__}\0{package}\0{'' if installed else _stamp(package)}")
+    _own_code = _hash(f"{judgekit.__version__}\0{package}\0{'' if installed else _stamp(package)}")
+    return _own_code
 
 
 def _stamp(package: str) -> str:

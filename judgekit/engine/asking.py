@@ -1,0 +1,70 @@
+"""What a client makes of the engine's answers: values, or the errors that would have been raised in its process.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from judgekit.engine.client import EngineLost
+from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.engine.client import Answer, Connection
+
+_OK = 200
+_ERRORS: dict[str, type[JudgekitError]] = {"config": ConfigError, "usage": UsageError, "input": InputError}
+
+
+class EngineError(JudgekitError):
+    """The engine met a fault of its own."""
+
+
+def value(answer: Answer) -> Any:  # noqa: ANN401 - any JSON
+    """Return the JSON of an answer; raises the error it tells of, `EngineLost` where it makes no sense."""
+    found = _json(answer.read())
+    if answer.status != _OK:
+        raise error(found)
+    return found
+
+
+def events(answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield the objects of an answer that comes a line at a time; raises as `value` does.
+
+    The last one has the event "end", or the stream was cut.
+    """
+    if answer.status != _OK:
+        raise error(_json(answer.read()))
+    last = ""
+    for line in answer.lines():
+        found = _json(line)
+        last = found.get("event", "")
+        if last == "error":
+            raise error(found)
+        yield found
+    if last != "end":
+        raise EngineLost("the engine was lost: it broke off in the middle of an answer")
+
+
+def error(found: Any) -> JudgekitError:  # noqa: ANN401 - any JSON
+    """Return the error that an answer tells of."""
+    told = found.get("error") if isinstance(found, dict) else None
+    if not isinstance(told, dict):
+        return EngineError("the engine answered with an error that says nothing")
+    return _ERRORS.get(str(told.get("kind")), EngineError)(str(told.get("message")))
+
+
+def post(connection: Connection, path: str, body: dict[str, Any], seconds: float) -> Any:  # noqa: ANN401 - any JSON
+    """Ask for one JSON value; raises `NoEngine`, `EngineLost` or the error that the answer tells of."""
+    return value(connection.ask("POST", path, json.dumps(body).encode(), seconds=seconds))
+
+
+def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise EngineLost("the engine was lost: it answered with what is no JSON") from None

@@ -1,0 +1,110 @@
+"""What a person does with engines: start one, see them, end them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.engine import client, listening
+from judgekit.engine import place as places
+
+if TYPE_CHECKING:
+    from judgekit.engine.place import Place
+
+ANSWER_SECONDS = 2.0
+END_SECONDS = 5.0
+_POLL = 0.02
+
+
+class Known(NamedTuple):
+    """An engine that runs: where, and what it says of itself; None when it does not answer."""
+
+    place: Place
+    health: dict[str, Any] | None
+
+
+def running() -> list[Known]:
+    """Return the engines of this user and network, that of this version first."""
+    own = places.find()
+    if own is None:
+        return []
+    found = [Known(each, health(each)) for each in (own, *places.relatives(own))]
+    return [each for each in found if each.health is not None or process_of(each.place) is not None]
+
+
+def health(place: Place) -> dict[str, Any] | None:
+    """Return what an engine says of itself, None when it does not answer."""
+    try:
+        with client.Connection(place) as connection:
+            told = json.loads(connection.ask("GET", "/v1/health", seconds=ANSWER_SECONDS).read())
+    except (client.NoEngine, client.EngineLost, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def process_of(place: Place) -> int | None:
+    """Return the id of the process that is the engine of `place`, None when there is none."""
+    if not Path(place.lock).exists():
+        return None
+    held = listening.the_only_one(place)
+    if held is not None:  # nobody had it
+        os.close(held)
+        return None
+    with suppress(OSError, ValueError):
+        return int(Path(place.lock).read_text(encoding="ascii"))
+    return None
+
+
+def start(seconds: float) -> Known | None:
+    """Start an engine unless there is one, and return it when it is ready; None when it is not in time."""
+    try:
+        client.connect_or_start(seconds).close()
+    except client.NoEngine:
+        return None
+    if not client.wait_until_ready(seconds):
+        return None
+    return next(iter(running()), None)
+
+
+def stop(place: Place, *, at_once: bool = False) -> bool:
+    """End the engine of `place`; False when it goes on for now, with what it has been asked.
+
+    One that does not answer is killed, and so is every one that is to end `at_once`.
+    """
+    process = process_of(place)
+    if process is None:
+        return True
+    if at_once or not _asked_to_leave(place):
+        with suppress(OSError):
+            os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+    end = time.monotonic() + END_SECONDS
+    while _runs(process):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def _asked_to_leave(place: Place) -> bool:
+    try:
+        with client.Connection(place) as connection:
+            connection.ask("POST", "/v1/stop", seconds=ANSWER_SECONDS).read()
+    except (client.NoEngine, client.EngineLost):
+        return False
+    return True
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:  # no such file: not Linux, or it has just ended
+        return not Path("/proc/self/stat").exists()
+    except OSError:
+        return False
+    return not state.rpartition(")")[2].startswith(" Z")  # ended, and nobody has asked how
