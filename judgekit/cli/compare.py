@@ -11,7 +11,7 @@ import typer
 
 from judgekit import paths
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, emit, messages_text, say
+from judgekit.cli.output import complain, cost_text, emit, messages_text, say
 from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
@@ -98,7 +98,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield f"    {each.letter}  {names[each.letter]}{score}"
     lead = "" if found.lead is None else f", ahead by {found.lead:g}"
     settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
-    cost = "" if found.cost_usd is None else f", ${found.cost_usd:.4f}"
+    cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete"}))
     calls = f"{len(found.rounds)} calls"
     about = f"{found.rubric.id}@{found.rubric.version}, {found.mode}"
     yield f"    {about}; {calls}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"

@@ -122,12 +122,12 @@ def _who(verdict: Mapping[str, Any]) -> str:
     rounds = ", ".join(map(_round, verdict["rounds"]))
     model = verdict["model"]
     decided = f"decided by {model} ({verdict['consensus']})" if model else "decided by nobody"
-    cost = _cost(verdict)
+    cost = cost_text(verdict)
     return f"{rubric}; {rounds}; {decided}, {verdict['duration_ms'] / 1000:.1f} s{cost}"
 
 
-def _cost(verdict: Mapping[str, Any]) -> str:
-    """Return what a judging cost, who says so, and whether some of its calls are left out of it."""
+def cost_text(verdict: Mapping[str, Any]) -> str:
+    """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
     cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
     if cost is None:
         return ", at a cost that nobody states" if complete is False else ""
