@@ -1,0 +1,176 @@
+"""What models in both orders, and tiers one after another, come to: pure rules, told as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.gates import Gate, Gates
+from judgekit.rubric import TIERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.judging.ballots import PairWord
+    from judgekit.judging.contest import Ended
+    from judgekit.rubric import ModeName, TierName
+
+WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
+
+
+def ballot(letters: str) -> Ballot:
+    """Return the votes that letters stand for: A, B, T for a tie; none for F, a tier that failed."""
+    return Ballot(tuple(Vote(WORDS[each], f"why {each}") for each in letters if each != "F"))
+
+
+def walked(
+    said: Sequence[str],
+    mode: ModeName,
+    *,
+    cut: Sequence[TierName] = (),
+    gates: Gates | None = None,
+) -> tuple[Ended, int]:
+    """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
+    script = dict(zip(TIERS, said, strict=False))
+    rules = Rules("accept" if mode == "strict" else "reject", TIERS, cut, gates=gates)
+    heard: dict[TierName, Ballot] = {}
+    step = rules.next({})
+    while not isinstance(step, Final):
+        heard[step] = ballot(script[step])
+        step = rules.next(outcomes(heard), {tier: each.lead for tier, each in heard.items()})
+    return ended(step, heard, mode, cut, gates), len(heard)
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [("AA", "A"), ("BB", "B"), ("TT", "tie"), ("AB", "tie"), ("BA", "tie"), ("AT", "tie"), ("TB", "tie")],
+)
+def test_what_the_order_decides_is_a_tie(said: str, word: str) -> None:
+    found = vote([Vote(WORDS[each], each) for each in said])
+    assert found is not None
+    assert found.word == word
+    assert found.reasoning == (said[0] if said[0] == said[1] else SAME)
+
+
+def test_a_model_that_failed_in_one_order_does_not_vote() -> None:
+    assert vote([Vote("A"), None]) is None
+    assert vote([None, None]) is None
+    assert vote([]) is None
+
+
+@pytest.mark.parametrize(
+    ("votes", "word", "lead"),
+    [
+        ("A", "A", 1.0),
+        ("B", "B", 1.0),
+        ("T", "tie", 0.0),
+        ("AAB", "A", 1 / 3),
+        ("ABT", "tie", 0.0),
+        ("BTT", "B", 1 / 3),
+        ("BBB", "B", 1.0),
+        ("F", None, 0.0),
+    ],
+)
+def test_a_jury_says_what_most_say_ties_aside(votes: str, word: str | None, lead: float) -> None:
+    found = ballot(votes)
+    assert (found.word, found.lead) == (word, pytest.approx(lead))
+    tied = word == "tie" and "T" not in votes
+    assert found.reasoning == ("" if word is None or tied else f"why {word[0].upper()}")
+
+
+@pytest.mark.parametrize(
+    ("said", "mode", "verdict", "tiers", "consensus"),
+    [
+        # Strict: a win of the quick tier needs a deeper one that says the same.
+        ("AA", "strict", "A", 2, "unanimous"),
+        ("BB", "strict", "B", 2, "unanimous"),
+        ("AT", "strict", "tie", 2, "single"),
+        ("ABA", "strict", "A", 3, "majority"),
+        ("ABB", "strict", "B", 3, "majority"),
+        ("BAT", "strict", "escalate", 3, "none"),
+        ("BAF", "strict", "escalate", 3, "none"),
+        ("TA", "strict", "A", 2, "single"),
+        ("TT", "strict", "tie", 2, "unanimous"),
+        ("FB", "strict", "B", 2, "single"),
+        ("AFA", "strict", "A", 3, "unanimous"),
+        ("AFB", "strict", "escalate", 3, "none"),
+        ("AFF", "strict", "undetermined", 3, "none"),
+        ("FFF", "strict", "undetermined", 3, "none"),
+        ("FFB", "strict", "B", 3, "single"),
+        # Lenient: the first win that holds in both orders is final.
+        ("A", "lenient", "A", 1, "single"),
+        ("B", "lenient", "B", 1, "single"),
+        ("TB", "lenient", "B", 2, "single"),
+        ("TT", "lenient", "tie", 2, "unanimous"),
+        ("FT", "lenient", "tie", 2, "single"),
+        ("TFA", "lenient", "A", 3, "single"),
+        ("TFF", "lenient", "undetermined", 3, "none"),
+    ],
+)
+def test_tiers_one_after_another(said: str, mode: ModeName, verdict: str, tiers: int, consensus: str) -> None:
+    found, asked = walked(said, mode)
+    assert (found.verdict, asked, found.consensus) == (verdict, tiers, consensus)
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+@pytest.mark.parametrize("said", ["AAA", "ABA", "ABB", "TAB", "TBA", "AFB", "BTA"])
+def test_the_names_of_the_two_play_no_part(said: str, mode: ModeName) -> None:
+    """Swapping A and B everywhere swaps the verdict, and nothing else."""
+    swap = str.maketrans("AB", "BA")
+    found, asked = walked(said, mode)
+    other, other_asked = walked(said.translate(swap), mode)
+    assert other.verdict == (found.verdict.translate(swap) if len(found.verdict) == 1 else found.verdict)
+    assert (other_asked, other.consensus, other.tier) == (asked, found.consensus, found.tier)
+
+
+def test_a_win_on_a_cut_text_goes_up_in_both_modes() -> None:
+    for mode in ("strict", "lenient"):
+        found, asked = walked("AA", mode, cut=["quick"])  # type: ignore[arg-type]  # mypy widens the tuple
+        assert (found.verdict, asked, found.truncated) == ("A", 2, False)
+
+
+@pytest.mark.parametrize("said", ["AA", "ABB", "TB"])
+def test_nobody_wins_when_no_model_saw_both_texts_whole(said: str) -> None:
+    found, _ = walked(said, "strict", cut=TIERS)
+    assert (found.verdict, found.truncated) == ("undetermined", True)
+
+
+def test_a_tie_on_cut_texts_is_said_to_be_one_on_cut_texts() -> None:
+    found, _ = walked("TT", "strict", cut=TIERS)
+    assert (found.verdict, found.truncated) == ("tie", True)
+
+
+TRUSTED = Gates("c", (Gate("quick", "accept", 0.6),), last="deep")
+DISTRUSTED = Gates("c", (), last="deep")
+
+
+@pytest.mark.parametrize(
+    ("said", "gates", "mode", "verdict", "tiers"),
+    [
+        (["AAA", "F"], TRUSTED, "strict", "A", 1),
+        (["AAB", "B"], TRUSTED, "strict", "B", 2),
+        (["AAB", "T"], TRUSTED, "strict", "tie", 2),
+        (["AAB", "T"], TRUSTED, "lenient", "A", 2),  # labels trust that tier's wins, if not this narrow one
+        (["AAB", "T"], DISTRUSTED, "lenient", "tie", 2),
+        (["AAA", "B"], DISTRUSTED, "lenient", "B", 2),
+        (["ABT", "T"], TRUSTED, "lenient", "tie", 2),
+    ],
+)
+def test_a_calibration_says_which_wins_are_final(
+    said: list[str], gates: Gates, mode: ModeName, verdict: str, tiers: int
+) -> None:
+    found, asked = walked(said, mode, gates=gates)
+    assert (found.verdict, asked) == (verdict, tiers)
+
+
+def test_the_first_winner_is_the_favourite() -> None:
+    assert favourite({"quick": ballot("T"), "deep": ballot("B"), "tiebreaker": ballot("A")}) == "B"
+    assert favourite({"quick": ballot("T")}) is None
+    assert outcomes({"quick": ballot("T"), "deep": ballot("B"), "tiebreaker": ballot("A")}) == {
+        "quick": "improve",
+        "deep": "accept",
+        "tiebreaker": "reject",
+    }

@@ -1,0 +1,202 @@
+"""Several subjects compared by scores: who goes up a tier, and who wins."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from scripted import ScriptedGateway, endpoint, scores, three_models
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.judging.contest import Contest
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import File
+from judgekit.schemas import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.comparison import Comparison
+    from judgekit.gateway.base import Endpoint, Reply, Request, Seats
+    from judgekit.rubric import ModeName
+
+TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
+
+
+class Scorer(ScriptedGateway):
+    """Gives each text the score that stands for its tier in `given`; None fails."""
+
+    def __init__(self, given: Mapping[str, Mapping[str, float | None]]) -> None:
+        super().__init__({})
+        self.given = given
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the score of the text in the prompt."""
+        (name,) = set(re.findall(r"I am text (\w)\.", request.messages[1].content))
+        value = self.given[request.matter.tier][name]
+        self.answers[request.matter.tier] = [
+            TIMEOUT if value is None else scores(value, value, value, reasoning=f"About {name}.")
+        ]
+        return await super().complete(endpoint, request)
+
+    @property
+    def about(self) -> list[str]:
+        """Which text each tier was asked about, in order."""
+        found = []
+        for each in self.requests:
+            (name,) = set(re.findall(r"I am text (\w)\.", each.messages[1].content))
+            found.append(f"{each.matter.tier} {name}")
+        return found
+
+
+def contest(letters: str = "ABC", *, tail: str = "") -> Contest:
+    texts = [f"I am text {each}.{tail}" for each in letters]
+    files = [File(text[:11], text, hashlib.sha256(text.encode()).hexdigest(), len(text)) for text in texts]
+    return Contest("Say who you are.", tuple(files))
+
+
+def rank(
+    gateway: ScriptedGateway,
+    *,
+    mode: ModeName = "lenient",
+    seats: Seats | None = None,
+    subject: Contest | None = None,
+    **options: Any,  # noqa: ANN401 - passed on
+) -> Comparison:
+    options.setdefault("deadline", 60)
+    seats = three_models() if seats is None else seats
+    judge = RankingJudge(gateway, seats, library.comparing_rubric("kls"), mode, **options)
+    return asyncio.run(judge.judge(subject or contest()))
+
+
+def test_a_clear_lead_ends_it_in_lenient_mode() -> None:
+    gateway = Scorer({"quick": {"A": 3, "B": 5, "C": 2}})
+    found = rank(gateway)
+    assert (found.verdict, found.judge_tier, found.lead, found.consensus) == ("B", "quick", 2.0, "single")
+    assert [each.score for each in found.subjects] == [3, 5, 2]
+    assert gateway.about == ["quick A", "quick B", "quick C"]
+    assert found.reasoning == "About B."
+
+
+def test_only_those_near_the_best_go_up() -> None:
+    given = {"quick": {"A": 4, "B": 4, "C": 2}, "deep": {"A": 3, "B": 5}}
+    gateway = Scorer(given)
+    found = rank(gateway)
+    assert gateway.about[3:] == ["deep A", "deep B"]
+    assert (found.verdict, found.judge_tier) == ("B", "deep")
+    assert [(each.score, each.tier) for each in found.subjects] == [
+        (3.5, "deep"),
+        (4.5, "deep"),
+        (2, "quick"),
+    ]
+
+
+def test_strict_wants_the_best_two_confirmed() -> None:
+    gateway = Scorer({"quick": {"A": 3, "B": 5, "C": 2}, "deep": {"A": 3, "B": 4}})
+    found = rank(gateway, mode="strict")
+    assert gateway.about[3:] == ["deep B", "deep A"]
+    assert (found.verdict, found.judge_tier, found.consensus) == ("B", "deep", "unanimous")
+
+
+def test_who_is_near_at_the_end_ties_in_strict_and_wins_in_lenient_mode() -> None:
+    close = {"A": 4, "B": 4, "C": 1}
+    given: dict[str, dict[str, float | None]] = {
+        "quick": dict(close),
+        "deep": dict(close),
+        "tiebreaker": {"A": 4, "B": 4.0},
+    }
+    assert rank(Scorer(given)).verdict == "tie"
+    given["tiebreaker"] = {"A": 4, "B": 5}
+    lenient, strict = rank(Scorer(given)), rank(Scorer(given), mode="strict")
+    assert (lenient.verdict, lenient.judge_tier, lenient.consensus) == ("B", "tiebreaker", "majority")
+    assert lenient.lead == pytest.approx(1 / 3, abs=1e-4)
+    assert strict.verdict == "B"  # a third is more than a twentieth of the scale
+    assert (
+        rank(Scorer(given), mode="strict", margins={"quick": 0.5, "deep": 0.5, "tiebreaker": 0.5}).verdict
+        == "tie"
+    )
+
+
+def test_margins_of_a_calibration_replace_the_rule() -> None:
+    gateway = Scorer({"quick": {"A": 3, "B": 4, "C": 2}})
+    found = rank(gateway, mode="strict", margins={"quick": 0.9}, calibration="kls-strict-x")
+    assert (found.verdict, found.judge_tier, found.calibration) == ("B", "quick", "kls-strict-x")
+    wide = Scorer({"quick": {"A": 3, "B": 4, "C": 2}, "deep": {"A": 5, "B": 3, "C": 1}})
+    assert rank(wide, margins={"quick": 1.0, "deep": 0.1}).verdict == "A"
+    assert wide.about[3:] == ["deep B", "deep A"]
+
+
+def test_a_tier_that_failed_for_one_of_them_is_not_counted() -> None:
+    given: dict[str, dict[str, float | None]] = {
+        "quick": {"A": 5, "B": None, "C": 3},
+        "deep": {"A": 3, "B": 5, "C": 2},
+    }
+    found = rank(Scorer(given))
+    assert (found.verdict, found.judge_tier) == ("B", "deep")
+    assert found.degraded == "quick: timeout (no answer in 45 s)"
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_a_needed_second_opinion_that_fails_leaves_it_undetermined(mode: ModeName) -> None:
+    given: dict[str, dict[str, float | None]] = {
+        "quick": {"A": 4, "B": 4, "C": 1},
+        "deep": {"A": None, "B": 4},
+        "tiebreaker": {"A": 4, "B": None},
+    }
+    found = rank(Scorer(given), mode=mode)
+    assert (found.verdict, found.decided, found.judge_tier) == ("undetermined", False, None)
+    assert "timeout" in str(found.degraded)
+
+
+def test_nobody_is_there() -> None:
+    found = rank(Scorer({}), seats={}, nobody="no model found")
+    assert (found.verdict, found.rounds) == ("undetermined", [])
+    assert found.degraded == "nothing was judged: no model found"
+
+
+def test_a_jury_and_repeated_samples_are_averaged() -> None:
+    """A model that stands twice in a tier is asked twice."""
+    one, two = endpoint("one"), endpoint("two")
+    gateway = ScriptedGateway(
+        {"quick": [scores(*[value] * 3) for value in (5, 3, 4, 2, 2, 4)]},
+    )
+    found = rank(gateway, seats={"quick": [one, one, two]}, subject=contest("AB"))
+    assert [each.score for each in found.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
+    assert [each.model for each in found.rounds] == ["one", "one", "two"] * 2
+
+
+def test_cut_texts_go_up_and_never_win_unseen() -> None:
+    tail = " x" * 3000
+    given = {"quick": {"A": 2, "B": 5}, "deep": {"A": 2, "B": 4}}
+    found = rank(Scorer(given), subject=contest("AB", tail=tail))
+    assert (found.verdict, found.judge_tier) == ("B", "deep")
+    alone = rank(Scorer(given), seats={"quick": endpoint("m")}, subject=contest("AB", tail=tail))
+    assert (alone.verdict, alone.truncated) == ("undetermined", True)
+
+
+def test_a_limit_on_the_cost_holds_for_all_of_them_together() -> None:
+    gateway = Scorer({"quick": {"A": 4, "B": 4, "C": 4}, "deep": {"A": 4, "B": 4, "C": 4}})
+    found = rank(gateway, max_cost_usd=0.002)
+    assert len(gateway.requests) == 2
+    assert found.verdict == "undetermined"
+    assert found.cost_usd == pytest.approx(0.002)
+
+
+def test_the_record_follows_its_published_schema() -> None:
+    given = {"quick": {"A": 4, "B": 4, "C": 2}, "deep": {"A": 3, "B": 5}}
+    record = json.loads(rank(Scorer(given)).model_dump_json(by_alias=True))
+    jsonschema.validate(record, json_schema("comparison"))
+    assert [each["order"] for each in record["rounds"]] == [["A"], ["B"], ["C"], ["A"], ["B"]]
+
+
+def test_what_would_be_sent_can_be_shown() -> None:
+    judge = RankingJudge(Scorer({}), three_models(), library.comparing_rubric("kls"), "strict", 60)
+    texts = [messages[1].content for messages in judge.prompts("quick", contest())]
+    assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
+    assert all("Say who you are." in text for text in texts)
