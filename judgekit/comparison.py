@@ -70,8 +70,6 @@ class Comparison(_Record):
     duration_ms: int
     cost_usd: float | None = None
     cost_source: CostSource | None = None
-    cost_complete: bool | None = None
-    cost_source: CostSource | None = None
     cost_complete: bool = True
 
     @property
