@@ -95,6 +95,9 @@ class JudgeConfig(Strict):
     author_family: Text | None = Field(
         default=None, description="who trained the models that wrote the subjects, beside what commits say"
     )
+    redact: bool = Field(
+        default=True, description="send no keys, tokens and passwords; the user's file alone"
+    )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
 
@@ -222,6 +225,7 @@ _CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 # What no project may say, and what it would do.
 _USERS = {
     "providers": "choose providers",
+    "judge.redact": "say whether secrets are sent",
     "retrieval.log": "have prompts noted down",
     "ledger": "say what the ledger keeps",
     "engine": "say how the engine is run",

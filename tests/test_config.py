@@ -123,6 +123,7 @@ def test_memory_settings_are_mapped(project: Path) -> None:
         "gate: {paths: [a], override_without_terminal: true}\n",
         "providers: {}\n",
         "retrieval: {log: true}\n",
+        "judge: {redact: false}\n",
     ],
 )
 def test_a_project_cannot_say_what_is_the_users_alone(project: Path, text: str) -> None:

@@ -10,6 +10,7 @@ from judgekit import prompt
 from judgekit.comparison import TIE
 from judgekit.fence import Fence
 from judgekit.gateway.base import Matter, seated
+from judgekit.judging import outgoing
 from judgekit.judging.asking import Points, Question, ask, ask_pointwise
 from judgekit.judging.ballots import ORDERS, WINS, Ballot, Vote, ended, outcomes, vote
 from judgekit.judging.contest import Ended, Terms, compare_round, comparison
@@ -49,7 +50,8 @@ class PairJudge:
     """Compares two texts under one rubric in one mode, with one or several models for each tier.
 
     `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
-    are those of a calibration, `stale` says in one line why one that is there is not used.
+    are those of a calibration, `stale` says in one line why one that is there is not used. Without `redact`
+    secrets are sent with the texts they stand in.
     """
 
     gateway: Gateway
@@ -62,6 +64,7 @@ class PairJudge:
     cache: Cache | None = None
     gates: Gates | None = None
     stale: str | None = None
+    redact: bool = True
 
     @property
     def rubric(self) -> CompareRubric:
@@ -71,6 +74,7 @@ class PairJudge:
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is better; what failed on the way is in it, never raised."""
         watch = Stopwatch()
+        contest = self._outgoing(contest)
         session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self._rules(cut)
@@ -92,6 +96,7 @@ class PairJudge:
 
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: a prompt for each order."""
+        contest = self._outgoing(contest)
         asked = _Asked(self, tier, contest, (), Session(self.gateway, self.deadline))
         jury = seated(self.seats).get(tier)
         seat = jury[0] if jury else None
@@ -106,6 +111,9 @@ class PairJudge:
         file = contest.file(letter)
         most = min(limit or CONTEXT_CHARS, bearable or CONTEXT_CHARS) // len(WINS)
         return Part(label, file.text[:most], file.total)
+
+    def _outgoing(self, contest: Contest) -> Contest:
+        return outgoing.contest(contest) if self.redact else contest
 
     def _rules(self, cut: set[TierName]) -> Rules:
         models = {tier: " + ".join(each.model for each in jury) for tier, jury in seated(self.seats).items()}
@@ -201,7 +209,7 @@ class _Asked:
 
     def _said(self, each: Vote) -> Said:
         better = None if each.word == TIE else self._labels[self.contest.file(each.word).sha256]
-        return Said(better, each.reasoning)
+        return Said(better, outgoing.words(each.reasoning))
 
     def _word(self, sha256: str | None) -> PairWord:
         return next((each for each in WINS if self.contest.file(each).sha256 == sha256), "tie")

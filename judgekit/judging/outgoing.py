@@ -1,0 +1,80 @@
+"""What leaves the machine: subjects as models may see them, secrets left out before any text is cut.
+
+Every judge passes what it is given through here first. Paths, hashes and ids stay: they name the subject.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from judgekit.prompt import PROMPT_CHARS, TURN_CHARS
+from judgekit.redaction import MARGIN, redact
+from judgekit.subject import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.judging.contest import Contest
+    from judgekit.judging.subject import Document, File
+    from judgekit.prompt import Shown
+
+
+def document(given: Document) -> Document:
+    """Return a document without its secrets, those in what it is for included."""
+    return replace(given, files=tuple(map(file, given.files)), task=task(given.task))
+
+
+def file(given: File) -> File:
+    """Return a file without its secrets; what is known of its length goes by what is shown."""
+    text = redact(_without_half_a_word(given)).text
+    return replace(given, text=text, total=given.total + len(text) - len(given.text))
+
+
+def task(given: Task) -> Task:
+    """Return what a document is for, without secrets."""
+    return Task(redact(given.description).text, redact(given.acceptance).text)
+
+
+def contest(given: Contest) -> Contest:
+    """Return what is compared without secrets."""
+    return replace(given, prompt=redact(given.prompt).text, files=tuple(map(file, given.files)))
+
+
+def shown(given: Shown) -> Shown:
+    """Return a candidate without its secrets."""
+    tags = tuple(redact(tag).text for tag in given.tags)
+    text = redact(given.text).text
+    return replace(
+        given, title=redact(given.title).text, category=redact(given.category).text, tags=tags, text=text
+    )
+
+
+def request(text: str) -> str:
+    """Return a request without its secrets; of a long one only what is shown of it, and a little more."""
+    return redact(text[: PROMPT_CHARS + MARGIN]).text
+
+
+def turns(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the turns of a conversation without their secrets."""
+    return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in given)
+
+
+def words(text: str) -> str:
+    """Return a short text without secrets: what a model said, or what it was asked."""
+    return redact(text).text
+
+
+def secrets_in(given: Document) -> int:
+    """Return how many secrets are left out of a document."""
+    texts = [*(each.text for each in given.files), given.task.description, given.task.acceptance]
+    return sum(redact(text).secrets for text in texts)
+
+
+def _without_half_a_word(given: File) -> str:
+    """Return the text; of one that was cut as it was read without the last word, half a secret perhaps."""
+    if len(given.text) == given.total:
+        return given.text
+    start = max(len(given.text) - MARGIN, 0)
+    blank = max(given.text.rfind(each, start) for each in " \n\t")
+    return given.text[: blank + 1 if blank >= 0 else start]
