@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.judging.opinion import Mark, Opinion
 from judgekit.providers import UNKNOWN_FAMILY
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
+    from judgekit.judging.manner import JuryRule
     from judgekit.judging.opinion import Marks
     from judgekit.rubric import Outcome
     from judgekit.verdict import Finding
 
-JuryRule: TypeAlias = Literal["mean", "majority"]
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 
 Value = TypeVar("Value")

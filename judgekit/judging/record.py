@@ -8,48 +8,27 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from judgekit.verdict import Finding, Round, RubricRef, Subject, Usage, Verdict
+from judgekit.verdict import Round, RubricRef, Subject, Usage, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from judgekit.comparison import CompareRound
     from judgekit.judging.asking import Answer
+    from judgekit.judging.course import Course
     from judgekit.judging.escalation import Final
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.rubric import ModeName, TierName
     from judgekit.usage import CostSource
     from judgekit.verdict import Consensus
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """One tier's testimony and what the thresholds make of it; `said` is the model's own verdict word."""
-
-    outcome: Outcome
-    scores: dict[str, float]
-    reasoning: str = ""
-    findings: tuple[Finding, ...] = ()
-    said: str | None = None
-
-    def record(self) -> dict[str, Any]:
-        """Return the opinion as it stands in a round."""
-        findings = [each.model_dump() for each in self.findings]
-        return {
-            "outcome": self.outcome,
-            "scores": self.scores,
-            "reasoning": self.reasoning,
-            "findings": findings,
-            "said": self.said,
-        }
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """All that a judging brought.
 
-    `voices` is how many different models gave an opinion; `nobody` says why no model was there to be asked.
+    `cut` are the tiers that did not see the whole text. `nobody` says why no model was there to be asked.
     `calibration` is the id of the one that was used, `stale` why one that is there was not.
     """
 
@@ -57,10 +36,8 @@ class Judged:
     loaded: LoadedRubric
     mode: ModeName
     final: Final
-    opinions: Mapping[TierName, Opinion | None]
-    rounds: Sequence[Round]
+    course: Course
     cut: Collection[TierName]
-    voices: int
     nobody: str
     calibration: str | None = None
     stale: str | None = None
@@ -71,12 +48,8 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     return RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256)
 
 
-def round_record(
-    number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None = None
-) -> Round:
-    """Return the record of one round; an `Opinion` records itself."""
-    if opinion is None and answer.value is not None:
-        opinion = answer.value.record()
+def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None) -> Round:
+    """Return the record of one round."""
     return Round(
         round=number,
         tier=tier,
@@ -124,10 +97,10 @@ def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
 
 def verdict(judged: Judged, duration_ms: int) -> Verdict:
     """Return the verdict: the deciding tier's scores, reasoning and findings, and every round."""
-    document, final = judged.document, judged.final
-    deciding = judged.opinions.get(final.tier) if final.tier else None
+    document, final, course = judged.document, judged.final, judged.course
+    deciding = course.opinions.get(final.tier) if final.tier else None
     scores = deciding.scores if deciding else None
-    by_tier = {each.tier: each.model for each in judged.rounds}
+    models = [each.model for each in course.rounds if each.tier == final.tier and each.opinion]
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
@@ -143,21 +116,26 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         findings=list(deciding.findings) if deciding else [],
         consensus=_consensus(judged),
         judge_tier=final.tier,
-        model=by_tier[final.tier] if final.tier else None,
-        rounds=list(judged.rounds),
+        model=", ".join(models) or None,
+        rounds=course.rounds,
         degraded="; ".join(filter(None, (_degraded(judged), judged.stale))) or None,
         truncated=_truncated(judged),
         author=document.author,
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
-        **cost_of(judged.rounds),
+        **cost_of(course.rounds),
     )
 
 
 def _consensus(judged: Judged) -> Consensus:
+    final, course = judged.final, judged.course
     # One model in two tiers is one voice, however often it agrees with itself.
-    return "single" if judged.final.tier and judged.voices == 1 else judged.final.consensus
+    if final.tier is None or len(course.models()) == 1:
+        return "single" if final.tier else final.consensus
+    heard = [tier for tier, each in course.opinions.items() if each]
+    agreed = final.consensus == "single" and heard == [final.tier]
+    return "unanimous" if agreed else final.consensus
 
 
 def _truncated(judged: Judged) -> bool:
@@ -167,9 +145,10 @@ def _truncated(judged: Judged) -> bool:
 
 
 def _degraded(judged: Judged) -> str | None:
-    if not judged.rounds:
+    course = judged.course
+    if not course.rounds:
         return f"nothing was judged: {judged.nobody}"
-    accepted = [tier for tier, each in judged.opinions.items() if each and each.outcome == "accept"]
+    accepted = [tier for tier, each in course.opinions.items() if each and each.outcome == "accept"]
     if judged.final.verdict == "undetermined" and accepted and all(tier in judged.cut for tier in accepted):
-        return failures(judged.rounds) or "no model saw the whole text, so its acceptance is not final"
-    return failures(judged.rounds)
+        return failures(course.rounds) or "no model saw the whole text, so its acceptance is not final"
+    return failures(course.rounds)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.gateway.base import Endpoint
-    from judgekit.judging.jury import JuryRule
+    from judgekit.judging.manner import JuryRule
     from judgekit.rubric import Outcome
 
 NAMES = ("semantic", "pragmatic", "syntactic")

@@ -1,0 +1,44 @@
+"""How models are asked and their answers put together: what a user sets beside rubric, mode and models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from judgekit.config import JudgeConfig
+    from judgekit.gateway.base import Endpoint
+
+JuryRule: TypeAlias = Literal["mean", "majority"]
+"""How the models of a tier come to one opinion."""
+
+
+class Manner(NamedTuple):
+    """How judging is done.
+
+    `jury` says how the models of a tier come to one opinion. `samples` is how many replies of a model are
+    averaged. `each` asks about one dimension or criterion in a call instead of all together. An opinion
+    whose scores are less than `margin` points from another outcome is not final in its tier. Without `redact`
+    secrets are sent with the texts they stand in.
+    """
+
+    jury: JuryRule = "mean"
+    samples: int = 1
+    each: bool = False
+    margin: float = 0.0
+    redact: bool = True
+
+    def samples_of(self, seat: Endpoint) -> int:
+        """Return how many replies of a model there must be: token probabilities leave nothing to repeat."""
+        return 1 if seat.pointwise else self.samples
+
+    def calls(self, questions: int) -> int:
+        """Return how many calls a model of a tier may get at a time for one subject."""
+        return self.samples * (questions if self.each else 1)
+
+
+USUAL = Manner()
+
+
+def configured(judge: JudgeConfig) -> Manner:
+    """Return the manner that a configuration asks for."""
+    return Manner(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)

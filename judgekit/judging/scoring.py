@@ -1,0 +1,193 @@
+"""One model of one tier rates one document: in one call or several, by its words or by its probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from judgekit import prompt
+from judgekit.gateway.base import Matter
+from judgekit.judging import jury, pointwise
+from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
+from judgekit.judging.calls import all_of, joined
+from judgekit.judging.opinion import Opinion
+from judgekit.judging.replies import score_reply_model
+from judgekit.judging.session import Stopwatch
+from judgekit.text import visible
+from judgekit.verdict import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from judgekit.fence import Fence
+    from judgekit.gateway.base import Endpoint, Message
+    from judgekit.judging.manner import Manner
+    from judgekit.judging.session import Session
+    from judgekit.judging.subject import Document
+    from judgekit.prompt import Earlier
+    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.subject import Part
+
+REPLY_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What a tier is asked about a document.
+
+    `words` is the tier whose instructions are given, `told` are the earlier opinions that the tiebreaker
+    is shown.
+    """
+
+    rubric: ScoreRubric
+    mode: ModeName
+    document: Document
+    tier: TierName
+    manner: Manner
+    words: TierName
+    told: Sequence[Earlier] = ()
+
+    def seen_by(self, seat: Endpoint | None) -> tuple[Part, ...]:
+        """Return the document as a model of the tier sees it."""
+        return self.document.seen_by(getattr(self.rubric.tiers, self.tier), seat)
+
+    def prompts(self, seat: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model: one prompt, or one for each dimension."""
+        if seat is not None and seat.pointwise:
+            return self._points(seat, fence).prompts()
+        return [self._messages(each, seat) for each in self._asked().values()]
+
+    async def ask(self, seat: Endpoint, session: Session) -> Answer[Opinion]:
+        """Return a model's opinion, or why it has none."""
+        if seat.pointwise:
+            return await self._ask_pointwise(seat, session)
+        samples = self.manner.samples_of(seat)
+        if samples == 1:
+            return await self._ask_once(seat, session, 0)
+        watch = Stopwatch()
+        tries = [partial(self._ask_once, seat, session, number) for number in range(1, samples + 1)]
+        answers = await all_of(tries, session, seat)
+        opinions = [each.value for each in answers if each.value]
+        found = self._mean(opinions) if jury.has_quorum(len(opinions), samples) else None
+        return joined(answers, found, watch.ms)
+
+    def _asked(self) -> dict[str, ScoreRubric]:
+        """Return what each call asks about, by its part of the matter: the whole rubric, or one dimension."""
+        dimensions = self.rubric.dimensions
+        if not self.manner.each or len(dimensions) == 1:
+            return {"": self.rubric}
+        return {
+            name: self.rubric.model_copy(update={"dimensions": {name: each}})
+            for name, each in dimensions.items()
+        }
+
+    def _messages(self, rubric: ScoreRubric, seat: Endpoint | None) -> tuple[Message, ...]:
+        told = [
+            replace(each, scores={name: each.scores[name] for name in rubric.dimensions})
+            for each in self.told
+        ]
+        return prompt.score_messages(rubric, self.words, self.seen_by(seat), self.document.task, told)
+
+    async def _ask_once(self, seat: Endpoint, session: Session, sample: int) -> Answer[Opinion]:
+        watch = Stopwatch()
+        asked = [
+            partial(self._ask_about, rubric, seat, session, part, sample)
+            for part, rubric in self._asked().items()
+        ]
+        answers = await all_of(asked, session, seat)
+        if len(answers) == 1:
+            return answers[0].map(self._judged)
+        said = [each.value for each in answers if each.value]
+        whole = self._judged(_merged(said)) if len(said) == len(answers) else None
+        return joined(answers, whole, watch.ms)
+
+    async def _ask_about(
+        self, rubric: ScoreRubric, seat: Endpoint, session: Session, part: str, sample: int
+    ) -> Answer[Said]:
+        question = Question(
+            self._messages(rubric, seat),
+            score_reply_model(rubric),
+            self._matter(part),
+            REPLY_TOKENS,
+            sample=sample,
+        )
+        answer = await ask(session, seat, question, self._timeout)
+        return answer.map(lambda reply: _said(reply, part))
+
+    async def _ask_pointwise(self, seat: Endpoint, session: Session) -> Answer[Opinion]:
+        answer = await ask_pointwise(session, seat, self._points(seat, session.fence), self._timeout)
+        return answer.map(
+            lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
+        )
+
+    def _points(self, seat: Endpoint, fence: Fence) -> Points:
+        scale = self.rubric.scale
+        return Points(
+            f"{self.rubric.prompt.system} {fence.guard}",
+            prompt.document_context(fence, self.seen_by(seat), self.document.task, self.rubric.given),
+            {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
+            [str(value) for value in range(scale.min, scale.max + 1)],
+            self._matter(),
+        )
+
+    def _matter(self, part: str = "") -> Matter:
+        return Matter(self.document.sha256, self.rubric.ref, self.tier, part)
+
+    @property
+    def _timeout(self) -> float:
+        seconds: float = getattr(self.rubric.tiers, self.tier).timeout
+        return seconds
+
+    def _rated(self, scores: Mapping[str, float]) -> Opinion:
+        rounded = {name: round(float(value), 2) for name, value in scores.items()}
+        return Opinion(self.rubric.decide(scores, self.mode), rounded)
+
+    def _judged(self, said: Said) -> Opinion:
+        return replace(
+            self._rated(said.scores), reasoning=said.reasoning, findings=said.findings, said=said.word
+        )
+
+    def _mean(self, opinions: Sequence[Opinion]) -> Opinion:
+        """Return the mean of several samples, in the words of the nearest."""
+        mean = self._rated(jury.mean_scores(opinions))
+        words = jury.nearest(opinions, mean)
+        return replace(mean, reasoning=words.reasoning, findings=words.findings, samples=len(opinions))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add."""
+
+    scores: dict[str, int]
+    reasoning: str
+    findings: tuple[Finding, ...]
+    word: str | None
+
+
+def _said(reply: BaseModel, dimension: str) -> Said:
+    """Return what a reply says; a `dimension` that was asked about alone is what its findings are about."""
+    told: dict[str, Any] = reply.model_dump()
+    # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+    findings = [
+        {name: visible(str(value or "")) for name, value in each.items()} for each in told["findings"]
+    ]
+    word = told.get("verdict")
+    return Said(
+        told["scores"],
+        visible(told["reasoning"]),
+        tuple(Finding(**each | ({"dimension": dimension} if dimension else {})) for each in findings),
+        visible(word) if word else None,
+    )
+
+
+def _merged(said: Sequence[Said]) -> Said:
+    """Return replies that are each about one dimension as one."""
+    return Said(
+        {name: score for each in said for name, score in each.scores.items()},
+        "\n".join(f"{name}: {each.reasoning}" for each in said for name in each.scores if each.reasoning),
+        tuple(finding for each in said for finding in each.findings),
+        None,
+    )
