@@ -109,6 +109,15 @@ class Connection:
             self._socket.close()
         self._socket, self._buffer = None, b""
 
+    def abort(self) -> None:
+        """End what another thread asks on this connection: there it raises `EngineLost`."""
+        connection = self._socket
+        if connection is not None:
+            try:
+                connection.shutdown(_socket.SHUT_RDWR)
+            except OSError:  # it has hung up already
+                return
+
     def __enter__(self) -> Self:
         self.open()
         return self
