@@ -67,9 +67,20 @@ def judge(
     if isinstance(loaded.rubric, CompareRubric):
         learned = calibrations.find(loaded, mode, panel.models(seats), project)
         return PairJudge(
-            gateway, seats, loaded, mode, deadline, limit, reason, cache, learned.gates, learned.stale
+            gateway,
+            seats,
+            loaded,
+            mode,
+            deadline,
+            limit,
+            reason,
+            cache,
+            learned.gates,
+            learned.stale,
+            settings.judge.redact,
         )
-    return RankingJudge(gateway, seats, loaded, mode, deadline, limit, reason, cache)
+    redact = settings.judge.redact
+    return RankingJudge(gateway, seats, loaded, mode, deadline, limit, reason, cache, redact=redact)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit import prompt
 from judgekit.gateway.base import Matter
-from judgekit.judging import pointwise
+from judgekit.judging import outgoing, pointwise
 from judgekit.judging.asking import (
     Answer,
     Points,
@@ -73,6 +73,7 @@ class CandidateJudge:
 
     `tiers` are the endpoints that may be asked, in order; `call_seconds` bounds each call beside the
     rubric's own timeouts. `cache` holds replies of earlier judgings. `gates` are those of a calibration.
+    Without `redact` secrets are sent with the texts they stand in.
     """
 
     gateway: Gateway
@@ -84,6 +85,7 @@ class CandidateJudge:
     max_cost_usd: float | None = None
     cache: Cache | None = None
     gates: Gates | None = None
+    redact: bool = True
 
     @property
     def rubric(self) -> SelectRubric:
@@ -93,6 +95,9 @@ class CandidateJudge:
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
+        if self.redact:
+            query = Query(outgoing.request(query.text), outgoing.turns(query.turns))
+            candidates = [outgoing.shown(each) for each in candidates]
         session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
         models = {tier: seat.model for tier, seat in self.tiers.items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm

@@ -13,6 +13,7 @@ from judgekit.gateway.base import seated
 from judgekit.judging import standing
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import Document, is_cut
 from judgekit.subject import Task
@@ -38,6 +39,7 @@ class RankingJudge:
 
     A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
     tier, and `calibration` its id; without them a tenth of the scale holds, then a twentieth.
+    Without `redact` secrets are sent with the texts they stand in.
     """
 
     gateway: Gateway
@@ -50,6 +52,7 @@ class RankingJudge:
     cache: Cache | None = None
     margins: Margins | None = None
     calibration: str | None = None
+    redact: bool = True
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -82,8 +85,17 @@ class RankingJudge:
     ) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject."""
         seats = {tier: seat} if seat else {}
+        manner = Manner(redact=self.redact)
         return DocumentJudge(
-            self.gateway, seats, self.loaded, self.mode, seconds, max_cost_usd, self.nobody, self.cache
+            self.gateway,
+            seats,
+            self.loaded,
+            self.mode,
+            seconds,
+            max_cost_usd,
+            self.nobody,
+            self.cache,
+            manner=manner,
         )
 
 

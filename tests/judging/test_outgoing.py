@@ -1,0 +1,152 @@
+"""No secret leaves the machine, wherever it stands and wherever a text is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import secret_samples
+from scripted import three_models
+
+from judgekit import library
+from judgekit.gateway.base import Reply
+from judgekit.judging import outgoing
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.contest import Contest
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
+from judgekit.judging.pairs import PairJudge
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import CONTEXT_CHARS, Document, File
+from judgekit.prompt import Shown
+from judgekit.redaction import redact
+from judgekit.rubric import TIERS
+from judgekit.subject import Task
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint, Request
+
+KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
+SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
+
+
+class Listening:
+    """A gateway that keeps what it is sent and answers nothing of use."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.heard += [message.content for message in request.messages]
+        return Reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
+
+    async def aclose(self) -> None:
+        pass
+
+    @property
+    def all(self) -> str:
+        assert self.heard
+        return "\n".join(self.heard)
+
+
+def file(path: str, text: str, total: int = 0) -> File:
+    return File(path, text, hashlib.sha256(text.encode()).hexdigest(), total or len(text))
+
+
+def leaked(text: str, least: int = 12) -> list[str]:
+    """Return pieces of secrets that stand in a text."""
+    windows = ((secret, at) for secret in SECRETS for at in range(len(secret) - least + 1))
+    return [secret[at : at + least] for secret, at in windows if secret[at : at + least] in text]
+
+
+def test_the_search_for_leaks_finds_one() -> None:
+    assert leaked(f"here: {SECRETS[1][20:40]}")
+
+
+@pytest.mark.parametrize("pointwise", [False, True])
+def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
+    gateway = Listening()
+    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
+    # The quick tier sees 4,000 characters: the cut goes through the secret.
+    files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
+    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30)
+    document = Document(files, "a", task)
+    found = asyncio.run(own.judge(document))
+    assert leaked(gateway.all) == []
+    assert gateway.all.count("[redacted: AWS key]") > 0
+    assert [each.sha256 for each in found.subjects] == [each.sha256 for each in files]
+    shown = [each for tier in TIERS for each in own.prompts(tier, document)]
+    assert leaked(str(shown)) == []
+    assert "[redacted: AWS key]" in str(shown)
+
+
+@pytest.mark.parametrize("pointwise", [False, True])
+@pytest.mark.parametrize("at", range(0, 320, 40))
+def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
+    gateway = Listening()
+    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    own = CandidateJudge(gateway, seats, library.select_rubric("memory-relevance"), "lenient", 30)
+    shown = Shown("a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b")
+    query = Query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
+    asyncio.run(own.judge(query, [shown, replace(shown, id="b", text=SECRETS[4])]))
+    assert leaked(gateway.all) == []
+    assert "[redacted: AWS key]" in gateway.all
+
+
+@pytest.mark.parametrize("pointwise", [False, True])
+def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
+    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    contest = Contest(
+        f"Explain {SECRETS[0]}", (file("a.md", f"One {SECRETS[1]}"), file("b.md", f"Two {SECRETS[2]}"))
+    )
+    for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
+        gateway = Listening()
+        own = kind(gateway, seats, library.comparing_rubric(rubric), "strict", 30)
+        asyncio.run(own.judge(contest))
+        assert leaked(gateway.all) == []
+        assert "[redacted: AWS key]" in gateway.all
+        assert leaked(str([own.prompts(tier, contest) for tier in TIERS])) == []
+
+
+def test_secrets_are_sent_where_the_user_says_so() -> None:
+    gateway = Listening()
+    own = DocumentJudge(
+        gateway, three_models(), library.score_rubric("kls"), "strict", 30, manner=Manner(redact=False)
+    )
+    asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    assert SECRETS[0] in gateway.all
+
+
+def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
+    whole = outgoing.file(file("a.md", f"{SECRETS[1]} is all"))
+    assert len(whole.text) == whole.total
+    assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
+    cut = outgoing.file(file("a.md", f"{SECRETS[1]} is the beg", 5_000))
+    assert cut.text == "[redacted: Anthropic key] is the "
+    assert cut.total > len(cut.text)
+
+
+@pytest.mark.parametrize("kept", range(4, 40, 5))
+def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it(kept: int) -> None:
+    text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
+    assert SECRETS[1][:kept] not in outgoing.file(file("a.md", text, 2 * CONTEXT_CHARS)).text
+    unbroken = outgoing.file(file("a.md", "x" * CONTEXT_CHARS, 2 * CONTEXT_CHARS))
+    assert 0 < len(unbroken.text) < CONTEXT_CHARS
+
+
+def test_secrets_are_counted() -> None:
+    document = Document(
+        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", Task(SECRETS[2])
+    )
+    assert outgoing.secrets_in(document) == 3
+    assert outgoing.secrets_in(outgoing.document(document)) == 0
+    assert outgoing.document(outgoing.document(document)) == outgoing.document(document)
+
+
+def test_what_a_model_said_is_handed_on_without_secrets() -> None:
+    assert outgoing.words(f"It holds {SECRETS[0]}.") == redact(f"It holds {SECRETS[0]}.").text
+    assert leaked(outgoing.words(f"It holds {SECRETS[0]}.")) == []
