@@ -152,10 +152,10 @@ def _chains(
     found: dict[Chain, list[Sample]] = {}
     for place, tier in enumerate(below):
         for each in samples:
-            outcome = each.outcome(tier)
+            outcome = each.united(tier)
             if outcome is None or (outcome == "accept" and tier in each.cut):
                 continue
-            after = each.outcome(below[place - 1]) if place else None
+            after = each.united(below[place - 1]) if place else None
             if place and contradicted and {outcome, after} != {"accept", "reject"}:
                 continue
             found.setdefault(Chain(tier, outcome, after), []).append(each)
@@ -194,7 +194,7 @@ def _is_final_before(
     seen: dict[TierName, Outcome | None] = {}
     margins: dict[TierName, float] = {}
     for tier in earlier:
-        seen[tier] = sample.outcome(tier)
+        seen[tier] = sample.united(tier)
         margins[tier] = sample.voices[tier].margin if tier in sample.voices else 0.0
         unseen = seen[tier] == "accept" and tier in sample.cut
         if not unseen and gates.final(tier, seen, margins):

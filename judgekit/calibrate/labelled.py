@@ -3,11 +3,13 @@
     {"id": "a", "text": "…", "label": "accept", "judges": {"quick": {"model": "…", "reply": "…"}}}
     {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
     {"id": "c", "query": "…", "candidates": [{"id": "m1", "title": "…"}], "label": ["m1"]}
-    {"id": "d", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
+    {"id": "d", "prompt": "…", "a": "…", "b": "…", "label": "A", "judges": {"quick": {"orders": {"AB": "A"}}}}
+    {"id": "e", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
 
-`label` is the right outcome, the ids to keep, or any word, or that by mode. Under `judges` stands, for each
-judge, one of `reply` (raw; read as the judge would), `scores`, `keep` (candidates in `unjudged` aside) or
-`probabilities` (by candidate), `choice` (any word) or `failure`. `pair` names the case of which this one
+`label` is the right outcome, the ids to keep, which of two is better, or any word, or that by mode. Under
+`judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep` (candidates
+in `unjudged` aside) or `probabilities` (by candidate), `orders` (of two texts, what was said in each order),
+`choice` (any word), `jury` (what several models said) or `failure`. `pair` names the case of which this one
 is a variant.
 """
 
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from judgekit.cases import CaseCandidate
+from judgekit.cases import Better, CaseCandidate
 from judgekit.datafile import Strict, describe
 from judgekit.errors import InputError
 
@@ -31,22 +33,32 @@ Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
-_SAID = ("reply", "scores", "keep", "probabilities", "choice", "failure")
+_SAID = ("reply", "scores", "keep", "probabilities", "orders", "choice", "jury", "failure")
 
 
 class Recorded(Strict):
-    """What one judge said about one case; `labels` maps those in a raw reply to ids of candidates."""
+    """What one judge said about one case; `labels` maps those in a raw reply to ids of candidates.
+
+    `samples` and `criteria` say how it was asked, as the configuration has it; `rule` how a jury comes to
+    one opinion, `family` who trained a model of it.
+    """
 
     model: str = ""
+    family: str = ""
     reply: str | None = None
     labels: dict[str, str] = {}
     scores: dict[str, float] | None = None
     keep: list[str] | None = None
     unjudged: list[str] = []
     probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    orders: dict[Literal["AB", "BA"], Better | None] | None = None
     choice: Word | None = None
+    jury: Annotated[list[Recorded], Field(min_length=1)] | None = None
+    rule: Literal["mean", "majority"] = "mean"
     failure: str | None = None
     cut: bool = False
+    samples: int = 1
+    criteria: Literal["together", "each"] = "together"
     calls: int = 1
     input_tokens: int = 0
     output_tokens: int = 0
@@ -68,11 +80,21 @@ class ByMode(Strict):
 
 
 class Case(Strict):
-    """A subject, what is right about it, and what judges said."""
+    """A subject, what is right about it, and what judges said.
+
+    A document is a `text` or a `path`, with further `files` by path, and what it was written for; `a` and
+    `b` are two texts that answer a `prompt`.
+    """
 
     id: Word
     text: str | None = None
     path: str | None = None
+    files: dict[Word, str] = {}
+    description: str = ""
+    acceptance: str = ""
+    prompt: str = ""
+    a: str = ""
+    b: str = ""
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.calibrate.choose import choose
 from judgekit.calibrate.file import calibration
-from judgekit.calibrate.reading import samples
+from judgekit.calibrate.reading import TOGETHER, samples
 from judgekit.calibrate.samples import walk
 from judgekit.errors import InputError
 from judgekit.judging.escalation import Rules
@@ -46,8 +46,9 @@ def learn(
     found = samples(cases, loaded, mode)
     choice = choose(found, tiers, promise)
     confirm = getattr(loaded.rubric.modes, mode).confirm
-    with_gates = walk(found, Rules(confirm, tiers, models=models, gates=choice.gates))
-    without = walk(found, Rules(confirm, tiers, models=models))
+    voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
+    with_gates = walk(found, Rules(confirm, tiers, models=voices, gates=choice.gates))
+    without = walk(found, Rules(confirm, tiers, models=voices))
     return calibration(
         loaded, mode, models, promise, choice, (with_gates, without), made=made, labels_sha256=labels_sha256
     )

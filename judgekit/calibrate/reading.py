@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from judgekit import providers
 from judgekit.calibrate.samples import FAILED, Sample, Voice
 from judgekit.errors import InputError, InvalidReply
+from judgekit.gateway.base import Endpoint
+from judgekit.judging import ballots, jury
+from judgekit.judging.ballots import Ballot, Vote
 from judgekit.judging.gates import certainty, margin
+from judgekit.judging.opinion import Mark, Opinion
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
 from judgekit.parse import extract
-from judgekit.rubric import TIERS, ScoreRubric
+from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.calibrate.labelled import Case, Recorded
+    from judgekit.judging.opinion import Marks
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, Outcome, Rubric, SelectRubric, TierName
+    from judgekit.rubric import ModeName, Outcome, Rubric, TierName
 
 KEEP_AT = 0.5
 OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
+BETTER = ("A", "B", "tie")
+TOGETHER = " + "
+"""Between the models of one jury, where they stand as one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +40,83 @@ class Reader:
     rubric: Rubric
     mode: ModeName
 
-    def voices(self, case: Case, said: Recorded) -> dict[str, Voice]:
-        """Return the opinion on the document, under "", or on each candidate, under its id.
+    def words(self, case: Case, said: Recorded) -> dict[str, str | None]:
+        """Return what was said of the document or pair, under "", or of each candidate, under its id.
 
-        An answer that cannot be read is a failure. Raises `InputError` for scores of other dimensions.
+        None is an answer that cannot be read. Raises `InputError` for one that does not fit the rubric.
         """
-        if isinstance(self.rubric, ScoreRubric):
-            return {"": self._document(self.rubric, case, said)}
-        return self._candidates(self.rubric, case, said)
+        if isinstance(self.rubric, CompareRubric):
+            return {"": self._ballot(case, said).word}
+        return {part: voice.outcome for part, voice in self._voices(case, said).items()}
 
-    def samples(self, case: Case) -> Iterator[Sample]:
-        """Yield the document, or each candidate, with its label and what the tiers said."""
-        by_tier = {tier: self.voices(case, case.judges[tier]) for tier in TIERS if tier in case.judges}
-        cut = frozenset(tier for tier in by_tier if case.judges[tier].cut)
-        for part, label in self.labels(case).items():
-            voices: dict[TierName, Voice] = {tier: found[part] for tier, found in by_tier.items()}
-            yield Sample(f"{case.id}/{part}" if part else case.id, label, voices, cut)
-
-    def labels(self, case: Case) -> dict[str, Outcome]:
-        """Return the right outcome of the document, under "", or of each candidate."""
+    def labels(self, case: Case) -> dict[str, str]:
+        """Return the right word for the document or pair, under "", or for each candidate."""
         label = case.right(self.mode)
-        if isinstance(self.rubric, ScoreRubric):
-            outcome = next((each for each in OUTCOMES if each == label), None)
-            if outcome is None:
-                raise InputError(f"case {case.id}: label: expected {', '.join(OUTCOMES)}, got {label!r}")
-            return {"": outcome}
+        if not isinstance(self.rubric, SelectRubric):
+            words = BETTER if isinstance(self.rubric, CompareRubric) else OUTCOMES
+            if label not in words:
+                raise InputError(f"case {case.id}: label: expected {', '.join(words)}, got {label!r}")
+            return {"": str(label)}
         ids = [each.id for each in case.candidates]
         if not isinstance(label, list) or set(label) - set(ids) or not ids:
             raise InputError(f"case {case.id}: label: expected a list of ids of its candidates")
         return {each: "accept" if each in label else "reject" for each in ids}
 
+    def samples(self, case: Case) -> Iterator[Sample]:
+        """Yield the document, the pair or each candidate, with its label and what the tiers said."""
+        said = {tier: case.judges[tier] for tier in TIERS if tier in case.judges}
+        cut = frozenset(tier for tier, each in said.items() if each.cut)
+        if isinstance(self.rubric, CompareRubric):
+            yield self._pair(case, said, cut)
+            return
+        by_tier = {tier: self._voices(case, each) for tier, each in said.items()}
+        for part, label in self.labels(case).items():
+            voices: dict[TierName, Voice] = {tier: found[part] for tier, found in by_tier.items()}
+            outcome = next(each for each in OUTCOMES if each == label)
+            yield Sample(f"{case.id}/{part}" if part else case.id, outcome, voices, cut)
+
+    def _voices(self, case: Case, said: Recorded) -> dict[str, Voice]:
+        if isinstance(self.rubric, ScoreRubric):
+            return {"": self._document(self.rubric, case, said)}
+        if not isinstance(self.rubric, SelectRubric):  # pairs are told apart before
+            raise TypeError(self.rubric.task)
+        marks = self._marks(self.rubric, case, said)
+        return {each.id: _voice(marks.get(each.id)) for each in case.candidates}
+
+    # --- documents
+
     def _document(self, rubric: ScoreRubric, case: Case, said: Recorded) -> Voice:
-        scores: Mapping[str, float] | None = said.scores
+        jurors = said.jury or [said]
+        known = [(_seat(each), self._opinion(rubric, case, each)) for each in jurors]
+        voices = [(seat, opinion) for seat, opinion in known if opinion is not None]
+        if not jury.has_quorum(len(voices), len(jurors)):
+            return FAILED
+        found = jury.opinion(voices, said.rule, functools.partial(rubric.decide, mode=self.mode))
+        return Voice(found.outcome, margin(rubric, found.scores, self.mode), found.divided)
+
+    def _opinion(self, rubric: ScoreRubric, case: Case, said: Recorded) -> Opinion | None:
+        scores = said.scores
         if said.reply is not None:
             try:
                 scores = extract(said.reply, score_reply_model(rubric)).model_dump()["scores"]
             except InvalidReply:
-                return FAILED
+                return None
         if scores is None:
-            return FAILED
+            return None
         if set(scores) != set(rubric.dimensions):
             expected = ", ".join(rubric.dimensions)
             raise InputError(f"case {case.id}: scores: expected {expected}, got {', '.join(scores)}")
-        return Voice(rubric.decide(scores, self.mode), margin(rubric, scores, self.mode))
+        return Opinion(rubric.decide(scores, self.mode), scores)
 
-    def _candidates(self, rubric: SelectRubric, case: Case, said: Recorded) -> dict[str, Voice]:
+    # --- candidates
+
+    def _marks(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
+        if said.jury is None:
+            return self._marks_of(rubric, case, said)
+        known = [(_seat(each), self._marks_of(rubric, case, each)) for each in said.jury]
+        return jury.marks(known, len(said.jury), said.rule)
+
+    def _marks_of(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
         ids = [each.id for each in case.candidates]
         if said.probabilities is not None:
             return {each: _likely(said.probabilities.get(each)) for each in ids}
@@ -82,11 +124,9 @@ class Reader:
         if said.reply is not None:
             kept = self._kept(rubric, said.reply, said.labels or {each: each for each in ids})
         if kept is None:
-            return dict.fromkeys(ids, FAILED)
-        said_of = [each for each in ids if each not in said.unjudged]
-        return dict.fromkeys(ids, FAILED) | {
-            each: Voice("accept" if each in kept else "reject") for each in said_of
-        }
+            return {}
+        judged = [each for each in ids if each not in said.unjudged]
+        return {each: Mark("accept" if each in kept else "reject") for each in judged}
 
     def _kept(self, rubric: SelectRubric, reply: str, labels: Mapping[str, str]) -> list[str] | None:
         try:
@@ -101,11 +141,31 @@ class Reader:
             if rubric.keeps({name: label in lists[key] for name, key in keys.items()}, self.mode)
         ]
 
+    # --- pairs
+
+    def _ballot(self, case: Case, said: Recorded) -> Ballot:
+        votes = [_vote(case, each) for each in said.jury or [said]]
+        return Ballot(tuple(each for each in votes if each is not None))
+
+    def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
+        """Return a pair told from the side of the first winner, as the rules of escalation see it."""
+        found = {tier: self._ballot(case, each) for tier, each in said.items()}
+        outcomes = ballots.outcomes(found)
+        voices = {tier: Voice(outcomes[tier], each.lead) for tier, each in found.items()}
+        label, first = self.labels(case)[""], ballots.favourite(found)
+        right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
+        return Sample(case.id, right, voices, cut)
+
 
 def samples(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> list[Sample]:
     """Return the samples of cases whose answers are recorded under the names of the tiers."""
     reader = Reader(loaded.rubric, mode)
     return [sample for case in cases for sample in reader.samples(case)]
+
+
+def name_of(said: Recorded) -> str:
+    """Return the model, or those of a jury as one name."""
+    return TOGETHER.join(each.model for each in said.jury) if said.jury else said.model
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
@@ -115,7 +175,7 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
     """
     found: dict[TierName, str] = {}
     for tier in TIERS:
-        names = {case.judges[tier].model for case in cases if tier in case.judges}
+        names = {name_of(case.judges[tier]) for case in cases if tier in case.judges}
         if len(names) > 1 or "" in names:
             raise InputError(
                 f"judges.{tier}.model: expected one model throughout, got"
@@ -127,7 +187,30 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
     return found
 
 
-def _likely(probability: float | None) -> Voice:
+@functools.lru_cache(maxsize=64)
+def _endpoint(model: str, family: str) -> Endpoint:
+    profile = providers.find("replay")
+    return Endpoint(profile, model, family, profile.output)
+
+
+def _seat(said: Recorded) -> Endpoint:
+    return _endpoint(said.model, said.family or providers.UNKNOWN_FAMILY)
+
+
+def _voice(mark: Mark | None) -> Voice:
+    return FAILED if mark is None else Voice(mark.outcome, certainty(mark.probability), mark.divided)
+
+
+def _likely(probability: float | None) -> Mark | None:
     if probability is None:
-        return FAILED
-    return Voice("accept" if probability >= KEEP_AT else "reject", certainty(probability))
+        return None
+    return Mark("accept" if probability >= KEEP_AT else "reject", probability)
+
+
+def _vote(case: Case, said: Recorded) -> Vote | None:
+    if said.orders is not None:
+        return ballots.vote([Vote(word) if word else None for word in said.orders.values()])
+    word = next((each for each in (*ballots.WINS, "tie") if each == said.choice), None)
+    if word is None and said.failure is None:
+        raise InputError(f"case {case.id}: expected orders or a choice of {', '.join(BETTER)}")
+    return Vote(word) if word else None

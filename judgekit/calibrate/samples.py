@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.escalation import Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.judging.escalation import Rules
     from judgekit.judging.gates import Gates
     from judgekit.rubric import Outcome, TierName
 
 
 class Voice(NamedTuple):
-    """One tier's opinion and its margin; no outcome where it failed or could not be read."""
+    """One tier's opinion and its margin; no outcome where it failed or could not be read.
+
+    Of a jury whose families came to different outcomes, `divided` says whether most came to this one.
+    """
 
     outcome: Outcome | None
     margin: float = 0.0
+    divided: bool | None = None
 
 
 FAILED = Voice(None)
@@ -40,6 +45,11 @@ class Sample:
     def outcome(self, tier: TierName) -> Outcome | None:
         """Return what a tier said, None where it failed or was not asked."""
         return self.voices.get(tier, FAILED).outcome
+
+    def united(self, tier: TierName) -> Outcome | None:
+        """Return the same, None also where the tier's jury is divided: that ends nothing."""
+        voice = self.voices.get(tier, FAILED)
+        return voice.outcome if voice.divided is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +89,15 @@ def walk(samples: Sequence[Sample], rules: Rules) -> Walked:
 
 def ended(sample: Sample, rules: Rules) -> tuple[Final, list[TierName]]:
     """Return how one judging ends, and which tiers are asked on the way."""
-    own = Rules(rules.confirm, rules.tiers, sample.cut, rules.models, rules.gates)
+    own = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
     margins: dict[TierName, float] = {}
-    while not isinstance(step := own.next(seen, margins), Final):
+    divided: dict[TierName, bool] = {}
+    while not isinstance(step := own.next(seen, margins, divided), Final):
         voice = sample.voices.get(step, FAILED)
-        seen[step], margins[step] = voice
+        seen[step], margins[step] = voice.outcome, voice.margin
+        if voice.divided is not None:
+            divided[step] = voice.divided
     return step, list(seen)
 
 
@@ -94,6 +107,6 @@ def _by_gate(sample: Sample, tier: TierName, asked: Sequence[TierName], gates: G
     voices = {each: sample.voices.get(each, FAILED) for each in asked}
     return gates.final(
         tier,
-        {each: voice.outcome for each, voice in voices.items()},
+        {each: sample.united(each) for each in voices},
         {each: voice.margin for each, voice in voices.items()},
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.calibrate.reading import Reader
+from judgekit.calibrate.reading import Reader, name_of
 from judgekit.errors import InputError
 from judgekit.evaluation import judge_agreement as agreement
 from judgekit.evaluation.bootstrap import difference, interval, mean
 from judgekit.evaluation.judge_report import Confusion, Cost, Flips, JudgeReport, JudgingReport, Lift
+from judgekit.judging.ballots import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,8 @@ ACCEPT = "accept"
 class Item(NamedTuple):
     """One labelled thing and what one judge said; None where that cannot be read.
 
-    `of` is the id of the original that it is a variant of, its own for an original.
+    `of` is the id of the original that it is a variant of, its own for an original. `orders` is what was
+    said of two texts in either order.
     """
 
     id: str
@@ -35,6 +37,7 @@ class Item(NamedTuple):
     said: str | None
     calls: int
     cost_usd: float | None
+    orders: tuple[str | None, ...] = ()
 
 
 def report(
@@ -45,6 +48,7 @@ def report(
     Without a rubric answers must be recorded as a `choice`. `wanted` is the answer that injected texts are
     after (accept, unless said otherwise). Raises `InputError` for cases that do not fit the rubric.
     """
+    cases = [_with_jurors(case) for case in cases]
     judges = dict.fromkeys(judge for case in cases for judge in case.judges)
     if not judges:
         raise InputError(f"{name}: expected recorded answers under `judges`, or --rubric to ask models")
@@ -71,16 +75,23 @@ def items(cases: Sequence[Case], judge: str, reader: Reader | None) -> list[Item
             first = number == 0  # one call brought the answers on all candidates
             cost = said.cost_usd if first or said.cost_usd is None else 0.0
             calls = said.calls if first else 0
-            found.append(Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost))
+            orders = tuple((said.orders or {}).values())
+            found.append(Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost, orders))
     return found
+
+
+def _with_jurors(case: Case) -> Case:
+    """Return a case in which each model of a jury is a judge of its own, too."""
+    alone = {f"{name}: {each.model}": each for name, said in case.judges.items() for each in said.jury or ()}
+    return case.model_copy(update={"judges": case.judges | alone}) if alone else case
 
 
 def _words(case: Case, judge: str, reader: Reader | None) -> dict[str, tuple[str, str | None]]:
     """Return by part the label and the word that was said."""
     said = case.judges[judge]
     if reader is not None:
-        labels, voices = reader.labels(case), reader.voices(case, said)
-        return {part: (label, voices[part].outcome) for part, label in labels.items()}
+        words = reader.words(case, said)
+        return {part: (label, words[part]) for part, label in reader.labels(case).items()}
     label = case.right("strict")
     if not isinstance(label, str) or (said.choice is None and said.failure is None):
         raise InputError(
@@ -97,7 +108,7 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
     counts = Counter(pairs)
     return JudgeReport(
         judge=judge,
-        model=next((case.judges[judge].model for case in cases if judge in case.judges), ""),
+        model=next((name_of(case.judges[judge]) for case in cases if judge in case.judges), ""),
         items=len(originals),
         unreadable=interval(mean([each.said is None for each in found])),
         accuracy=agreement.accuracy(pairs),
@@ -107,8 +118,8 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
         confusion=[
             Confusion(label=label, said=said, count=count) for (label, said), count in sorted(counts.items())
         ],
-        order_flips=_flips(found, "swapped"),
-        rerun_flips=_flips(found, "rerun"),
+        order_flips=_flips([*_matched(found, "swapped"), *_both_orders(originals)]),
+        rerun_flips=_flips(_matched(found, "rerun")),
         injection=_lift(found, wanted),
         cost=_cost(originals),
     )
@@ -121,8 +132,13 @@ def _matched(found: Sequence[Item], variant: Variant) -> list[tuple[str, str]]:
     return [(before, after) for before, after in matched if before is not None and after is not None]
 
 
-def _flips(found: Sequence[Item], variant: Variant) -> Flips:
-    matched = _matched(found, variant)
+def _both_orders(originals: Sequence[Item]) -> list[tuple[str, str]]:
+    """Return what was said in one order and in the other, where both can be read."""
+    asked = [each.orders for each in originals if len(each.orders) == len(ORDERS)]
+    return [(first, second) for first, second in asked if first is not None and second is not None]
+
+
+def _flips(matched: Sequence[tuple[str, str]]) -> Flips:
     return Flips(pairs=len(matched), rate=interval(mean([before != after for before, after in matched])))
 
 
