@@ -8,7 +8,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
 if TYPE_CHECKING:
-    from judgekit.api import extract, find_rubric, hook, judge, judge_texts, rubrics, search
+    from judgekit.api import compare, extract, find_rubric, hook, judge, judge_texts, rubrics, search
+    from judgekit.comparison import Comparison
     from judgekit.errors import (
         ConfigError,
         InputError,
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     )
     from judgekit.library import LoadedRubric
     from judgekit.recall import Result, SearchResult
-    from judgekit.rubric import ScoreRubric, SelectRubric
+    from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
     from judgekit.verdict import Finding, Round, Verdict
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CompareRubric",
+    "Comparison",
     "ConfigError",
     "Finding",
     "InputError",
@@ -37,6 +40,7 @@ __all__ = [
     "SelectRubric",
     "UsageError",
     "Verdict",
+    "compare",
     "extract",
     "find_rubric",
     "hook",

@@ -7,15 +7,17 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import documents, library, paths
+from judgekit import comparing, documents, library, paths
 from judgekit.assess import Wish, judge_documents
-from judgekit.errors import InputError
+from judgekit.comparison import LETTERS, Comparison
+from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
+from judgekit.judging.contest import Contest
 from judgekit.judging.subject import CONTEXT_CHARS, File
 from judgekit.library import LoadedRubric, find_rubric
 from judgekit.parse import extract
 from judgekit.recall import Result, SearchResult, search
-from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 from judgekit.subject import Task
 from judgekit.text import encodable
 from judgekit.verdict import Finding, Round, Verdict
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from judgekit.rubric import ModeName
 
 __all__ = [
+    "CompareRubric",
+    "Comparison",
     "Finding",
     "LoadedRubric",
     "Result",
@@ -35,6 +39,7 @@ __all__ = [
     "SearchResult",
     "SelectRubric",
     "Verdict",
+    "compare",
     "extract",
     "find_rubric",
     "hook",
@@ -83,16 +88,31 @@ def judge_texts(
     blank = next((name for name, text in texts.items() if not text.strip()), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
-    files = [
-        File(
-            encodable(name),
-            text[:CONTEXT_CHARS],
-            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-            len(text),
-        )
-        for name, text in texts.items()
-    ]
+    files = [_file(name, text) for name, text in texts.items()]
     return _judge([documents.document([each]) for each in files], rubric, mode, deadline, max_cost_usd)
+
+
+def compare(
+    *texts: str,
+    prompt: str,
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+) -> Comparison:
+    """Say which of two or more texts answers `prompt` better; they are called A, B, … in their order.
+
+    Two are judged in both orders, more are scored. `deadline` is in seconds for all of it. Raises
+    `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
+    """
+    blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if not text.strip()), None)
+    if blank is not None:
+        raise InputError(f"{blank}: empty; there is nothing to compare")
+    files = tuple(_file(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
+    if len(texts) > len(files):
+        raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
+    project = Path(paths.project_root(str(Path.cwd())))
+    return comparing.compare(Contest(prompt, files), project, Wish(rubric, mode, deadline, max_cost_usd))
 
 
 def hook(payload: Mapping[str, Any]) -> str:
@@ -110,6 +130,11 @@ def hook(payload: Mapping[str, Any]) -> str:
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
     return library.rubrics(Path(project) if project else None)
+
+
+def _file(name: str, text: str) -> File:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return File(encodable(name), text[:CONTEXT_CHARS], digest, len(text))
 
 
 def _judge(

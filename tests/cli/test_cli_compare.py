@@ -1,0 +1,142 @@
+"""`judgekit compare`: exit codes, formats, what would be sent."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from loopback import Loopback, fails, says
+
+from judgekit.schemas import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from loopback import Answer, Asked
+    from outcome import Outcome
+
+PROMPT = ("--prompt", "Write a sound document.")
+LENIENT = ("--mode", "lenient")
+
+
+def prefers_the_good_one(asked: Asked) -> Answer:
+    """Prefer the document that is called good, over the wire."""
+    found = re.findall(r"The text (\w+):\s+<[^>]*>\s+# Good", asked.text)
+    return says(json.dumps({"reasoning": "It is \x1b[1msound.", "better": found[0]}))
+
+
+def likes_the_first(asked: Asked) -> Answer:
+    found = re.findall(r"The text (\w+):", asked.text)
+    return says(json.dumps({"reasoning": "First.", "better": found[0]}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "word"),
+    [
+        (prefers_the_good_one, 0, "B"),
+        (likes_the_first, 0, "tie"),
+        (says("no JSON"), 2, "undetermined"),
+        (fails(401, "no such key"), 2, "undetermined"),
+    ],
+)
+def test_the_exit_code_says_whether_it_is_decided(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    answer: Answer,
+    code: int,
+    word: str,
+) -> None:
+    with Loopback(answer) as server:
+        use(server)
+        done = judgekit("compare", "bad.md", "good.md", *PROMPT, "--format", "jsonl")
+    (line,) = done.out.splitlines()
+    record = json.loads(line)
+    assert (done.code, record["verdict"]) == (code, word)
+    jsonschema.Draft202012Validator(json_schema("comparison")).validate(record)
+    assert bool(done.err) == (code == 2)
+
+
+def test_a_person_reads_the_winner_the_reason_and_who_decided(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "bad.md", "good.md", *PROMPT, *LENIENT)
+    first, *rest = done.out.splitlines()
+    assert first.split() == ["B", "good.md"]
+    assert "answer-preference@1.0.0, lenient; 2 calls; decided by quick (single, ahead by 1)" in done.out
+    assert "sound." in rest[-1]
+    assert "\x1b" not in done.out
+    assert done.code == 0
+
+
+def test_json_is_one_object(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--format", "json")
+    assert json.loads(done.out)["verdict"] == "A"
+
+
+def test_standard_input_is_one_of_them(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"# Good\n\nFrom a pipe.\n")))
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "bad.md", "-", *PROMPT, *LENIENT)
+    assert done.out.splitlines()[0].split() == ["B", "-"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["good.md", *PROMPT], 64, "expected 2 to 26 texts, got 1"),
+        (["good.md", "bad.md"], 64, "--prompt"),
+        (["good.md", "bad.md", "--prompt", " "], 64, "--prompt is empty"),
+        (["-", "-", *PROMPT], 64, "standard input was given twice"),
+        (["good.md", "gone.md", *PROMPT], 65, "gone.md: cannot be read"),
+        (["good.md", "bad.md", *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
+        (["good.md", "bad.md", *PROMPT, "--rubric", "memory-relevance"], 64, "task 'select'"),
+        (["good.md", "bad.md", *PROMPT, "--format", "sarif"], 64, "sarif"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(
+    judgekit: Callable[..., Outcome], project: Path, arguments: list[str], code: int, problem: str
+) -> None:
+    done = judgekit("compare", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert problem in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_what_would_be_sent_is_printed_and_nothing_is_sent(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "good.md", "bad.md", *PROMPT, "--show-prompt")
+        assert server.requests == []
+    assert done.code == 0
+    assert done.out.count("=== compare: ") == 6  # three tiers in two orders
+    assert done.out.count("Write a sound document.") == 6
+
+
+def test_a_limit_on_the_cost_is_passed_on(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--max-cost", "0")
+        assert server.requests == []
+    assert (done.code, "budget" in done.err) == (2, True)
