@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from judgekit.judging.reply_cache import user_cache
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable
     from pathlib import Path
 
     from judgekit.gateway.base import Gateway, Message
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from judgekit.verdict import Verdict
 
 AT_ONCE = 8
+AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,28 @@ def bearable(judge: DocumentJudge, at_once: int) -> int:
 async def verdicts(
     judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
 ) -> AsyncGenerator[Verdict, None]:
-    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time."""
-    free = asyncio.Semaphore(bearable(judge, at_once))
+    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
+
+    No more documents are taken than `AHEAD` times as many, so that a million of them need no more memory.
+    """
+    most = bearable(judge, at_once)
+    free = asyncio.Semaphore(most)
 
     async def one(document: Document) -> Verdict:
         async with free:
             return await judge.judge(document)
 
-    tasks = [asyncio.create_task(one(document)) for document in documents]
+    tasks: deque[asyncio.Task[Verdict]] = deque()
     try:
-        for task in tasks:
-            yield await task
+        for document in documents:
+            tasks.append(asyncio.create_task(one(document)))
+            await asyncio.sleep(0)  # let it begin
+            while tasks and (len(tasks) >= AHEAD * most or tasks[0].done()):
+                yield await tasks[0]
+                tasks.popleft()
+        while tasks:
+            yield await tasks[0]
+            tasks.popleft()
     finally:
         for task in tasks:
             task.cancel()
@@ -102,30 +115,42 @@ async def verdicts(
 
 
 def judge_documents(
-    documents: Sequence[Document],
+    documents: Iterable[Document],
     project: Path | None = None,
     wish: Wish = AS_CONFIGURED,
     *,
     at_once: int = AT_ONCE,
-    on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
-    """Judge documents and return their verdicts in order; `on_verdict` hears of each as it comes.
+    """Judge documents and return their verdicts in order.
+
+    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    """
+    found: list[Verdict] = []
+    judge_each(documents, found.append, project, wish, at_once=at_once)
+    return found
+
+
+def judge_each(
+    documents: Iterable[Document],
+    hears: Callable[[Verdict], None],
+    project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
+    *,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Judge documents as they are read; `hears` is told each verdict, in their order, and none is kept.
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
 
-    async def run() -> list[Verdict]:
+    async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judge, _ = document_judge(gateway, project, wish)
-            found = []
             async with aclosing(verdicts(judge, documents, at_once)) as stream:
                 async for verdict in stream:
-                    found.append(verdict)
-                    if on_verdict:
-                        on_verdict(verdict)
-            return found
+                    hears(verdict)
 
-    return running.run(run())
+    running.run(run())
 
 
 def prompts(

@@ -27,15 +27,20 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths, each folder replaced by the text files in it that git does not ignore.
 
     Files in a folder that are binary, empty or not UTF-8 are passed over. A folder without any other file
-    is yielded itself, so that reading it says so.
+    is yielded itself, so that reading it says so. A file is looked at when its turn comes. Raises
+    `UsageError` for an empty path before anything is yielded.
     """
-    for path in paths:
-        if not path:
-            raise UsageError("an empty path was given; is a variable unset?")
+    given = list(paths)
+    if "" in given:
+        raise UsageError("an empty path was given; is a variable unset?")
+    for path in given:
         if path == STDIN or not Path(path).is_dir():
             yield path
             continue
-        yield from [str(file) for file in _files_in(Path(path)) if _is_text(file)] or [path]
+        found = map(str, filter(_is_text, _files_in(Path(path))))
+        first = next(found, path)
+        yield first
+        yield from found
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:

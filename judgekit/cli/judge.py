@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from judgekit import paths
+from judgekit.cli import judging
 from judgekit.cli.output import Format, complain, emit, messages_text, say, verdict_text
-from judgekit.errors import Exit, InputError
+from judgekit.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from judgekit.assess import Wish
-    from judgekit.judging.subject import Document, File
-    from judgekit.subject import Task
-    from judgekit.verdict import Verdict
+    from judgekit.judging.subject import Document
 
     Record: TypeAlias = Mapping[str, Any]
 
@@ -41,9 +39,7 @@ def judge(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
     ] = False,
-    no_engine: Annotated[
-        bool, typer.Option("--no-engine", help="Judge in this process (it always is, for now).")
-    ] = False,
+    no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
     max_cost: Annotated[
         float | None, typer.Option(min=0, metavar="USD", help="Ask no more once a document has cost this.")
     ] = None,
@@ -52,76 +48,84 @@ def judge(
     ] = False,
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
-    from judgekit.assess import Wish, judge_documents
     from judgekit.subject import Task
 
-    del no_engine
-    wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
-    documents, bad = _documents(files, task_id, Task(description, acceptance))
-    project = Path(paths.project_root(str(Path.cwd())))
+    wish = {
+        "rubric": rubric,
+        "mode": mode,
+        "deadline": deadline,
+        "max_cost_usd": max_cost,
+        "cache": not no_cache,
+    }
+    documents, task = judging.Documents(files), Task(description, acceptance)
+    project = paths.project_root(str(Path.cwd()))
     if show_prompt:
-        return _show(documents, project, wish) or bad
-    printer = {Format.TABLE: _print_table, Format.JSONL: _print_line}.get(format_)
-    each = (lambda verdict: printer(verdict.record())) if printer else None
+        found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]
+        return _show(found, Path(project), wish) or documents.bad
+    told = Told(format_)
     if task_id is None:
-        verdicts = judge_documents(documents, project, wish, at_once=jobs, on_verdict=each)
+        judging.judge(documents.each(task), project, wish, told.add, at_once=jobs, engine=not no_engine)
     else:
-        verdicts = [_judge_task(documents[0], project, wish, each)]
-    records = [each.record() for each in verdicts]
-    _print_whole(format_, records)
-    _report(records)
-    return exit_code(records, bad)
+        _judge_task(documents.whole(task_id, task), Path(project), wish, told.add)
+    told.end()
+    return exit_code(told.words, documents.bad)
 
 
-def _judge_task(
-    document: Document, project: Path, wish: Wish, hears: Callable[[Verdict], None] | None
-) -> Verdict:
+def _judge_task(document: Document, project: Path, wish: Record, hears: Callable[[Record], None]) -> None:
     from judgekit import tasks
+    from judgekit.assess import Wish
     from judgekit.escalate import flow
 
-    verdict, notes = tasks.judge(document, project, wish)
-    if hears:
-        hears(verdict)
+    verdict, notes = tasks.judge(document, project, Wish(**wish))
+    hears(verdict.record())
     for note in (*notes, *flow.by_itself([verdict], flow.Place(project))):
         complain(note)
-    return verdict
 
 
-def exit_code(verdicts: Iterable[Record], bad: int = 0) -> int:
-    """Return the worst of several: rejected, unreadable input, a human is needed, accepted."""
-    words = {each["verdict"] for each in verdicts}
+def exit_code(words: Collection[str], bad: int = 0) -> int:
+    """Return the worst of several verdicts: rejected, unreadable input, a human is needed, accepted."""
     if "reject" in words:
         return Exit.REJECTED
-    return bad or (Exit.HUMAN_NEEDED if words - {"accept"} else Exit.ACCEPTED)
+    return bad or (Exit.HUMAN_NEEDED if set(words) - {"accept"} else Exit.ACCEPTED)
 
 
-def _documents(files: Sequence[str], task_id: str | None, task: Task) -> tuple[list[Document], int]:
-    """Return what can be judged; what cannot is said on stderr and counts in the exit code."""
-    from judgekit import documents
+class Told:
+    """Prints verdicts in a format: as they come where it has no beginning and end, else all at the end."""
 
-    read: list[File] = []
-    bad = 0
-    for path in documents.expand(files):
-        try:
-            read.append(documents.read_file(path, sys.stdin.buffer))
-        except InputError as error:
-            complain(str(error))
-            bad = int(error.exit_code)
+    def __init__(self, format_: Format) -> None:
+        self.words: set[str] = set()
+        self._format = format_
+        self._count = 0
+        self._kept: list[Record] = []
+        self._why: set[str] = set()
+        # Where verdicts are printed on the same terminal they are progress enough.
+        shown = format_ in _AT_ONCE and sys.stdout is not None and sys.stdout.isatty()
+        self._progress = sys.stderr is not None and sys.stderr.isatty() and not shown
+
+    def add(self, verdict: Record) -> None:
+        """Hear of one more verdict."""
+        self.words.add(verdict["verdict"])
+        if verdict["verdict"] == "undetermined" and verdict["degraded"]:
+            self._why.add(verdict["degraded"])
+        if self._format in _AT_ONCE:
+            _AT_ONCE[self._format](verdict)
         else:
-            _say_if_cut(read[-1])
-    if task_id is not None and bad:
-        raise InputError(f"task {task_id}: not judged, since a part of it cannot be read")
-    if task_id is not None:
-        return [documents.document(read, task_id, task)], bad
-    return [documents.document([file], task=task) for file in read], bad
+            self._kept.append(verdict)
+        self._count += 1
+        if self._progress:
+            sys.stderr.write(f"\r{self._count} judged")
+            sys.stderr.flush()
 
+    def end(self) -> None:
+        """Print what remains to be printed, and say once why verdicts are undetermined."""
+        if self._progress and self._count:
+            sys.stderr.write("\n")
+        if self._format not in _AT_ONCE:
+            from judgekit.cli import formats
 
-def _say_if_cut(file: File) -> None:
-    if len(file.text) < file.total:
-        complain(
-            f"{file.path}: models see {len(file.text):,} of its {file.total:,} characters, "
-            "so it can be rejected but not accepted; judge it in parts"
-        )
+            emit(formats.render(self._format, self._kept))
+        for reason in sorted(self._why):
+            complain(f"undetermined: {reason}")
 
 
 def _print_table(verdict: Record) -> None:
@@ -134,27 +138,14 @@ def _print_line(verdict: Record) -> None:
     emit(formats.line(verdict))
 
 
-def _print_whole(format_: Format, verdicts: Sequence[Record]) -> None:
-    from judgekit.cli import formats
-
-    if format_ not in (Format.TABLE, Format.JSONL):  # these were printed one by one
-        emit(formats.render(format_, verdicts))
+_AT_ONCE = {Format.TABLE: _print_table, Format.JSONL: _print_line}
 
 
-def _report(verdicts: Sequence[Record]) -> None:
-    """Say once, on stderr, why verdicts are undetermined."""
-    reasons = {
-        each["degraded"] for each in verdicts if each["verdict"] == "undetermined" and each["degraded"]
-    }
-    for reason in sorted(reasons):
-        complain(f"undetermined: {reason}")
-
-
-def _show(documents: Sequence[Document], project: Path, wish: Wish) -> int:
-    from judgekit.assess import prompts
+def _show(documents: Sequence[Document], project: Path, wish: Record) -> int:
+    from judgekit.assess import Wish, prompts
 
     for document in documents:
-        for tier, model, asked in prompts(document, project, wish):
+        for tier, model, asked in prompts(document, project, Wish(**wish)):
             for messages in asked:
                 say(messages_text(f"{document.task_id}: {tier} ({model})", messages))
     return Exit.ACCEPTED

@@ -1,4 +1,4 @@
-"""What a client makes of the engine's answers: values, or the errors that would have been raised in its process.
+"""What a client makes of the engine's answers: values, or the errors that it would meet itself.
 
 Standard library only.
 """

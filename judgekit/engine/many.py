@@ -29,7 +29,7 @@ _BUSY_SECONDS = 60.0
 
 
 class Slot(Generic[Thing]):
-    """A thing and, when it is done, what came of it: a record, an error, or neither because nobody answered."""
+    """A thing and, when it is done, what came of it: a record, an error, or neither as nobody answered."""
 
     __slots__ = ("_done", "error", "record", "thing")
 

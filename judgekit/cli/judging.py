@@ -1,0 +1,163 @@
+"""Judging many documents for the command line: through the engine where one can be had, else here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from judgekit.cli.output import complain
+from judgekit.engine import client
+from judgekit.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.engine.many import Slot
+    from judgekit.judging.subject import Document, File
+    from judgekit.subject import Task
+
+    Record: TypeAlias = Mapping[str, Any]
+    Hears: TypeAlias = Callable[[Record], None]
+
+
+class Documents:
+    """The files that can be judged, read as they are asked for.
+
+    What cannot be is said on stderr, and `bad` is then the exit code that it counts as.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self.bad = 0
+
+    def files(self) -> Iterator[File]:
+        """Yield each file."""
+        from judgekit import documents
+
+        for path in documents.expand(self._paths):
+            try:
+                file = documents.read_file(path, sys.stdin.buffer)
+            except InputError as error:
+                complain(str(error))
+                self.bad = int(error.exit_code)
+            else:
+                _say_if_cut(file)
+                yield file
+
+    def each(self, task: Task) -> Iterator[Document]:
+        """Yield each file as a document of its own."""
+        from judgekit import documents
+
+        return (documents.document([file], task=task) for file in self.files())
+
+    def whole(self, task_id: str, task: Task) -> Document:
+        """Return all files as one document; raises `InputError` when one of them cannot be read."""
+        from judgekit import documents
+
+        files = list(self.files())
+        if self.bad:
+            raise InputError(f"task {task_id}: not judged, since a part of it cannot be read")
+        return documents.document(files, task_id, task)
+
+
+def judge(
+    documents: Iterable[Document], project: str, wish: Record, hears: Hears, *, at_once: int, engine: bool
+) -> None:
+    """Judge documents as they come; `hears` is told the record of each verdict, in their order.
+
+    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    """
+    connection = connected() if engine else None
+    if connection is None:
+        _here(documents, project, wish, hears, at_once)
+        return
+    from judgekit.engine.many import Crowd
+
+    with connection:
+        body = _body(project, wish)
+        crowd: Crowd[Document] = Crowd(
+            connection.place, "/v1/judge", body, at_once=at_once, lost=_say_once_lost
+        )
+        slots = crowd.answers(documents)
+        for slot in slots:
+            if slot.record is None:
+                complain("no engine starts any more: going on in this process")
+                _rest(chain([slot], slots), project, wish, hears, at_once)
+                return
+            hears(slot.record)
+
+
+def connected() -> client.Connection | None:
+    """Return a connection to the engine, started where none runs; None where none is wanted or can be."""
+    if not client.wanted():
+        return None
+    try:
+        return client.connect_or_start()
+    except client.NoEngine as error:
+        complain(f"no engine could be started ({error}): going on in this process")
+        return None
+
+
+def _say_once_lost(why: str) -> None:
+    complain(f"{why}; asking another one for what it left")
+
+
+def _body(project: str, wish: Record) -> Callable[[Document], bytes]:
+    """Return what writes the request for a document: what is the same for all of them is written once."""
+    same = json.dumps({**client.carried(project), "wish": wish})[:-1]
+
+    def body(document: Document) -> bytes:
+        given = {
+            "files": [asdict(file) for file in document.files],
+            "task_id": document.task_id,
+            "description": document.task.description,
+            "acceptance": document.task.acceptance,
+        }
+        return f'{same}, "document": {json.dumps(given)}}}'.encode()
+
+    return body
+
+
+def _here(documents: Iterable[Document], project: str, wish: Record, hears: Hears, at_once: int) -> None:
+    from judgekit.assess import Wish, judge_each
+
+    judge_each(
+        documents, lambda verdict: hears(verdict.record()), Path(project), Wish(**wish), at_once=at_once
+    )
+
+
+def _rest(slots: Iterable[Slot[Document]], project: str, wish: Record, hears: Hears, at_once: int) -> None:
+    """Judge here what nobody answered, and tell the answered ones among it in their place."""
+    order: deque[Record | None] = deque()
+
+    def unanswered() -> Iterator[Document]:
+        for slot in slots:
+            order.append(slot.record)
+            if slot.thing is not None:
+                yield slot.thing
+
+    def tell(record: Record) -> None:
+        answered()
+        order.popleft()
+        hears(record)
+
+    def answered() -> None:
+        while order and (known := order[0]) is not None:
+            order.popleft()
+            hears(known)
+
+    _here(unanswered(), project, wish, tell, at_once)
+    answered()
+
+
+def _say_if_cut(file: File) -> None:
+    if len(file.text) < file.total:
+        complain(
+            f"{file.path}: models see {len(file.text):,} of its {file.total:,} characters, "
+            "so it can be rejected but not accepted; judge it in parts"
+        )
