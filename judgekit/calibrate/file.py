@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import AwareDatetime, Field
 
 from judgekit.datafile import Strict
 from judgekit.judging.gates import Gate, Gates
+from judgekit.judging.manner import USUAL, JuryRule, Manner
 from judgekit.rubric import ModeName, Outcome, TierName
 from judgekit.verdict import RubricRef
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
+TOGETHER = " + "
+"""Between the models of one jury, where they stand as one name."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -60,6 +63,25 @@ class NotShown(Strict):
     more: int | None = None
 
 
+class Asked(Strict):
+    """How the opinions came about, in the words of the configuration: other opinions need other gates."""
+
+    samples: Annotated[int, Field(ge=1)] = 1
+    criteria: Literal["together", "each"] = "together"
+    jury: JuryRule = "mean"
+
+    def misfit(self, manner: Manner, *, juries: bool) -> str | None:
+        """Say in a few words how judging differs now; how a jury agrees matters where there are `juries`."""
+        criteria = "each" if manner.each else "together"
+        if self.samples != manner.samples:
+            return f"samples were {self.samples} and are {manner.samples} now"
+        if self.criteria != criteria:
+            return f"criteria were judged {self.criteria} and are judged {criteria} now"
+        if juries and self.jury != manner.jury:
+            return f"juries came to the {self.jury} and come to the {manner.jury} now"
+        return None
+
+
 class Measured(Strict):
     """What rules came to on the labelled cases."""
 
@@ -67,6 +89,16 @@ class Measured(Strict):
     errors: int
     by_gate: int = 0
     calls: dict[TierName, int]
+
+
+USUALLY = Asked()
+
+
+class Panel(NamedTuple):
+    """Who was asked, by tier, and how."""
+
+    models: Mapping[TierName, str]
+    asked: Asked = USUALLY
 
 
 class Calibration(Strict):
@@ -79,6 +111,7 @@ class Calibration(Strict):
     mode: ModeName
     prompt_sha256: str
     models: dict[TierName, str]
+    asked: Asked = USUALLY
     promise: Promised
     gates: list[Shown]
     not_promised: list[NotShown] = []
@@ -92,7 +125,9 @@ class Calibration(Strict):
         gates = tuple(Gate(each.tier, each.outcome, each.least_margin, each.after) for each in self.gates)
         return Gates(self.id, gates, self.promise.reference)
 
-    def misfit(self, loaded: LoadedRubric, models: Mapping[TierName, str]) -> str | None:
+    def misfit(
+        self, loaded: LoadedRubric, models: Mapping[TierName, str], manner: Manner = USUAL
+    ) -> str | None:
         """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given."""
         if self.rubric.sha256 != loaded.sha256:
             return f"it was made for another {self.rubric.id} ({self.rubric.version})"
@@ -102,7 +137,9 @@ class Calibration(Strict):
             if self.models.get(tier) != model:
                 return f"{tier} was {self.models.get(tier, 'nobody')} and is {model} now"
         gone = sorted(set(self.models) - set(models))
-        return f"{', '.join(gone)} is not asked now" if gone else None
+        if gone:
+            return f"{', '.join(gone)} is not asked now"
+        return self.asked.misfit(manner, juries=any(TOGETHER in each for each in models.values()))
 
     def text(self) -> str:
         """Return the file's text."""
@@ -112,7 +149,7 @@ class Calibration(Strict):
 def calibration(
     loaded: LoadedRubric,
     mode: ModeName,
-    models: Mapping[TierName, str],
+    panel: Panel,
     promise: Promise,
     choice: Choice,
     measured: tuple[Walked, Walked],
@@ -138,7 +175,9 @@ def calibration(
         for each in choice.refused
     ]
     promised = Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference)
-    bound_to = [rubric.sha256, mode, dict(models), loaded.rubric.prompt.sha256, labels_sha256]
+    models = dict(panel.models)
+    bound_to: list[object] = [rubric.sha256, mode, models, loaded.rubric.prompt.sha256, labels_sha256]
+    bound_to += [panel.asked.model_dump()] if panel.asked != USUALLY else []
     content = [*bound_to, promised.model_dump(), [each.model_dump() for each in gates]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return Calibration(
@@ -148,7 +187,8 @@ def calibration(
         rubric=rubric,
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
-        models=dict(models),
+        models=models,
+        asked=panel.asked,
         promise=promised,
         gates=gates,
         not_promised=refused,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from judgekit.calibrate.choose import choose
-from judgekit.calibrate.file import calibration
-from judgekit.calibrate.reading import TOGETHER, samples
+from judgekit.calibrate.file import TOGETHER, Panel, calibration
+from judgekit.calibrate.reading import asked, samples
 from judgekit.calibrate.samples import walk
 from judgekit.errors import InputError
 from judgekit.judging.escalation import Rules
@@ -49,6 +49,7 @@ def learn(
     voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
     with_gates = walk(found, Rules(confirm, tiers, models=voices, gates=choice.gates))
     without = walk(found, Rules(confirm, tiers, models=voices))
+    panel = Panel(models, asked(cases))
     return calibration(
-        loaded, mode, models, promise, choice, (with_gates, without), made=made, labels_sha256=labels_sha256
+        loaded, mode, panel, promise, choice, (with_gates, without), made=made, labels_sha256=labels_sha256
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import providers
+from judgekit.calibrate.file import TOGETHER, Asked
 from judgekit.calibrate.samples import FAILED, Sample, Voice
 from judgekit.errors import InputError, InvalidReply
 from judgekit.gateway.base import Endpoint
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 KEEP_AT = 0.5
 OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 BETTER = ("A", "B", "tie")
-TOGETHER = " + "
-"""Between the models of one jury, where they stand as one name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +184,23 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
         if names:
             found[tier] = names.pop()
     return found
+
+
+def asked(cases: Sequence[Case]) -> Asked:
+    """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
+    found = {
+        (each.samples, each.criteria, each.rule)
+        for case in cases
+        for tier, each in case.judges.items()
+        if tier in TIERS
+    }
+    if len(found) > 1:
+        raise InputError(
+            "judges: expected the same samples, criteria and rule throughout;"
+            " a calibration holds for the manner of asking it was measured with"
+        )
+    samples, criteria, rule = found.pop() if found else (1, "together", "mean")
+    return Asked.model_validate({"samples": samples, "criteria": criteria, "jury": rule})
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import datafile, paths, shelf
 from judgekit.calibrate.file import Calibration
 from judgekit.errors import ConfigError, InputError
+from judgekit.judging.manner import USUAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from judgekit.judging.gates import Gates
+    from judgekit.judging.manner import Manner
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
 
@@ -27,9 +29,13 @@ class Found(NamedTuple):
 
 
 def find(
-    loaded: LoadedRubric, mode: ModeName, models: Mapping[TierName, str], project: Path | None = None
+    loaded: LoadedRubric,
+    mode: ModeName,
+    models: Mapping[TierName, str],
+    project: Path | None = None,
+    manner: Manner = USUAL,
 ) -> Found:
-    """Return the newest calibration that fits, the project's before the user's.
+    """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
     One that is stale or damaged is not used, and said. With one tier there is nothing to decide.
     """
@@ -40,7 +46,7 @@ def find(
         if isinstance(known, str):
             stale = stale or f"calibration not used: {known}"
             continue
-        misfit = known.misfit(loaded, models)
+        misfit = known.misfit(loaded, models, manner)
         if misfit is None:
             return Found(known.rules())
         stale = stale or f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one"

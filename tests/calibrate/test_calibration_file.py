@@ -19,6 +19,7 @@ from judgekit.calibrate.file import Calibration
 from judgekit.calibrate.learn import learn
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
 from judgekit.judging.subject import Document, File
 
 if TYPE_CHECKING:
@@ -202,3 +203,83 @@ def test_calibrations_are_private(kls: LoadedRubric) -> None:
     path = store.default_path(learned(kls, cases()))
     store.write(learned(kls, cases()), path)
     assert Path(path.parent).stat().st_mode & 0o077 == 0
+
+
+# --- how it was asked ------------------------------------------------------------------------------------
+
+
+def asked_so(found: list[labelled.Case], **how: Any) -> list[labelled.Case]:  # noqa: ANN401 - any setting
+    return [
+        case.model_copy(
+            update={"judges": {tier: said.model_copy(update=how) for tier, said in case.judges.items()}}
+        )
+        for case in found
+    ]
+
+
+def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
+    kls: LoadedRubric, tmp_path: Path
+) -> None:
+    known = learned(kls, cases())
+    older = json.loads(known.text())
+    del older["asked"]
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(older))
+    assert store.read(path).misfit(kls, MODELS) is None
+    assert store.read(path).misfit(kls, MODELS, Manner(samples=2)) == "samples were 1 and are 2 now"
+
+
+@pytest.mark.parametrize(
+    ("how", "manner", "why"),
+    [
+        ({}, Manner(), None),
+        ({}, Manner(margin=0.5), None),  # gates decide instead of the margin
+        ({}, Manner(jury="majority"), None),  # nobody sits in a jury
+        ({}, Manner(samples=3), "samples were 1 and are 3 now"),
+        ({}, Manner(each=True), "criteria were judged together and are judged each now"),
+        ({"samples": 3}, Manner(samples=3), None),
+        ({"samples": 3}, Manner(), "samples were 3 and are 1 now"),
+        ({"criteria": "each"}, Manner(each=True), None),
+        ({"criteria": "each"}, Manner(), "criteria were judged each and are judged together now"),
+    ],
+)
+def test_it_holds_for_the_manner_of_asking(
+    kls: LoadedRubric, how: dict[str, Any], manner: Manner, why: str | None
+) -> None:
+    known = learned(kls, asked_so(cases(), **how))
+    store.write(known, store.default_path(known))
+    found = store.find(kls, "strict", MODELS, manner=manner)
+    assert (found.gates is None) == (why is not None)
+    assert why is None or why in str(found.stale)
+
+
+def jurors(count: int) -> list[labelled.Case]:
+    """Return cases in which two models of different families sit in the quick tier, and agree."""
+    found = []
+    for number in range(count):
+        good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
+        jury = [{"model": name, "family": name, "scores": good} for name in ("one", "two")]
+        judges = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": good}}
+        case = {"id": str(number), "label": "accept", "judges": judges}
+        found.append(labelled.Case.model_validate(case))
+    return found
+
+
+def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRubric) -> None:
+    found = jurors(100)
+    models = reading.models(found)
+    assert models == {"quick": "one + two", "deep": "large"}
+    known = learned(kls, found)
+    assert [each.outcome for each in known.gates] == ["accept"]
+    assert known.misfit(kls, models) is None
+    assert known.misfit(kls, models, Manner(jury="majority")) == (
+        "juries came to the mean and come to the majority now"
+    )
+    alone: dict[TierName, str] = {"quick": "one", "deep": "large"}
+    assert known.misfit(kls, alone) == "quick was one + two and is one now"
+
+
+def test_not_everything_was_asked_alike() -> None:
+    found = cases(2)
+    with pytest.raises(InputError, match="the same samples, criteria and rule"):
+        reading.asked([found[0], *asked_so(found[1:], samples=2)])
