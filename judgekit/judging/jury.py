@@ -47,9 +47,11 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         return voices[0][1]
     families = [_pooled(each, rule, decide) for each in _by_family(voices)]
     pooled = _pooled(families, rule, decide)
+    words = nearest([each for _, each in voices], pooled)
     return replace(
         pooled,
-        reasoning=nearest([each for _, each in voices], pooled).reasoning,
+        reasoning=words.reasoning,
+        dimensions=words.dimensions,
         findings=_every(each.findings for _, each in voices),
         divided=_division(pooled.outcome, [each.outcome for each in families]),
     )
@@ -68,9 +70,9 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     families = [_share(map(_chance, each), rule) for each in _by_family(voices)]
-    outcomes = [_outcome(each) for each in families]
+    outcomes = [leaning(each) for each in families]
     share = _share(families, rule)
-    outcome = outcomes[0] if len(set(outcomes)) == 1 else _outcome(share)
+    outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
     known = all(mark.probability is not None for _, mark in voices)
     chances = [fmean(map(_chance, each)) for each in _by_family(voices)]
     return Mark(outcome, round(fmean(chances), DIGITS) if known else None, _division(outcome, outcomes))
@@ -79,14 +81,15 @@ def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
 def _share(chances: Iterable[float], rule: JuryRule) -> float:
     """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    return fmean(each if rule == "mean" else whole[_outcome(each)] for each in chances)
+    return fmean(each if rule == "mean" else whole[leaning(each)] for each in chances)
 
 
 def _chance(mark: Mark) -> float:
     return float(mark.outcome == "accept") if mark.probability is None else mark.probability
 
 
-def _outcome(share: float) -> Outcome:
+def leaning(share: float) -> Outcome:
+    """Return what the share of those who would keep a candidate comes to: kept, dropped or neither."""
     if share == EVEN:
         return "improve"
     return "accept" if share > EVEN else "reject"

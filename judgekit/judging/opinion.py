@@ -15,7 +15,8 @@ class Opinion:
     """Scores of a document and what the thresholds make of them; `said` is the model's own verdict word.
 
     `samples` is how many replies of the model the scores are the mean of. Of a jury whose families came to
-    different outcomes, `divided` says whether most of them came to this one; else it is None.
+    different outcomes, `divided` says whether most of them came to this one; else it is None. `dimensions`
+    are those that the reasoning speaks of.
     """
 
     outcome: Outcome
@@ -25,6 +26,7 @@ class Opinion:
     said: str | None = None
     samples: int = 1
     divided: bool | None = None
+    dimensions: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the opinion as it stands in a round."""
@@ -33,6 +35,7 @@ class Opinion:
             "outcome": self.outcome,
             "scores": self.scores,
             "reasoning": self.reasoning,
+            "dimensions": list(self.dimensions),
             "findings": findings,
             "said": self.said,
         } | ({"samples": self.samples} if self.samples > 1 else {})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from judgekit import prompt
+from judgekit import prompt, terms
 from judgekit.gateway.base import Matter
 from judgekit.judging import jury, pointwise
 from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
@@ -147,14 +147,24 @@ class Rating:
 
     def _judged(self, said: Said) -> Opinion:
         return replace(
-            self._rated(said.scores), reasoning=said.reasoning, findings=said.findings, said=said.word
+            self._rated(said.scores),
+            reasoning=said.reasoning,
+            findings=terms.placed(said.findings, self.rubric),
+            said=said.word,
+            dimensions=terms.dimensions_in(said.reasoning, self.rubric),
         )
 
     def _mean(self, opinions: Sequence[Opinion]) -> Opinion:
         """Return the mean of several samples, in the words of the nearest."""
         mean = self._rated(jury.mean_scores(opinions))
         words = jury.nearest(opinions, mean)
-        return replace(mean, reasoning=words.reasoning, findings=words.findings, samples=len(opinions))
+        return replace(
+            mean,
+            reasoning=words.reasoning,
+            findings=words.findings,
+            samples=len(opinions),
+            dimensions=words.dimensions,
+        )
 
 
 @dataclass(frozen=True, slots=True)

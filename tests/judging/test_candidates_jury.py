@@ -1,0 +1,179 @@
+"""Several models in a tier, several replies, and a call for each criterion, about candidates."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import endpoint, keep, labels
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.manner import Manner
+from judgekit.prompt import Shown
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.gateway.base import Endpoint, Request
+    from judgekit.verdict import Selection
+
+CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+A, B, C = (f"Title {name}" for name in "abc")
+DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
+Answers = dict[str, "Callable[[Request], str | Reply] | GatewayError"]
+
+
+class ByModel:
+    """Gives each model's answer, whenever it is asked."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers, self.requests = answers, list[tuple[str, Any]]()
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append((endpoint.model, request))
+        answer = self.answers[endpoint.model]
+        if isinstance(answer, GatewayError):
+            raise GatewayError(answer.kind, answer.message)
+        said = answer(request)
+        return said if isinstance(said, Reply) else Reply(said, endpoint.model, Usage(100, 10, 0.001))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def seat(model: str, *, pointwise: bool = False) -> Endpoint:
+    return dataclasses.replace(endpoint(model, pointwise=pointwise), family=model[0])
+
+
+def judge(
+    tiers: dict[Any, list[Endpoint]],
+    answers: Answers,
+    rubric: str = "memory-relevance",
+    **options: Any,  # noqa: ANN401 - passed on
+) -> tuple[dict[str, str], Selection, ByModel]:
+    gateway = ByModel(answers)
+    mode = options.pop("mode", "strict")
+    own = CandidateJudge(gateway, tiers, library.select_rubric(rubric), mode, 30, **options)
+    found = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    return {each.id: each.decision for each in found.decisions}, found, gateway
+
+
+def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> None:
+    tiers = {"quick": [seat("m"), seat("n")], "deep": [seat("o")]}
+    answers: Answers = {"m": keep(A, B), "n": keep(A), "o": keep(B)}
+    decided, found, gateway = judge(tiers, answers, mode="lenient")
+    assert decided == {"a": "kept", "b": "kept", "c": "dropped"}
+    assert [each.tier for each in found.decisions] == ["quick", "deep", "deep"]
+    assert [(each.round, each.tier, each.model) for each in found.rounds] == [
+        (1, "quick", "m"),
+        (2, "quick", "n"),
+        (3, "deep", "o"),
+    ]
+    assert A not in gateway.requests[-1][1].messages[-1].content
+
+
+def test_most_of_the_last_jury_decide_and_half_of_it_does_not() -> None:
+    three = {"quick": [seat("m"), seat("n"), seat("o")]}
+    decided, _, _ = judge(three, {"m": keep(A, B), "n": keep(A), "o": keep(A)})
+    assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
+    two = {"quick": [seat("m"), seat("n")]}
+    decided, found, _ = judge(two, {"m": keep(A, B), "n": keep(A)})
+    assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
+    assert found.decisions[1].tier is None
+
+
+def test_models_of_one_family_that_are_even_decide_nothing() -> None:
+    decided, _, _ = judge({"quick": [seat("m1"), seat("m2")]}, {"m1": keep(A, B), "m2": keep(A)})
+    assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
+
+
+def test_a_juror_that_fails_does_not_spoil_the_others_but_most_must_answer() -> None:
+    three = {"quick": [seat("m"), seat("n"), seat("o")]}
+    decided, found, _ = judge(three, {"m": keep(A), "n": DOWN, "o": keep(A)})
+    assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
+    assert [each.failure and each.failure.kind for each in found.rounds] == [None, "timeout", None]
+    decided, found, _ = judge(three, {"m": keep(A), "n": DOWN, "o": DOWN})
+    assert set(decided.values()) == {"undetermined"}
+    assert found.degraded == "quick: timeout (no answer in 3 s)"
+
+
+def leaning(yes: float) -> Callable[[Request], Reply]:
+    """Answer yes with a probability, as a model with token probabilities does."""
+    tokens = {"yes": math.log(yes), "no": math.log(1 - yes)}
+    return lambda _: Reply("yes", "small", Usage(1, 1), (tokens,))
+
+
+def test_probabilities_are_averaged_where_every_model_has_them() -> None:
+    jury = {"quick": [seat("m", pointwise=True), seat("n", pointwise=True)]}
+    _, found, _ = judge(jury, {"m": leaning(0.9), "n": leaning(0.7)})
+    assert found.decisions[0].probability == pytest.approx(0.8)
+    _, mixed, _ = judge({"quick": [seat("m", pointwise=True), seat("n")]}, {"m": leaning(0.9), "n": keep(A)})
+    assert mixed.decisions[0].probability is None
+
+
+def drawn(request: Request) -> str:
+    """Keep the first always, the second in three samples of four, the third in two of them."""
+    kept = [A, *([B] if request.sample > 1 else []), *([C] if request.sample > 2 else [])]
+    return json.dumps({"keep": labels(request, tuple(kept))})
+
+
+def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:
+    decided, found, gateway = judge({"quick": [seat("m")]}, {"m": drawn}, manner=Manner(samples=4))
+    assert decided == {"a": "kept", "b": "kept", "c": "undetermined"}
+    assert [each.probability for each in found.decisions] == [1.0, 0.75, None]
+    assert [request.matter.part for _, request in gateway.requests] == [f"sample{n}" for n in range(1, 5)]
+    (one,) = found.rounds
+    assert one.opinion == {
+        "keep": ["a", "b"],
+        "unjudged": [],
+        "probabilities": {"a": 1.0, "b": 0.75, "c": 0.5},
+    }
+    assert one.usage.input_tokens == 400
+
+
+def test_a_model_with_probabilities_is_not_asked_repeatedly() -> None:
+    small = {"quick": [seat("m", pointwise=True)]}
+    _, _, gateway = judge(small, {"m": leaning(0.9)}, manner=Manner(samples=8))
+    assert len(gateway.requests) == len(CANDIDATES)
+
+
+@pytest.mark.parametrize(("failing", "decision"), [({1}, "kept"), ({1, 2}, "undetermined")])
+def test_most_samples_must_be_readable(failing: set[int], decision: str) -> None:
+    def answer(request: Request) -> str:
+        return "None of them." if request.sample in failing else keep(A)(request)
+
+    decided, _, _ = judge({"quick": [seat("m")]}, {"m": answer}, manner=Manner(samples=3))
+    assert decided["a"] == decision
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("strict", {"a"}), ("lenient", {"a", "b", "c"})])
+def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) -> None:
+    def answer(request: Request) -> str:
+        return keep(A, B)(request) if "- relevant:" in request.messages[-1].content else keep(A, C)(request)
+
+    decided, found, gateway = judge(
+        {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", mode=mode, manner=Manner(each=True)
+    )
+    assert {each for each, decision in decided.items() if decision == "kept"} == kept
+    assert [request.matter.part for _, request in gateway.requests] == ["relevant", "useful"]
+    assert len(found.rounds) == 1
+
+
+def test_a_criterion_that_fails_fails_the_round() -> None:
+    def answer(request: Request) -> str:
+        return keep(A)(request) if "- relevant:" in request.messages[-1].content else "No idea."
+
+    decided, found, _ = judge(
+        {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", manner=Manner(each=True)
+    )
+    assert set(decided.values()) == {"undetermined"}
+    assert found.rounds[0].failure is not None
+    assert found.rounds[0].failure.kind == "invalid_reply"
