@@ -107,12 +107,24 @@ def verdict_text(verdict: Mapping[str, Any]) -> str:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
+        unspoken = _unspoken(verdict)
+        lines += [f"nothing is said about {', '.join(unspoken)}"] if unspoken else []
     for each in verdict["findings"]:
         where = " in ".join(part for part in (each["dimension"], each["location"]) if part)
         lines.append(f"- {where + ': ' if where else ''}{each['issue']}")
         lines += [f'  > "{each["quote"]}"'] if each["quote"] else []
         lines += [f"  -> {each['suggestion']}"] if each["suggestion"] else []
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
+
+
+def _unspoken(verdict: Mapping[str, Any]) -> list[str]:
+    """Return the dimensions of which, by their terms, neither the reasoning nor a finding speaks."""
+    by_tier = {each["tier"]: each["opinion"] or {} for each in verdict["rounds"]}
+    told = by_tier.get(verdict["judge_tier"], {}).get("dimensions")
+    if not told:  # an older record, or words by which nothing can be told
+        return []
+    spoken = {*told, *(each["dimension"] for each in verdict["findings"])}
+    return [name for name in verdict["scores"] or {} if name not in spoken]
 
 
 def _who(verdict: Mapping[str, Any]) -> str:
