@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from judgekit import config as configuration
-from judgekit import environment, library, panel, paths, running, transcript
+from judgekit import environment, library, panel, paths, redaction, running, transcript
 from judgekit.calibrate import store as calibrations
 from judgekit.errors import InputError
 from judgekit.gateway.open import is_recording, kind_of, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.manner import configured
+from judgekit.judging.manner import Manner, configured
 from judgekit.judging.reply_cache import user_cache
 from judgekit.prompt import Shown
 from judgekit.retrieval import api
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
+WHOLE_CHARS = 20_000  # of a text whose secrets a passage must not show a half of
 RESULTS = 10
 HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
 INJECTED_LABEL = "high"
@@ -108,7 +111,7 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            texts = [api.body(each, BODY_CHARS, profiles) for each in ranked.candidates]
+            texts = [_beginning(each, profiles, redact=settings.judge.redact) for each in ranked.candidates]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
@@ -159,7 +162,8 @@ def judged_hook(
     settings = configuration.load(Path(project))
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
-    shown = _shown(candidates, [each.snippet[:SNIPPET_CHARS] for each in candidates])
+    texts = [_passage(each, redact=settings.judge.redact) for each in candidates]
+    shown = _shown(candidates, texts)
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
         return judged
@@ -207,18 +211,20 @@ def _judge(
     hook: bool = False,
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    seats, reason = panel.seats(settings, project)
+    seats, reason = panel.juries(settings, project)
     own = settings.retrieval
-    tiers: dict[TierName, Any] = {tier: seat for tier, seat in seats.items() if not hook or tier in own.tiers}
+    tiers = {tier: jury for tier, jury in seats.items() if not hook or tier in own.tiers}
     if not tiers:
         return reason
     loaded = library.select_rubric(own.rubric, project)
     learned = calibrations.find(loaded, mode, panel.models(tiers), project)
 
+    manner = Manner(redact=settings.judge.redact) if hook else configured(settings.judge)
+
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
         if hook:
-            left = await _prepared(tiers.values(), left)
+            left = await _prepared([seat for jury in tiers.values() for seat in jury], left)
         if left <= 0:
             return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -232,6 +238,7 @@ def _judge(
                 settings.judge.max_cost_usd,
                 None if is_recording(environment.environ()) else user_cache(),
                 learned.gates,
+                manner,
             )
             found = await judge.judge(query, shown)
             return found.model_copy(update={"stale": learned.stale})
@@ -248,6 +255,21 @@ async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
         with suppress(TimeoutError, ImportError):  # the latter is said by the call itself
             await asyncio.wait_for(litellm_.loaded(), seconds)
     return seconds - (time.monotonic() - start)
+
+
+def _beginning(candidate: Candidate, profiles: Profiles, *, redact: bool) -> str:
+    """Return the beginning of a candidate's text as models may see it, no secret cut in two."""
+    if not redact:
+        return api.body(candidate, BODY_CHARS, profiles)
+    return redaction.redact(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles)).text[:BODY_CHARS]
+
+
+def _passage(candidate: Candidate, *, redact: bool) -> str:
+    """Return the passage of a candidate that models may see, no secret cut in two."""
+    snippet = candidate.snippet[:SNIPPET_CHARS]
+    if not redact or not snippet:
+        return snippet
+    return redaction.passage(api.body(candidate, WHOLE_CHARS), snippet).text[:SNIPPET_CHARS]
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:

@@ -38,6 +38,7 @@ _NAME_ENDS: Final = re.compile(
     r"(?:.*[_-])?(?:password|passwd|passphrase|pwd|secret|token|key|credential)s?\W*$", re.IGNORECASE
 )
 _REST: Final = re.compile(r"[A-Za-z0-9_-]*+")
+_SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _STRONG: Final = ("pass", "pwd")
 _LEAST_TOKEN: Final = 8
 _LEAST_BARE_TOKEN: Final = 16
@@ -123,11 +124,24 @@ def _find(text: str) -> Iterator[_Found]:
             if not _in_word(text, match.start()):
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
                 yield _Found(match.start(), at, kind)
+    lower = _lower(text)
     for kind, pattern in kinds.carried:
-        for match in pattern.finditer(text):
-            if not _stands_in(match["value"]) and (kind != "token" or _mixed(match["value"])):
+        for match in pattern.finditer(lower):
+            value = text[slice(*match.span("value"))]
+            if not (_in_word(text, match.start()) or _stands_in(value)) and (
+                kind != "token" or _mixed(value)
+            ):
                 yield _Found(*match.span("value"), kind)
-    yield from _named(text)
+    for match in kinds.named.finditer(lower):
+        if found := _named(text, match):
+            yield found
+
+
+def _lower(text: str) -> str:
+    """Return the text in small letters, each where it was: without regard to case, patterns are slow."""
+    lower = text.lower()
+    # A letter may become two: then only those of ASCII are changed, of which names are made.
+    return lower if len(lower) == len(text) else text.translate(_SMALL)
 
 
 def _in_word(text: str, start: int) -> bool:
@@ -140,18 +154,18 @@ def _to_the_end(text: str, end: int) -> int:
     return rest.end() if rest else end
 
 
-def _named(text: str) -> Iterator[_Found]:
-    for match in _kinds().named.finditer(text):
-        start, end = match.span("value")
-        quoted = text[start] in "\"'`"
-        value = text[start + 1 : end - 1] if quoted else match["value"].rstrip(".,:")
-        name = re.sub("[_-]", " ", match["name"].lower())
-        strong = name.startswith(_STRONG)
-        if _stands_in(value) or (strong and value.isupper() and not value.isalnum()):
-            continue
-        is_secret = _quoted_secret(value, strong=strong) if quoted else _bare_secret(text, match, value)
-        if is_secret:
-            yield _Found(start + quoted, start + quoted + len(value), "password" if strong else name)
+def _named(text: str, match: re.Match[str]) -> _Found | None:
+    """Return the secret that a name and a value are; `match` is one in small letters."""
+    start, end = match.span("value")
+    quoted = text[start] in "\"'`"
+    value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
+    strong = match["name"].startswith(_STRONG)
+    if _stands_in(value) or (strong and value.isupper() and not value.isalnum()):
+        return None
+    if not (_quoted_secret(value, strong=strong) if quoted else _bare_secret(text, match, value)):
+        return None
+    kind = "password" if strong else re.sub("[_-]", " ", match["name"])
+    return _Found(start + quoted, start + quoted + len(value), kind)
 
 
 def _stands_in(value: str) -> bool:
@@ -171,7 +185,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str) -> bool:
         or text[match.start() - 1 : match.start()] == ":"
     ):
         return False
-    if not match["name"].lower().startswith(_STRONG):
+    if not match["name"].startswith(_STRONG):
         return len(value) >= _LEAST_BARE_TOKEN and _mixed(value) and not _snake(value)
     if any(char.isdigit() for char in value) or not value.isidentifier():
         return not _snake(value)
@@ -181,12 +195,17 @@ def _bare_secret(text: str, match: re.Match[str], value: str) -> bool:
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     """Whether a word of letters is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`."""
     after = text[match.end() : match.end() + 1]
-    if match["operator"] == "=" and (match["name"].isupper() or after == ";"):
+    if match["operator"] == "=" and (text[slice(*match.span("name"))].isupper() or after == ";"):
         return True
     before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t-")
     alone = after in ("", "\n") and re.fullmatch(r"[\w.-]*", before)
     gap = text[match.end("operator") : match.start("value")]
-    return bool(alone) and match["operator"] == ":" and gap == " " and match["value"].islower()
+    return (
+        bool(alone)
+        and match["operator"] == ":"
+        and gap == " "
+        and text[slice(*match.span("value"))].islower()
+    )
 
 
 def _snake(value: str) -> bool:

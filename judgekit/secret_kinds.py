@@ -77,39 +77,32 @@ FORMS: Final = tuple(
 """Beside the plugins of detect-secrets: younger kinds, and those of which its patterns take only a part."""
 
 NAMED: Final = re.compile(
-    r"(?P<name>pass(?:word|wd|phrase|code)|(?<![a-z])pwd|credential|secret|token"
+    r"(?=[apcstme])(?P<name>pass(?:word|wd|phrase|code)|(?<![a-z])pwd|credential|secret|token"
     r"|(?:api|access|auth|private|account|client|signing|encryption|master|shared|service)[_-]?key)"
     r"(?P<more>s?(?:[_-]?(?:id|value|key|prod|production|dev|test|staging|hash|\d{1,2}))?)"
     r"(?P<close>[\"'\]`*]{0,3})[ \t]{0,8}(?P<operator>:=|=>|==?+=?+|:(?!:))(?:\*\*)?+[ \t]{0,8}@?"
-    r"(?P<value>\"[^\"\n]{4,300}+\"|'[^'\n]{4,300}+'|`[^`\n]{4,300}+`|[^\s\"'`,;<>\[\](){}]{4,300}+(?![\[({]))",
-    re.IGNORECASE,
+    r"(?P<value>\"[^\"\n]{4,300}+\"|'[^'\n]{4,300}+'|`[^`\n]{4,300}+`|[^\s\"'`,;<>\[\](){}]{4,300}+(?![\[({]))"
 )
-"""A value that is given under the name of a secret; whether it is one the value itself decides."""
+"""A value that is given under the name of a secret, in small letters; the value decides whether it is one."""
 
 CARRIED: Final = tuple(
-    (kind, re.compile(pattern, flags))
-    for kind, pattern, flags in (
-        ("password", r"://[^\s/:@\"'<>]{0,80}+:(?P<value>[^\s/@\"'<>]{1,200}+)@", 0),
-        ("token", r"\bbearer[ \t]++(?P<value>[\w~+/.=-]{16,}+)", re.IGNORECASE),
-        (
-            "password",
-            r"\bauthorization[\"']?:[ \t]*+[\"']?basic[ \t]++(?P<value>[\w+/=-]{8,}+)",
-            re.IGNORECASE,
-        ),
-        ("token", r"\bauthorization[\"']?:[ \t]*+[\"']?token[ \t]++(?P<value>[\w+/=-]{16,}+)", re.IGNORECASE),
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("password", r"://[^\s/:@\"'<>]{0,80}+:(?P<value>[^\s/@\"'<>]{1,200}+)@"),
         (
             "password",
             r"(?:\s-u|--user|--proxy-user)[ =][\"']?[^\s:\"'<>$/]{1,80}+:(?P<value>[^\s\"'<>$]{4,200}+)",
-            0,
         ),
+        ("password", r"authorization[\"']?:[ \t]*+[\"']?basic[ \t]++(?P<value>[\w+/=-]{8,}+)"),
         (
             "password",
             r"<(?:\w{0,20}:)?(?:\w{0,20}password|\w{0,20}secret|api_?key)>(?P<value>[^\s<>]{4,200}+)</",
-            re.IGNORECASE,
         ),
-        ("token", r"(?:^|:)_auth(?:Token)?[ \t]*+=[ \t]*+[\"']?(?P<value>[\w+/=.-]{8,}+)", re.MULTILINE),
-        ("Azure key", r"(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/]{40,}+=*+)", 0),
-        ("signature", r"[?&](?:sig|X-Amz-Signature|X-Goog-Signature)=(?P<value>[\w%+/=-]{32,}+)", 0),
+        ("token", r"authorization[\"']?:[ \t]*+[\"']?token[ \t]++(?P<value>[\w+/=-]{16,}+)"),
+        ("token", r"bearer[ \t]++(?P<value>[\w~+/.=-]{16,}+)"),
+        ("token", r"/:_auth(?:token)?[ \t]*+=[ \t]*+[\"']?(?P<value>[\w+/=.-]{8,}+)"),
+        ("Azure key", r"(?:accountkey|sharedaccesskey)=(?P<value>[a-z0-9+/]{40,}+=*+)"),
+        ("signature", r"[?&](?:sig|x-amz-signature|x-goog-signature)=(?P<value>[\w%+/=-]{32,}+)"),
     )
 )
-"""Where a value stands that is a secret whatever it looks like."""
+"""Where a value stands that is a secret whatever it looks like, in small letters."""
