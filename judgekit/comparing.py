@@ -13,6 +13,7 @@ from judgekit.errors import UsageError
 from judgekit.gateway.base import seated
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.contest import LEAST, MOST, Contest
+from judgekit.judging.manner import configured
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.reply_cache import user_cache
@@ -63,7 +64,7 @@ def judge(
     mode = wish.mode or settings.judge.mode
     limit = settings.judge.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd
     cache = user_cache() if wish.cache and not is_recording(environment.environ()) else None
-    deadline = wish.deadline or settings.judge.deadline
+    deadline, manner = wish.deadline or settings.judge.deadline, configured(settings.judge)
     if isinstance(loaded.rubric, CompareRubric):
         learned = calibrations.find(loaded, mode, panel.models(seats), project)
         return PairJudge(
@@ -77,10 +78,9 @@ def judge(
             cache,
             learned.gates,
             learned.stale,
-            settings.judge.redact,
+            manner,
         )
-    redact = settings.judge.redact
-    return RankingJudge(gateway, seats, loaded, mode, deadline, limit, reason, cache, redact=redact)
+    return RankingJudge(gateway, seats, loaded, mode, deadline, limit, reason, cache, manner=manner)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

@@ -84,6 +84,15 @@ def outcomes(ballots: Ballots) -> dict[TierName, Outcome | None]:
     return {tier: _outcome(each.word, first) for tier, each in ballots.items()}
 
 
+def standing(ballots: Ballots) -> dict[TierName, Outcome | None]:
+    """Return the same where a win stands against a later tie: what a lenient calibration learns from."""
+    told = outcomes(ballots)
+    tiers = list(told)
+    first = next((place for place, tier in enumerate(tiers) if told[tier] == "accept"), len(tiers))
+    later = {tier for tier in tiers[first:] if told[tier] == "improve"}
+    return {tier: "accept" if tier in later else outcome for tier, outcome in told.items()}
+
+
 def ended(
     final: Final, ballots: Ballots, mode: ModeName, cut: Collection[TierName], gates: Gates | None
 ) -> Ended:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from judgekit import prompt
@@ -13,8 +13,10 @@ from judgekit.gateway.base import Matter, seated
 from judgekit.judging import outgoing
 from judgekit.judging.asking import Points, Question, ask, ask_pointwise
 from judgekit.judging.ballots import ORDERS, WINS, Ballot, Vote, ended, outcomes, vote
+from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, compare_round, comparison
 from judgekit.judging.escalation import UNDETERMINED, Final, Rules
+from judgekit.judging.manner import USUAL, Manner
 from judgekit.judging.pair_replies import (
     POINTS,
     Said,
@@ -29,7 +31,7 @@ from judgekit.subject import Part
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from judgekit.comparison import CompareRound, Comparison
     from judgekit.gateway.base import Endpoint, Gateway, Message, Seats
@@ -50,8 +52,8 @@ class PairJudge:
     """Compares two texts under one rubric in one mode, with one or several models for each tier.
 
     `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
-    are those of a calibration, `stale` says in one line why one that is there is not used. Without `redact`
-    secrets are sent with the texts they stand in.
+    are those of a calibration, `stale` says in one line why one that is there is not used. Of the `manner`
+    only whether secrets are sent matters here.
     """
 
     gateway: Gateway
@@ -64,7 +66,7 @@ class PairJudge:
     cache: Cache | None = None
     gates: Gates | None = None
     stale: str | None = None
-    redact: bool = True
+    manner: Manner = USUAL
 
     @property
     def rubric(self) -> CompareRubric:
@@ -113,10 +115,10 @@ class PairJudge:
         return Part(label, file.text[:most], file.total)
 
     def _outgoing(self, contest: Contest) -> Contest:
-        return outgoing.contest(contest) if self.redact else contest
+        return outgoing.contest(contest) if self.manner.redact else contest
 
     def _rules(self, cut: set[TierName]) -> Rules:
-        models = {tier: " + ".join(each.model for each in jury) for tier, jury in seated(self.seats).items()}
+        models = {tier: frozenset(seat.model for seat in jury) for tier, jury in seated(self.seats).items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm
         return Rules(confirm, tuple(self.seats), cut, models, self.gates)
 
@@ -139,23 +141,17 @@ class _Asked:
 
     async def ballot(self, rounds: list[CompareRound]) -> Ballot:
         """Ask every model in both orders, and append what came of it to `rounds`."""
-        jury = seated(self.judge.seats)[self.tier]
-        calls = [(seat, order) for seat in jury for order in ORDERS]
-        answers = await self._all(calls)
-        for (_, order), answer in zip(calls, answers, strict=True):
+        seats = seated(self.judge.seats)[self.tier]
+        asked = await all_of([partial(self._both, seat) for seat in seats], self.session)
+        for order, answer in (pair for answers in asked for pair in zip(ORDERS, answers, strict=True)):
             said = answer.value
             opinion = {"better": said.word, "reasoning": said.reasoning} if said else None
             rounds.append(compare_round(len(rounds) + 1, self.tier, order, answer, opinion))
-        words = [each.value for each in answers]
-        votes = [vote(words[at : at + len(ORDERS)]) for at in range(0, len(words), len(ORDERS))]
+        votes = [vote([each.value for each in answers]) for answers in asked]
         return Ballot(tuple(each for each in votes if each is not None))
 
-    async def _all(self, calls: Iterable[tuple[Endpoint, str]]) -> Sequence[Answer[Vote]]:
-        asked = [self._once(seat, order) for seat, order in calls]
-        # What calls cost is known when they end: a limit on it holds only for one after another.
-        if self.session.max_cost_usd is None:
-            return await asyncio.gather(*asked)
-        return [await each for each in asked]
+    async def _both(self, seat: Endpoint) -> list[Answer[Vote]]:
+        return await all_of([partial(self._once, seat, order) for order in ORDERS], self.session, seat)
 
     async def _once(self, seat: Endpoint, order: str) -> Answer[Vote]:
         timeout = getattr(self.judge.rubric.tiers, self.tier).timeout

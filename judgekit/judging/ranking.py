@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE, CompareRound
 from judgekit.gateway.base import seated
 from judgekit.judging import standing
+from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
-from judgekit.judging.session import Stopwatch
+from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.session import Session, Stopwatch
 from judgekit.judging.subject import Document, is_cut
 from judgekit.subject import Task
 
@@ -39,7 +40,6 @@ class RankingJudge:
 
     A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
     tier, and `calibration` its id; without them a tenth of the scale holds, then a twentieth.
-    Without `redact` secrets are sent with the texts they stand in.
     """
 
     gateway: Gateway
@@ -52,7 +52,7 @@ class RankingJudge:
     cache: Cache | None = None
     margins: Margins | None = None
     calibration: str | None = None
-    redact: bool = True
+    manner: Manner = USUAL
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -61,7 +61,8 @@ class RankingJudge:
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
-        run = _Run(self, contest)
+        watch = Stopwatch()
+        run = _Run(self, contest, Session(self.gateway, self.deadline, self.max_cost_usd))
         ended = Ended("undetermined", "none")
         alive: list[str] = list(contest.letters)
         for tier in self.seats:
@@ -72,7 +73,7 @@ class RankingJudge:
                 break
             alive = step
         terms = Terms(self.loaded, self.mode, self.calibration, self.nobody, run.note)
-        return comparison(contest, terms, ended, run.rounds, run.watch.ms, run.scores)
+        return comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
 
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: the prompts of each subject in turn."""
@@ -85,7 +86,6 @@ class RankingJudge:
     ) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject."""
         seats = {tier: seat} if seat else {}
-        manner = Manner(redact=self.redact)
         return DocumentJudge(
             self.gateway,
             seats,
@@ -95,7 +95,7 @@ class RankingJudge:
             max_cost_usd,
             self.nobody,
             self.cache,
-            manner=manner,
+            manner=self.manner,
         )
 
 
@@ -110,33 +110,33 @@ class _Run:
 
     judge: RankingJudge
     contest: Contest
+    session: Session
     said: dict[TierName, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
     scores: dict[str, tuple[float, TierName]] = field(default_factory=dict)
     rounds: list[CompareRound] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     leaders: dict[TierName, str] = field(default_factory=dict)
     note: str | None = None
-    watch: Stopwatch = field(default_factory=Stopwatch)
 
     async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
         """Ask every model of a tier about every subject that is still in question."""
-        calls = [(seat, letter) for letter in alive for seat in seated(self.judge.seats)[tier]]
-        asked = [self._once(tier, seat, letter) for seat, letter in calls]
-        # What calls cost is known when they end: a limit on it holds only for one after another.
-        together = self.judge.max_cost_usd is None
-        if together:
-            await asyncio.gather(*asked)
-        else:
-            for each in asked:
-                await each
+        seats = seated(self.judge.seats)[tier]
+        asked = await all_of([partial(self._each, tier, seat, alive) for seat in seats], self.session)
+        for place, letter in enumerate(alive):
+            for seat, found in zip(seats, asked, strict=True):
+                self._note(letter, seat, found[place])
 
-    async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> None:
-        left = self.judge.deadline - self.watch.ms / 1000
-        spent = sum(each.usage.cost_usd or 0.0 for each in self.rounds)
+    async def _each(self, tier: TierName, seat: Endpoint, alive: Sequence[str]) -> list[Verdict]:
+        calls = [partial(self._once, tier, seat, letter) for letter in alive]
+        return await all_of(calls, self.session, seat)
+
+    async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> Verdict:
         limit = self.judge.max_cost_usd
-        budget = None if limit is None else max(0.0, limit - spent)
-        one = self.judge.one(tier, seat, left, budget)
-        self._note(letter, seat, await one.judge(document(self.contest, letter)))
+        budget = None if limit is None else max(0.0, limit - self.session.spent_usd)
+        one = self.judge.one(tier, seat, self.session.left(), budget)
+        found = await one.judge(document(self.contest, letter))
+        self.session.spent_usd += found.cost_usd or 0.0
+        return found
 
     def _note(self, letter: str, seat: Endpoint, found: Verdict) -> None:
         if not found.rounds:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, standing, vote
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import Gate, Gates
 from judgekit.rubric import TIERS
@@ -174,3 +174,19 @@ def test_the_first_winner_is_the_favourite() -> None:
         "deep": "accept",
         "tiebreaker": "reject",
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("AT", ["accept", "accept"]),
+        ("TB", ["improve", "accept"]),
+        ("TBT", ["improve", "accept", "accept"]),
+        ("ABT", ["accept", "reject", "accept"]),
+        ("TT", ["improve", "improve"]),
+        ("AF", ["accept", None]),
+    ],
+)
+def test_what_a_lenient_calibration_learns_from(said: str, told: list[str | None]) -> None:
+    found = {tier: ballot(each) for tier, each in zip(TIERS, said, strict=False)}
+    assert list(standing(found).values()) == told

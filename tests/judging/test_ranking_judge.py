@@ -164,7 +164,7 @@ def test_a_jury_and_repeated_samples_are_averaged() -> None:
     """A model that stands twice in a tier is asked twice."""
     one, two = endpoint("one"), endpoint("two")
     gateway = ScriptedGateway(
-        {"quick": [scores(*[value] * 3) for value in (5, 3, 4, 2, 2, 4)]},
+        {"quick": [scores(*[value] * 3) for value in (5, 2, 3, 2, 4, 4)]},
     )
     found = rank(gateway, seats={"quick": [one, one, two]}, subject=contest("AB"))
     assert [each.score for each in found.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]

@@ -1,0 +1,116 @@
+"""Learns from labels how near the best two scored subjects must be to go up a tier.
+
+Where subjects are scored there are no opinions to trust or not, only leads: a small lead of cheap scores says
+little, a large one much. Here recorded scores are walked through the very rule of
+`judgekit.judging.standing` under every combination of margins, and the one is taken that is right most often
+for at most so many calls a subject.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from judgekit.judging import standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.judging.standing import Margins, Scored
+    from judgekit.rubric import ModeName, TierName
+
+By: TypeAlias = "Mapping[TierName, Mapping[str, Scored]]"
+"""What each model of each tier gave to each subject, by letter, for each time that it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Subjects with the best of them, by letter, and what every tier would give them if it were asked."""
+
+    id: str
+    best: str
+    said: By
+
+    @property
+    def letters(self) -> list[str]:
+        """The subjects."""
+        first = next(iter(self.said.values()))
+        return sorted({letter for scored in first.values() for letter in scored})
+
+
+class Walked(NamedTuple):
+    """Where a comparison ends under some margins, and how many calls it took, all subjects together.
+
+    Of `leaders` any is as good as the other; there are none where scores are missing.
+    """
+
+    leaders: tuple[str, ...]
+    calls: int
+
+
+class Learned(NamedTuple):
+    """Margins, and on the items they were learned from: the share that is right, and calls a subject."""
+
+    margins: Margins
+    accuracy: float
+    calls: float
+
+
+def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
+    """Return how a comparison ends by the rule of the judge with the margins of a calibration."""
+    alive, calls = item.letters, 0
+    pooled: dict[str, dict[str, list[float]]] = {}
+    tiers = list(item.said)
+    for tier in tiers:
+        for model, scored in item.said[tier].items():
+            for letter in alive:
+                # A score that is missing was asked for, too.
+                points = scored.get(letter, ())
+                calls += max(1, len(points))
+                pooled.setdefault(model, {}).setdefault(letter, []).extend(points)
+        here = standing.values(item.said[tier], alive)
+        found = standing.values(pooled, alive)
+        if here is None or found is None:
+            continue
+        margin = margins.get(tier, 0.0)
+        alive = standing.going_on(found, margin)
+        if len(alive) == 1:
+            return Walked(tuple(alive), calls)
+        if tier == tiers[-1]:
+            winner = standing.last_word(found, margin, mode)
+            near = standing.contending(found, margin if mode == "strict" else 0.0)
+            return Walked((winner,) if winner else tuple(near), calls)
+    return Walked((), calls)
+
+
+def credit(item: Ranked, walked: Walked) -> float:
+    """Return 1 for the right subject, a share of it for a tie with others, 0 for a wrong one."""
+    return 1 / len(walked.leaders) if item.best in walked.leaders else 0.0
+
+
+def grid(steps: Mapping[TierName, Sequence[float]]) -> list[Margins]:
+    """Return every combination of margins."""
+    tiers = list(steps)
+    return [dict(zip(tiers, each, strict=True)) for each in itertools.product(*steps.values())]
+
+
+def learn(
+    items: Sequence[Ranked], candidates: Sequence[Margins], mode: ModeName, most_calls: float
+) -> Learned | None:
+    """Return the best margins with at most `most_calls` calls a subject; the cheapest of equally good ones.
+
+    None where none of the candidates is so cheap.
+    """
+    found = [measured(items, margins, mode) for margins in candidates]
+    able = [each for each in found if each.calls <= most_calls]
+    return max(able, key=lambda each: (round(each.accuracy, 9), -each.calls)) if able else None
+
+
+def measured(items: Sequence[Ranked], margins: Margins, mode: ModeName) -> Learned:
+    """Return what margins come to on labelled items."""
+    walks = [walk(each, margins, mode) for each in items]
+    accuracy = fmean(credit(item, each) for item, each in zip(items, walks, strict=True))
+    calls = sum(each.calls for each in walks) / sum(len(each.letters) for each in items)
+    return Learned(margins, accuracy, calls)
