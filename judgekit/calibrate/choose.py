@@ -236,8 +236,9 @@ def _tally(tier: TierName, members: Sequence[Sample], promise: Promise) -> Tally
     wrong = [each.outcome(tier) != each.label for each in members]
     if promise.reference is None:
         return Tally(len(members), sum(wrong))
-    # A reference that failed counts as right: nothing is gained by not waiting for it.
-    right = [each.outcome(promise.reference) in (None, each.label) for each in members]
+    # A reference that failed, or sees no difference, counts as right: nothing is gained by not waiting for it.
+    last = promise.reference
+    right = [each.outcome(last) in (None, each.label) or last in each.ties for each in members]
     losses = sum(one and other for one, other in zip(wrong, right, strict=True))
     gains = sum(not one and not other for one, other in zip(wrong, right, strict=True))
     return Tally(len(members), losses, gains)

@@ -149,11 +149,13 @@ class Reader:
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
         found = {tier: self._ballot(case, each) for tier, each in said.items()}
-        outcomes = ballots.outcomes(found)
+        # In lenient mode a tie of a deeper tier leaves the first win as it is, where labels trust that.
+        outcomes = (ballots.standing if self.mode == "lenient" else ballots.outcomes)(found)
         voices = {tier: Voice(outcomes[tier], each.lead) for tier, each in found.items()}
         label, first = self.labels(case)[""], ballots.favourite(found)
         right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
-        return Sample(case.id, right, voices, cut)
+        ties = frozenset(tier for tier, outcome in outcomes.items() if outcome == "improve")
+        return Sample(case.id, right, voices, cut, ties)
 
 
 def samples(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> list[Sample]:
@@ -220,7 +222,9 @@ def _voice(mark: Mark | None) -> Voice:
 def _likely(probability: float | None) -> Mark | None:
     if probability is None:
         return None
-    return Mark("accept" if probability >= KEEP_AT else "reject", probability)
+    if probability == KEEP_AT:
+        return Mark("improve", probability)
+    return Mark("accept" if probability > KEEP_AT else "reject", probability)
 
 
 def _vote(case: Case, said: Recorded) -> Vote | None:

@@ -34,13 +34,14 @@ FAILED = Voice(None)
 class Sample:
     """A labelled document, or one labelled candidate, and what each tier that was asked said about it.
 
-    `cut` are the tiers that did not see the whole text.
+    `cut` are the tiers that did not see the whole text, `ties` those that found no difference in a pair.
     """
 
     id: str
     label: Outcome
     voices: Mapping[TierName, Voice]
     cut: frozenset[TierName] = frozenset()
+    ties: frozenset[TierName] = frozenset()
 
     def outcome(self, tier: TierName) -> Outcome | None:
         """Return what a tier said, None where it failed or was not asked."""

@@ -10,7 +10,7 @@ import typer
 from judgekit import paths
 from judgekit.cli.measured import LABEL_WIDTH, figure, progress, resampling
 from judgekit.cli.output import complain, emit, say
-from judgekit.errors import InputError
+from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,12 @@ def judge(
     wanted: Annotated[
         str | None, typer.Option(metavar="WORD", help="What injected texts are after (default accept).")
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Ask models a second time, too, and with the candidates in another order."
+        ),
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page with pictures.")
     ] = None,
@@ -35,12 +41,16 @@ def judge(
     from judgekit import library
     from judgekit.calibrate import labelled
     from judgekit.evaluation import judge as evaluation
-    from judgekit.evaluation import judge_live, judge_page
+    from judgekit.evaluation import judge_live, judge_page, judge_variants
 
     cases = labelled.read(file)
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project) if rubric else None
-    if loaded and not any(case.judges for case in cases):
+    recorded = any(case.judges for case in cases)
+    if again and (recorded or loaded is None):
+        raise UsageError("--again asks models: name a --rubric, and a file without recorded answers")
+    if loaded and not recorded:
+        cases = judge_variants.again(cases) if again else cases
         shown = progress(len(cases), "cases")
         cases = judge_live.ask(cases, file.parent, loaded, mode, project, shown).cases
     report = evaluation.report(cases, file.name, loaded, mode, wanted)

@@ -6,31 +6,37 @@ import asyncio
 import hashlib
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import config as configuration
 from judgekit import environment, panel, running
-from judgekit.calibrate.labelled import Recorded
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import judge_rounds
+from judgekit.evaluation.judge_variants import reordered
+from judgekit.gateway.base import seated
 from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.judging import manner as manners
 from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.contest import Contest
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.gates import Gates
+from judgekit.judging.pairs import PairJudge
 from judgekit.judging.reply_cache import user_cache
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File, is_cut
 from judgekit.prompt import Shown
-from judgekit.rubric import ScoreRubric
+from judgekit.rubric import CompareRubric, ScoreRubric
+from judgekit.subject import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from judgekit.calibrate.labelled import Case
-    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.calibrate.labelled import Case, Recorded
+    from judgekit.gateway.base import Gateway, Seats
+    from judgekit.judging.manner import Manner
     from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
-    from judgekit.verdict import Round
 
 AT_ONCE = 8
 
@@ -56,15 +62,16 @@ def ask(
     one of them failed. Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     settings = configuration.load(project)
-    seats, reason = panel.seats(settings, project)
+    seats, reason = panel.juries(settings, project)
     if not seats:
         raise UsageError(f"nobody to ask: {reason}")
 
     async def run() -> list[Case]:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             cache = None if is_recording(environment.environ()) else user_cache()
-            asker = _Asker(gateway, seats, loaded, mode, settings.judge.deadline, folder, cache)
-            limits = [seat.profile.limits.concurrency or AT_ONCE for seat in seats.values()]
+            manner = manners.configured(settings.judge)
+            asker = _Asker(gateway, seats, loaded, mode, settings.judge.deadline, folder, cache, manner)
+            limits = [seat.profile.limits.concurrency or AT_ONCE for jury in seats.values() for seat in jury]
             return await _all(asker, cases, min(AT_ONCE, *limits), progress)
 
     return Asked(running.run(run()), panel.models(seats))
@@ -75,46 +82,88 @@ class _Asker:
     """Asks all tiers about one case after the other."""
 
     gateway: Gateway
-    seats: Mapping[TierName, Endpoint]
+    seats: Seats
     loaded: LoadedRubric
     mode: ModeName
     deadline: float
     folder: Path
     cache: Cache | None
+    manner: Manner
 
     async def one(self, case: Case) -> Case:
         """Return the case with what each tier said."""
+        # What was said before would be said again.
+        cache = None if case.variant == "rerun" else self.cache
         if isinstance(self.loaded.rubric, ScoreRubric):
-            return case.model_copy(update={"judges": await self._scored(self.loaded.rubric, case)})
-        return case.model_copy(update={"judges": await self._selected(case)})
+            said = await self._scored(self.loaded.rubric, case, cache)
+        elif isinstance(self.loaded.rubric, CompareRubric):
+            said = await self._compared(case, cache)
+        else:
+            said = await self._selected(case, cache)
+        return case.model_copy(update={"judges": said})
 
-    async def _scored(self, rubric: ScoreRubric, case: Case) -> dict[str, Recorded]:
+    async def _scored(self, rubric: ScoreRubric, case: Case, cache: Cache | None) -> dict[str, Recorded]:
         document = self._document(case)
         judge = DocumentJudge(
-            self.gateway, self.seats, self.loaded, self.mode, self.deadline, cache=self.cache, gates=Gates()
+            self.gateway,
+            self.seats,
+            self.loaded,
+            self.mode,
+            self.deadline,
+            cache=cache,
+            gates=Gates(),
+            manner=self.manner,
         )
         found = await judge.judge(document)
         cut = {
-            tier: is_cut(document.seen_by(getattr(rubric.tiers, tier), self.seats[tier]))
-            for tier in self.seats
+            tier
+            for tier, jury in seated(self.seats).items()
+            if any(is_cut(document.seen_by(getattr(rubric.tiers, tier), seat)) for seat in jury)
         }
-        return {each.tier: _recorded(each, cut=cut[each.tier]) for each in found.rounds}
+        return judge_rounds.of_tiers(found.rounds, self.seats, self.manner, len(rubric.dimensions), cut)
 
-    async def _selected(self, case: Case) -> dict[str, Recorded]:
+    async def _selected(self, case: Case, cache: Cache | None) -> dict[str, Recorded]:
         judge = CandidateJudge(
-            self.gateway, self.seats, self.loaded, self.mode, self.deadline, cache=self.cache, gates=Gates()
+            self.gateway,
+            self.seats,
+            self.loaded,
+            self.mode,
+            self.deadline,
+            cache=cache,
+            gates=Gates(),
+            manner=self.manner,
         )
+        ids = [each.id for each in case.candidates]
+        own = reordered(case.query, ids) if case.variant == "swapped" else dict(zip(ids, ids, strict=True))
         shown = [
-            Shown(each.id, each.title, each.category, tuple(each.tags), each.text) for each in case.candidates
+            Shown(own[each.id], each.title, each.category, tuple(each.tags), each.text)
+            for each in case.candidates
         ]
         found = await judge.judge(Query(case.query), shown)
-        return {each.tier: _recorded(each) for each in found.rounds}
+        back = {shown: each for each, shown in own.items()}
+        rounds = [judge_rounds.renamed(each, back) for each in found.rounds]
+        return judge_rounds.of_tiers(rounds, self.seats, self.manner, len(judge.rubric.criteria))
+
+    async def _compared(self, case: Case, cache: Cache | None) -> dict[str, Recorded]:
+        if not (case.a and case.b):
+            raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
+        judge = PairJudge(
+            self.gateway,
+            self.seats,
+            self.loaded,
+            self.mode,
+            self.deadline,
+            cache=cache,
+            gates=Gates(),
+            manner=self.manner,
+        )
+        found = await judge.judge(Contest(case.prompt, (_file("A", case.a), _file("B", case.b))))
+        return judge_rounds.of_pairs(found.rounds, self.seats)
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        name = case.path or case.id
-        return Document((File(name, text[:CONTEXT_CHARS], digest, len(text)),), name)
+        files = [_file(case.path or "text", text), *(_file(*each) for each in case.files.items())]
+        return Document(tuple(files), case.path or case.id, Task(case.description, case.acceptance))
 
     def _read(self, case: Case) -> str:
         if case.path is None:
@@ -123,6 +172,11 @@ class _Asker:
             return (self.folder / case.path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"case {case.id}: {case.path} cannot be read ({error})") from None
+
+
+def _file(path: str, text: str) -> File:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return File(path, text[:CONTEXT_CHARS], digest, len(text))
 
 
 async def _all(
@@ -140,14 +194,3 @@ async def _all(
         return found
 
     return list(await asyncio.gather(*map(one, cases)))
-
-
-def _recorded(one: Round, *, cut: bool = False) -> Recorded:
-    """Return a round as it would stand in a file of cases."""
-    said: dict[str, Any] = {"failure": one.failure.kind} if one.failure else {}
-    if one.opinion is not None:
-        told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
-        first = next(iter(told))
-        said = {first: told[first], "unjudged": one.opinion.get("unjudged", [])}
-    usage = one.usage.model_dump(include={"input_tokens", "output_tokens", "cost_usd"})
-    return Recorded(model=one.model, cut=cut, **said, **usage)

@@ -1,0 +1,107 @@
+"""Turns the rounds of a judging into answers as they would stand in a file of labelled cases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from judgekit.calibrate.labelled import Recorded
+from judgekit.gateway.base import seated
+from judgekit.judging.ballots import ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from judgekit.comparison import CompareRound
+    from judgekit.gateway.base import Endpoint, Seats
+    from judgekit.judging.manner import Manner
+    from judgekit.verdict import Round
+
+_BOTH = len(ORDERS)
+_FREE = ("cache", "mixed")  # what was kept cost nothing this time, which says nothing about the next
+
+
+def of_tiers(
+    rounds: Sequence[Round], seats: Seats, manner: Manner, questions: int, cut: Collection[str] = ()
+) -> dict[str, Recorded]:
+    """Return what each tier said about a document or candidates; `cut` are those that did not see it all."""
+    found: dict[str, Recorded] = {}
+    for tier, jury in seated(seats).items():
+        own = [each for each in rounds if each.tier == tier]
+        said = [
+            {**_said(each), **_usage([each], _calls(seat, manner, questions)), **_who(seat)}
+            for seat, each in zip(jury, own, strict=bool(own))
+        ]
+        if said:
+            how = {"samples": manner.samples, "criteria": "each" if manner.each else "together"}
+            found[tier] = _joined(said, {**how, "rule": manner.jury, "cut": tier in cut})
+    return found
+
+
+def of_pairs(rounds: Sequence[CompareRound], seats: Seats) -> dict[str, Recorded]:
+    """Return what each tier said about two texts, in both orders."""
+    found: dict[str, Recorded] = {}
+    for tier, jury in seated(seats).items():
+        own = [each for each in rounds if each.tier == tier]
+        asked = [own[at : at + _BOTH] for at in range(0, len(own), _BOTH)]
+        said = [
+            {"orders": {"".join(each.order): _better(each) for each in both}}
+            | _usage(both, _BOTH)
+            | _who(seat)
+            for seat, both in zip(jury, asked, strict=bool(asked))
+        ]
+        if said:
+            found[tier] = _joined(said, {})
+    return found
+
+
+def renamed(one: Round, names: Mapping[str, str]) -> Round:
+    """Return a round about candidates with other names for them."""
+    if one.opinion is None:
+        return one
+    told, lists = one.opinion, ("keep", "unjudged")
+    opinion: dict[str, Any] = {key: [names[each] for each in told[key]] for key in lists}
+    known = told.get("probabilities")
+    if known is not None:
+        opinion["probabilities"] = {names[each]: value for each, value in known.items()}
+    return one.model_copy(update={"opinion": opinion})
+
+
+def _said(one: Round) -> dict[str, Any]:
+    if one.opinion is None:
+        return {"failure": one.failure.kind if one.failure else "not_recorded"}
+    told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
+    first = next(iter(told))
+    return {first: told[first], "unjudged": one.opinion.get("unjudged", [])}
+
+
+def _better(one: CompareRound) -> str | None:
+    return None if one.opinion is None else str(one.opinion["better"])
+
+
+def _calls(seat: Endpoint, manner: Manner, questions: int) -> int:
+    return questions if seat.pointwise else manner.calls(questions)
+
+
+def _usage(rounds: Sequence[Round | CompareRound], calls: int) -> dict[str, Any]:
+    known = [each.usage.cost_usd for each in rounds if each.usage.cost_source not in _FREE]
+    costs = [each for each in known if each is not None]
+    return {
+        "calls": calls,
+        "input_tokens": sum(each.usage.input_tokens for each in rounds),
+        "output_tokens": sum(each.usage.output_tokens for each in rounds),
+        "cost_usd": sum(costs) if len(costs) == len(rounds) else None,
+    }
+
+
+def _who(seat: Endpoint) -> dict[str, str]:
+    return {"model": seat.model, "family": seat.family}
+
+
+def _joined(said: Sequence[dict[str, Any]], how: dict[str, Any]) -> Recorded:
+    """Return what a tier said: its model's answer, or those of its jury."""
+    if len(said) == 1:
+        return Recorded.model_validate({**said[0], **how})
+    costs = [each["cost_usd"] for each in said]
+    sums = {name: sum(each[name] for each in said) for name in ("calls", "input_tokens", "output_tokens")}
+    cost = None if None in costs else sum(costs)
+    return Recorded.model_validate({"jury": list(said), "cost_usd": cost, **sums, **how})
