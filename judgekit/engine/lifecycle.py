@@ -30,7 +30,7 @@ DRAIN_SECONDS = 300  # for what has been begun when it is told to go
 _SUCCEEDED = 30.0  # seconds without a request after which one leaves that has been succeeded
 _LONGEST = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
-_LATECOMERS = 0.05  # seconds for those who connected just before the socket went
+_LATECOMERS = 0.05  # seconds in which those are told who connected just before the socket went
 _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
@@ -83,9 +83,9 @@ class Engine(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let another engine take over at once, and finish what has been begun."""
         self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
+        self._door.leaving = True
         self._seat.leave()
         await asyncio.sleep(_LATECOMERS)
-        self._door.leaving = True
         await super().shutdown(sockets)
 
     def _look_around(self) -> None:
