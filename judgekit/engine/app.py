@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.engine import asked, working
+from judgekit.engine import asked, flows, working
 from judgekit.engine.door import Door, error_body
 from judgekit.errors import Exit, JudgekitError
 
@@ -25,6 +25,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> Door:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
     app.include_router(router)
+    app.include_router(flows.router)
     for kind in (JudgekitError, working.Gone, RequestValidationError):
         app.add_exception_handler(kind, _said)
     app.add_exception_handler(Exception, _Faults(log))

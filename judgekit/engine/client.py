@@ -84,6 +84,7 @@ class Connection:
     """A connection to the engine at `place`, opened when something is asked and kept for the next request.
 
     Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
+    When nothing comes for `silence` seconds in the middle of an answer, the engine counts as lost.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -91,6 +92,7 @@ class Connection:
         self._socket: _socket.socket | None = None
         self._token = ""
         self._buffer = b""
+        self.silence = float("inf")
         self._retry_after, self._served = 0.0, False
 
     def open(self) -> None:
@@ -229,7 +231,7 @@ class Connection:
         left = end - time.monotonic()
         try:
             if left > 0:
-                self._socket.settimeout(left)
+                self._socket.settimeout(min(left, self.silence))
                 return self._socket.recv(_CHUNK)
         except TimeoutError:
             pass

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit import assess, environment, running
 from judgekit.assess import Wish
 from judgekit.gate import unjudged
+from judgekit.gate.report import Row
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.reply_cache import Tally
 from judgekit.ledger import Gate, Ledger, LedgerError, OverrideLine, Wanted, verdict_line
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from judgekit.gate.files import Pushed
     from judgekit.judging.documents import DocumentJudge
     from judgekit.judging.subject import Document
-    from judgekit.ledger.records import GateMode, GateWord, Record
+    from judgekit.ledger.records import GateWord, Record
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName
     from judgekit.verdict import Verdict
@@ -43,6 +44,19 @@ class Passed:
     word: GateWord
     verdict: Verdict
     lost: bool = False
+
+    def row(self) -> Row:
+        """Return it as plain objects."""
+        commit = self.pushed.change.commit
+        author = commit.author.partition(" <")[0]
+        return Row(
+            path=self.pushed.path,
+            word=self.word,
+            commit=commit.oid,
+            author=author,
+            lost=self.lost,
+            verdict=self.verdict.record(),
+        )
 
 
 Hears: TypeAlias = "Callable[[Passed], None]"
@@ -142,8 +156,3 @@ async def _verdict(judge: DocumentJudge, document: Document, until: float) -> tu
     tally = Tally(judge.cache) if judge.cache else None
     verdict = await replace(judge, deadline=left, cache=tally).judge(document)
     return verdict, tally is not None and tally.sufficed
-
-
-def blocks(passed: Sequence[Passed], mode: GateMode) -> bool:
-    """Whether a push must not leave: a NO-GO while the gate is blocking, and nothing else."""
-    return mode == "blocking" and any(each.word == "NO-GO" for each in passed)

@@ -9,7 +9,8 @@ from judgekit import config as configuration
 from judgekit import library
 from judgekit.errors import UsageError
 from judgekit.gate import commits, files, glance, policy
-from judgekit.gate.flow import Gatekeeper, blocks
+from judgekit.gate.flow import Gatekeeper
+from judgekit.gate.report import Report
 from judgekit.gate.rules_commit import commit_of
 from judgekit.gate.selection import Wanted
 from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
@@ -44,18 +45,24 @@ class Outcome(NamedTuple):
     @property
     def blocked(self) -> bool:
         """Whether the push must not leave."""
-        return blocks(self.passed, self.mode)
+        return self.report().blocked
+
+    def report(self) -> Report:
+        """Return it as plain objects."""
+        rows = [each.row() for each in self.passed]
+        return Report(rows, self.mode, self.notes, self.escalate.model_dump(mode="json"))
 
 
 class Run(NamedTuple):
     """How a run is wanted: a `mode` that goes before the configured one, and who hears of each file.
 
-    `begins` is told how many files there are to judge.
+    `begins` is told how many files there are to judge. `spent` are seconds of the budget that are gone.
     """
 
     mode: GateMode | None = None
     hears: Hears = lambda _: None
     begins: Callable[[int], None] = lambda _: None
+    spent: float = 0.0
 
 
 def check_push(
@@ -107,7 +114,7 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
             folder,
             loaded,
             settings.gate.judge_mode,
-            settings.gate.budget,
+            settings.gate.budget - run.spent,
             ledger,
             push.model_copy(update={"mode": mode}),
             keep_text=settings.ledger.text,

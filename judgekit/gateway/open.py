@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit.gateway import replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
 
@@ -74,8 +76,21 @@ def is_recording(environ: Mapping[str, str]) -> bool:
     return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
 
 
+_lent: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
+
+
+@contextmanager
+def lending(gateway: Gateway) -> Iterator[None]:
+    """While it is entered, `open_gateway` returns this one: in this thread or task, and those it starts."""
+    before = _lent.set(gateway)
+    try:
+        yield
+    finally:
+        _lent.reset(before)
+
+
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
     """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
-    router = Router()
+    router = _lent.get() or Router()
     return replay.Recorder(router, Path(recording)) if recording else router

@@ -1,0 +1,224 @@
+"""The doors of the engine beside single documents: searches, the prompt hook's choice, tasks, the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from judgekit import recall, tasks
+from judgekit.datafile import Strict
+from judgekit.engine import asked, lending, working
+from judgekit.engine.asked import Carried, Raw
+from judgekit.environment import Brought
+from judgekit.escalate import flow as escalate
+from judgekit.gate import push
+from judgekit.gate.commits import UnknownCommit
+from judgekit.gate.updates import RefUpdate
+from judgekit.git import Repository
+from judgekit.retrieval.candidate import Candidate
+from judgekit.rubric import ModeName  # noqa: TC001 - pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from judgekit.engine.service import Service
+    from judgekit.gate.push import Outcome
+
+JSON = "application/json"
+LINES = "application/x-ndjson"
+ALIVE_SECONDS = 2.0  # between signs of life while nothing else is to be said
+UNKNOWN_COMMIT = "commit"  # the kind of an error that whoever asked can mend
+router = APIRouter(prefix="/v1")
+
+
+class Search(Carried):
+    """`POST /v1/search`; `roots` are absolute."""
+
+    query: Raw
+    roots: list[Raw] | None = None
+    mode: ModeName | None = None
+    judge: bool = False
+    limit: Annotated[int, Field(ge=1, le=100)] = recall.RESULTS
+
+
+class CandidateGiven(Strict):
+    """A candidate as the hook found it."""
+
+    id: Raw
+    title: Raw
+    category: Raw
+    tags: list[Raw] = []
+    root: Raw
+    place: Raw
+    kind: Raw
+    snippet: Raw = ""
+
+    def candidate(self) -> Candidate:
+        """Return it as retrieval knows it; what judging does not look at is left out."""
+        found = Candidate(
+            self.id,
+            self.title,
+            self.category,
+            tags=tuple(self.tags),
+            updated=0.0,
+            root=self.root,
+            place=self.place,
+            kind=self.kind,
+        )
+        found.snippet = self.snippet
+        return found
+
+
+class Select(Carried):
+    """`POST /v1/select`: `alone` are the places of the candidates that BM25 alone would inject."""
+
+    prompt: Raw
+    transcript_path: Raw = ""
+    candidates: Annotated[list[CandidateGiven], Field(min_length=1, max_length=1000)]
+    alone: list[Annotated[int, Field(ge=0)]] = []
+
+
+class Task(asked.Judge):
+    """`POST /v1/task`: the files of one task, judged as one; the verdict goes to the ledger."""
+
+
+class Gate(Carried):
+    """`POST /v1/gate`: a push, or the commits since a `base`."""
+
+    updates: list[tuple[Raw, Raw, Raw, Raw]] = []
+    remote: Raw = ""
+    url: Raw = ""
+    base: Raw | None = None
+    mode: Literal["advisory", "blocking"] | None = None
+
+    def check(self, run: push.Run) -> Outcome:
+        """Run the gate."""
+        repository = Repository(Path(self.cwd))
+        if self.base is not None:
+            return push.check_since(repository, self.base, run)
+        return push.check_push(
+            repository, [RefUpdate(*each) for each in self.updates], self.remote, self.url, run
+        )
+
+
+@router.post("/search")
+async def search(request: Request, given: Search) -> Response:
+    """Return what is stored about a query."""
+    service: Service = request.app.state.service
+
+    def found() -> bytes:
+        return (
+            recall.search(
+                given.query,
+                roots=given.roots,
+                project=given.project,
+                mode=given.mode,
+                judge=given.judge,
+                limit=given.limit,
+            )
+            .model_dump_json()
+            .encode()
+        )
+
+    return await _value(request, service, given, found)
+
+
+@router.post("/select")
+async def select(request: Request, given: Select) -> Response:
+    """Return which of a prompt's candidates are kept, and which are left undecided, by their places."""
+    service: Service = request.app.state.service
+
+    def chosen() -> bytes:
+        candidates = [each.candidate() for each in given.candidates]
+        alone = [candidates[place] for place in given.alone if place < len(candidates)]
+        payload = {"transcript_path": given.transcript_path}
+        judged = recall.judged_hook(given.prompt, candidates, alone, payload, given.project or given.cwd)
+        if isinstance(judged, str):
+            return _json({"nobody": judged})
+        places = {id(each): place for place, each in enumerate(candidates)}
+        kept, undecided = ([places[id(each)] for each in part] for part in (judged.kept, judged.undecided))
+        return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
+
+    return await _value(request, service, given, chosen)
+
+
+@router.post("/task")
+async def task(request: Request, given: Task) -> Response:
+    """Return the verdict on a task, and lines for a person; issues are opened where that is configured."""
+    service: Service = request.app.state.service
+
+    def judged() -> bytes:
+        folder = given.folder or Path(given.cwd)
+        verdict, notes = tasks.judge(given.document.document(), folder, given.meant())
+        notes = [*notes, *escalate.by_itself([verdict], escalate.Place(folder))]
+        return _json({"verdict": verdict.record(), "notes": notes})
+
+    return await _value(request, service, given, judged)
+
+
+async def _value(request: Request, service: Service, given: Carried, work: Callable[[], bytes]) -> Response:
+    async def done() -> bytes:
+        return await lending.in_thread(service.gateway, work)
+
+    return Response(await working.done(request, service, given, done), media_type=JSON)
+
+
+@router.post("/gate")
+async def gate(request: Request, given: Gate) -> Response:
+    """Judge changed files and say of each what came of it, a line of JSON each."""
+    service: Service = request.app.state.service
+    return StreamingResponse(_gate(service, given), media_type=LINES)
+
+
+async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def tell(event: dict[str, Any] | None) -> None:
+        loop.call_soon_threadsafe(events.put_nowait, event)
+
+    def begins(count: int) -> None:
+        tell({"event": "begin", "count": count})
+
+    def work() -> None:
+        run = push.Run(given.mode, lambda passed: tell({"event": "passed", **passed.row()}), begins)
+        try:
+            tell({"event": "end", **given.check(run).report()._asdict()})
+        except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told
+            tell({"event": "error", **_error(error)})
+
+    async def worked() -> None:
+        with Brought(given.environ):
+            await lending.in_thread(service.gateway, work)
+
+    working_on_it = asyncio.create_task(worked())
+    working_on_it.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await _next(events)) is not None:
+            yield _json(event) + b"\n"
+    finally:
+        working_on_it.cancel()
+
+
+async def _next(events: asyncio.Queue[dict[str, Any] | None]) -> dict[str, Any] | None:
+    try:
+        return await asyncio.wait_for(events.get(), ALIVE_SECONDS)
+    except TimeoutError:
+        return {"event": "alive"}
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    if isinstance(error, UnknownCommit):
+        return {"error": {"kind": UNKNOWN_COMMIT, "message": str(error)}}
+    told: dict[str, Any] = json.loads(bytes(working.said(error).body))
+    return told
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
