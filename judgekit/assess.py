@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from judgekit import config as configuration
 from judgekit import environment, library, panel, running
 from judgekit.calibrate import store as calibrations
+from judgekit.gateway.base import seated
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import configured
 from judgekit.judging.reply_cache import user_cache
 from judgekit.rubric import TIERS
 
@@ -54,11 +56,12 @@ def document_judge(
     Raises `ConfigError` or `UsageError`.
     """
     settings = configuration.load(project)
-    endpoints, reason = panel.seats(settings, project)
+    endpoints, reason = panel.juries(settings, project)
     limit = settings.judge.max_cost_usd
     loaded = library.score_rubric(wish.rubric or settings.judge.rubric, project)
     mode = wish.mode or settings.judge.mode
-    learned = calibrations.find(loaded, mode, panel.models(endpoints), project)
+    manner = configured(settings.judge)
+    learned = calibrations.find(loaded, mode, panel.models(endpoints), project, manner)
     judge = DocumentJudge(
         gateway,
         endpoints,
@@ -70,6 +73,7 @@ def document_judge(
         user_cache() if wish.cache and not is_recording(environment.environ()) else None,
         learned.gates,
         learned.stale,
+        manner,
     )
     return judge, reason
 
@@ -77,9 +81,13 @@ def document_judge(
 def bearable(judge: DocumentJudge, at_once: int) -> int:
     """Return how many documents to judge at a time: no more than the most modest provider of the panel bears.
 
-    A small local model would only lose the prompt that it has cached.
+    A small local model would only lose the prompt that it has cached. What asks a model several questions
+    about a document at a time leaves room for fewer documents.
     """
-    return min([at_once, *(seat.profile.limits.concurrency or at_once for seat in judge.endpoints.values())])
+    calls = judge.manner.calls(len(judge.rubric.dimensions))
+    seats = [seat for jury in seated(judge.endpoints).values() for seat in jury]
+    limits = [seat.profile.limits.concurrency for seat in seats]
+    return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
 async def verdicts(
@@ -156,7 +164,9 @@ def judge_each(
 def prompts(
     document: Document, project: Path | None = None, wish: Wish = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    """Return for each tier its model and the prompts it would get, were it asked first; sends nothing."""
+    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge, _ = document_judge(open_gateway({}), project, wish)
-    models = {tier: seat.model for tier, seat in judge.endpoints.items()}
-    return [(tier, models.get(tier, "no model is set up"), judge.prompts(tier, document)) for tier in TIERS]
+    seats = seated(judge.endpoints)
+    if not seats:
+        return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
+    return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]

@@ -78,14 +78,15 @@ def _configuration(project: Path) -> str:
 
 def _models(project: Path) -> Iterator[Check]:
     try:
-        seats, reason = panel.seats(config.load(project), project)
+        seats, reason = panel.juries(config.load(project), project)
     except JudgekitError as error:
         yield Check("wrong", "models", str(error))
         return
     if not seats:
         yield Check("note", "models", f"{reason}. Until then BM25 answers alone and documents are not judged")
-    for tier, seat in seats.items():
-        yield Check("ok", f"models, {tier}", f"{seat.model} ({seat.profile.title})")
+    for tier, jury in seats.items():
+        named = ", ".join(f"{seat.model} ({seat.profile.title})" for seat in jury)
+        yield Check("ok", f"models, {tier}", named)
     if not importlib.util.find_spec("xllamacpp"):
         yield Check("note", "local model", "not installed; judgekit[local] adds one that needs no key")
 

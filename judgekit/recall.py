@@ -17,7 +17,6 @@ from judgekit.errors import InputError
 from judgekit.gateway.open import is_recording, kind_of, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import configured
-from judgekit.judging.manner import Manner, configured
 from judgekit.judging.reply_cache import user_cache
 from judgekit.prompt import Shown
 from judgekit.retrieval import api
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.config import Config
     from judgekit.gateway.base import Endpoint
     from judgekit.retrieval.api import Candidate
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.rubric import ModeName
     from judgekit.verdict import Selection
 
 BODY_CHARS = 2_000
@@ -217,9 +216,10 @@ def _judge(
     if not tiers:
         return reason
     loaded = library.select_rubric(own.rubric, project)
-    learned = calibrations.find(loaded, mode, panel.models(tiers), project)
-
-    manner = Manner(redact=settings.judge.redact) if hook else configured(settings.judge)
+    manner = configured(settings.judge)
+    if hook:  # between a person and an agent: each model answers once
+        manner = manner._replace(samples=1, each=False)
+    learned = calibrations.find(loaded, mode, panel.models(tiers), project, manner)
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline

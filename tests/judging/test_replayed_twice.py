@@ -1,0 +1,128 @@
+"""The same input under the same recording gives the same verdict, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ScriptedGateway, endpoint, keep, scores
+
+from judgekit import assess, documents, library
+from judgekit.gateway import replay
+from judgekit.gateway.base import Reply, seated
+from judgekit.gateway.replay import Recorder, ReplayGateway
+from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
+from judgekit.judging.subject import File
+from judgekit.prompt import Shown
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scripted import Answer
+
+    from judgekit.gateway.base import Gateway, Seats
+    from judgekit.judging.subject import Document
+    from judgekit.verdict import Selection, Verdict
+
+CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
+JURY: Seats = {
+    "quick": (endpoint("quick-a"), endpoint("quick-b"), endpoint("quick-c")),
+    "deep": (endpoint("deep-a"),),
+    "tiebreaker": (endpoint("third", pointwise=True),),
+}
+CANDIDATES = [Shown(f"m{number}", f"Title m{number}", "", (), f"Body {number}") for number in range(20)]
+LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
+
+
+def document() -> Document:
+    return documents.document([File("docs/a.md", "Some text.", "ab" * 32, 10)])
+
+
+def stable(found: Verdict | Selection) -> str:
+    """Return all that may not change, as it would be written."""
+
+    def without(value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, dict):
+            return {name: without(each) for name, each in value.items() if name not in CHANGING}
+        return [without(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(without(json.loads(found.model_dump_json(by_alias=True))))
+
+
+def token(_: object) -> Reply:
+    return Reply("4", "third", Usage(7, 1, 0.01), (LIKELY,))
+
+
+def score(gateway: Gateway, seats: Seats, manner: Manner) -> Verdict:
+    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30, manner=manner)
+    return asyncio.run(own.judge(document()))
+
+
+def select(gateway: Gateway, seats: Seats, manner: Manner) -> Selection:
+    own = CandidateJudge(
+        gateway, seats, library.select_rubric("memory-relevance"), "strict", 30, manner=manner
+    )
+    return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+
+
+@pytest.mark.parametrize("manner", [Manner(), Manner("majority", samples=2)])
+def test_a_document(tmp_path: Path, manner: Manner) -> None:
+    file = tmp_path / "recording.jsonl"
+    good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
+    answers: dict[str, list[Answer]] = {
+        "quick": [good, "unreadable", good, *[bad] * 20],
+        "deep": [bad] * 5,
+        "tiebreaker": [token] * 3,
+    }
+    first = score(Recorder(ScriptedGateway(answers), file), JURY, manner)
+    found = [stable(score(ReplayGateway(), replay.juries(file), manner)) for _ in range(3)]
+    assert len(set(found)) == 1
+    assert [each.model for each in first.rounds][:3] == ["quick-a", "quick-b", "quick-c"]
+    assert json.loads(found[0])["verdict"] == first.verdict
+
+
+@pytest.mark.parametrize("manner", [Manner(), Manner(samples=3)])
+def test_candidates(tmp_path: Path, manner: Manner) -> None:
+    file = tmp_path / "recording.jsonl"
+    titles = [each.title for each in CANDIDATES]
+    answers: dict[str, list[Answer]] = {
+        "quick": [keep(*titles[:9]), keep(*titles[4:]), keep(*titles[:12])] * 6,
+        "deep": [keep(*titles[2:8]), keep(titles[0])] * 3,
+        "tiebreaker": [token] * 20,
+    }
+    first = select(Recorder(ScriptedGateway(answers), file), JURY, manner)
+    found = [stable(select(ReplayGateway(), replay.juries(file), manner)) for _ in range(3)]
+    assert len(set(found)) == 1
+    assert json.loads(found[0])["decisions"] == json.loads(stable(first))["decisions"]
+
+
+def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the configuration on: who judges, and how, is found anew each time."""
+    file = tmp_path / "recording.jsonl"
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "config.yaml").write_text("judge: {samples: 2, jury: majority}\n")
+    answers: dict[str, list[Answer]] = {
+        "quick": [scores(4, 4, 5)] * 6,
+        "deep": [scores(4, 3, 5), scores(5, 4, 5)],
+    }
+    manner = Manner("majority", samples=2)
+    first = score(Recorder(ScriptedGateway(answers), file), {t: JURY[t] for t in ("quick", "deep")}, manner)
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
+    found = [stable(assess.judge_documents([document()])[0]) for _ in range(2)]
+    assert found[0] == found[1]
+    told = json.loads(found[0])
+    assert (told["verdict"], told["scores"]) == (first.verdict, first.scores)
+    assert [each["model"] for each in told["rounds"]] == ["quick-a", "quick-b", "quick-c", "deep-a"]
+
+
+def test_a_recording_knows_the_jury_of_its_first_subject(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, Manner())
+    assert [each.model for each in seated(replay.juries(file))["quick"]] == ["quick-a", "quick-b", "quick-c"]
+    assert replay.endpoints(file)["quick"].model == "quick-a"
