@@ -12,7 +12,7 @@ from judgekit import bundled, paths, providers
 from judgekit.errors import ConfigError, UsageError
 from judgekit.gateway import litellm_
 from judgekit.gateway.endpoints import extra_arguments
-from judgekit.provider import CommandProfile, LitellmProfile, Models, ReplayProfile, by_beginning
+from judgekit.provider import CommandProfile, LitellmProfile, Models, Price, ReplayProfile, by_beginning
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ NAMED = [(each, tier, model) for each in LITELLM for tier, model in each.models.
 WANTED = {
     *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
-    *("litellm-proxy", "local", "claude-code", "replay"),
+    *("litellm-proxy", "local", "replay"),
+    *("claude-code", "codex", "gemini-cli", "opencode", "llm"),
 }
 
 MINIMAL = """\
@@ -181,7 +182,8 @@ def test_only_a_modest_provider_bounds_the_calls_at_a_time() -> None:
     write("mine.yaml", MINIMAL)
     assert providers.find("mine").limits.concurrency is None
     modest = {each.provider for each in providers.profiles() if each.limits.concurrency}
-    assert modest == {"llama-server", "lm-studio", "ollama", "local", "claude-code"}
+    commands = {each.provider for each in providers.profiles() if isinstance(each, CommandProfile)}
+    assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
 
 
 def test_an_alias_is_found() -> None:
@@ -246,3 +248,59 @@ def test_models_are_listed_by_tier() -> None:
 @pytest.mark.parametrize("kind", [LitellmProfile, CommandProfile, ReplayProfile])
 def test_every_kind_is_bundled(kind: type[Profile]) -> None:
     assert any(isinstance(each, kind) for each in providers.profiles())
+
+
+COMMAND = """\
+provider: mine
+title: Mine
+kind: command
+detect: {command: mine}
+argv: [mine, "--model={model}"]
+output: text
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        ("detect: {port: 1}", "detect.command"),
+        ("reply: jsonl", "reply_key"),
+        ("reply_key: text", "need reply: json or jsonl"),
+        ("usage: {cost: cost}", "need reply: json or jsonl"),
+        ("set_env: {MINE: '{model} {modle}'}", "no placeholder {modle}; there are model,"),
+        ("files: {../evil: x}", "expected a path below the folder of the run"),
+        ("files: {/etc/evil: x}", "expected a path below the folder of the run"),
+        ("links: {a/../../b: [~/x]}", "expected a path below the folder of the run"),
+        ("links: {a: [/etc/passwd]}", "'/etc/passwd' begins neither with ~/ nor with a variable of keep_env"),
+        ("links: {a: [$HOME_OF_MINE/x]}", "begins neither with ~/ nor with a variable of keep_env"),
+        ("keep_env: [lower]", "keep_env"),
+        ("colour: red", "colour"),
+    ],
+)
+def test_what_is_wrong_in_a_command_of_ones_own_is_said_in_one_line(added: str, told: str) -> None:
+    key = added.partition(":")[0]
+    lines = [line for line in COMMAND.splitlines() if not line.startswith(f"{key}:")]
+    write("mine.yaml", "\n".join([*lines, added, ""]))
+    with pytest.raises(ConfigError) as caught:
+        providers.find("mine")
+    assert told in str(caught.value)
+    assert "mine.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_command_of_ones_own_may_be_as_short_as_this() -> None:
+    write("mine.yaml", COMMAND)
+    assert providers.find("mine").kind == "command"
+
+
+@pytest.mark.parametrize(
+    ("price", "calls", "cost"),
+    [
+        (Price(input=2, output=10), (100, 10, 40, 20), 300),
+        (Price(input=2, output=10, cache_read=0.2), (100, 10, 40, 20), 228),
+        (Price(input=2, output=10, cache_read=0.2, cache_write=2.5), (100, 10, 40, 20), 238),
+        (Price(input=2, output=10, cache_read=0), (40, 0, 40, 0), 0),
+    ],
+)
+def test_a_price_tells_cached_tokens_apart(price: Price, calls: tuple[int, ...], cost: float) -> None:
+    assert price.of(*calls) == pytest.approx(cost / 1e6)

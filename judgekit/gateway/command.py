@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import failures, schema
-from judgekit.gateway.base import Reply
+from judgekit.gateway import failures, printed
 from judgekit.gateway.endpoints import INSIDE, secrets
+from judgekit.gateway.invocation import Invocation, prepare
 from judgekit.provider import CommandProfile
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from judgekit.gateway.base import Endpoint, Message, Request
+    from judgekit.gateway.base import Endpoint, Reply, Request
 
 MAX_OUTPUT = 1_000_000
 _MAX_STDERR = 8_000
@@ -41,83 +40,58 @@ class CommandGateway:
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
-            raise GatewayError(FailureKind.COMMAND_FAILED, "a program that judgekit runs started it again")
-        argv, prompt = invocation(profile, endpoint, request)
-        try:
-            async with asyncio.timeout(request.timeout):
-                output = await _run(argv, prompt, endpoint, profile)
-        except TimeoutError:
-            message = f"{argv[0]} gave no reply within {request.timeout:.3g} s"
-            raise GatewayError(FailureKind.TIMEOUT, message) from None
-        return Reply(_reply_text(output, profile, argv[0]), endpoint.model)
+            told = "a program that judgekit runs started it again"
+            raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=Usage())
+        with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+            call = prepare(profile, endpoint, request, Path(folder))
+            try:
+                async with asyncio.timeout(request.timeout):
+                    output = await _run(call, endpoint, profile)
+            except TimeoutError:
+                message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
+                raise GatewayError(FailureKind.TIMEOUT, message) from None
+            if profile.reply_file is not None:
+                output = _content(Path(folder, profile.reply_file))
+            return printed.reply_of(output, profile, endpoint)
 
     async def aclose(self) -> None:
         """Nothing stays open."""
 
 
-def invocation(profile: CommandProfile, endpoint: Endpoint, request: Request) -> tuple[list[str], str]:
-    """Return the arguments and the standard input of one call.
-
-    The system message is an argument where the profile has a place for it, and the first paragraph of the
-    prompt where it has none; the subject is never an argument.
-    """
-    takes_schema = any("{schema}" in part for part in profile.argv)
-    messages = request.messages
-    if not takes_schema:
-        messages = schema.told(messages, request.schema, "text")
-    system = "\n\n".join(each.content for each in messages if each.role == "system")
-    takes_system = any("{system}" in part for part in profile.argv)
-    spoken = [each for each in messages if each.role != "system"]
-    values = {
-        "{model}": endpoint.model.removeprefix(f"{profile.provider}/"),
-        "{system}": system,
-        "{schema}": json.dumps(request.schema) if request.schema is not None else "{}",
-    }
-    argv = [_filled(part, values) for part in profile.argv]
-    return argv, _transcript(spoken) if takes_system else f"{system}\n\n{_transcript(spoken)}"
-
-
-def _filled(part: str, values: dict[str, str]) -> str:
-    # One replacement only, so that a text which contains another placeholder stays as it is.
-    return next((part.replace(name, value) for name, value in values.items() if name in part), part)
-
-
-def _transcript(messages: Sequence[Message]) -> str:
-    if len(messages) == 1:
-        return messages[0].content
-    return "\n\n".join(f"[{each.role}]\n{each.content}" for each in messages)
-
-
-async def _run(argv: list[str], prompt: str, endpoint: Endpoint, profile: CommandProfile) -> str:
-    with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=folder,
-                env=_environment(endpoint, profile),
-                start_new_session=True,
-            )
-        except OSError as error:
-            message = f"{argv[0]} cannot be started ({error.strerror})"
-            raise GatewayError(FailureKind.COMMAND_FAILED, message) from None
-        try:
-            output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, prompt))
-            code = await process.wait()
-        finally:
-            await _end(process)
-    if code:
-        line = failures.redact(
-            _last_line(errors) or _explained(output, profile) or "no message", secrets(endpoint)
+async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
+    program = profile.argv[0]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *call.argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=call.cwd,
+            env=call.environ,
+            start_new_session=True,
         )
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"{argv[0]} exited with {code}: {line}")
-    return output.decode(errors="replace")
+    except OSError as error:
+        message = f"{program} cannot be started ({error.strerror})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+    try:
+        output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, call.prompt))
+        code = await process.wait()
+    finally:
+        await _end(process)
+    text = output.decode(errors="replace")
+    if code:
+        line = printed.explained(text, profile) or _last_line(errors) or _last_line(output) or "no message"
+        told = failures.redact(line[: failures.MAX_MESSAGE], secrets(endpoint))
+        raise GatewayError(FailureKind.COMMAND_FAILED, f"{program} exited with {code}: {told}")
+    return text
 
 
-def _environment(endpoint: Endpoint, profile: CommandProfile) -> dict[str, str]:
-    return {**endpoint.parameters, **profile.set_env, "JUDGEKIT_DISABLE": "1", INSIDE: "1"}
+def _content(path: Path) -> str:
+    """Return what a program wrote to the file of its reply, "" where there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return file.read(MAX_OUTPUT).decode(errors="replace")
 
 
 async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
@@ -169,33 +143,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait_for(process.wait(), _DYING)
 
 
-def _explained(output: bytes, profile: CommandProfile) -> str:
-    """Return what a program said that fails in its own format."""
-    text = output.decode(errors="replace")
-    if profile.reply == "json":
-        with contextlib.suppress(GatewayError):
-            text = _from_json(text, profile.reply_key or "", "")
-    return _last_line(text.encode())
-
-
 def _last_line(output: bytes) -> str:
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1][: failures.MAX_MESSAGE] if lines else ""
-
-
-def _reply_text(output: str, profile: CommandProfile, name: str) -> str:
-    text = output.strip() if profile.reply == "text" else _from_json(output, profile.reply_key or "", name)
-    if not text:
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{name} printed nothing")
-    return text
-
-
-def _from_json(output: str, key: str, name: str) -> str:
-    try:
-        found: Any = json.loads(output)
-        for part in key.split(".") if key else ():
-            found = found[part]
-    except (ValueError, KeyError, TypeError):
-        message = f"{name} printed no JSON with {key!r}"
-        raise GatewayError(FailureKind.INVALID_REPLY, message) from None
-    return found if isinstance(found, str) else json.dumps(found)

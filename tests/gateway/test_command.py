@@ -60,6 +60,65 @@ def test_a_schema_is_told_or_given() -> None:
     assert json.loads(given.text) == SCHEMA
 
 
+def test_an_argument_for_a_schema_or_a_model_is_left_out_where_there_is_none() -> None:
+    code = "import sys; print(sys.argv[1:])"
+    there = program(code, "--model={model}", "--schema={schema}", "--schema-file={schema_file}", "end")
+    assert ask(CommandGateway(), there, request()).text == "['--model=a-model', 'end']"
+    assert ask(CommandGateway(), replace(there, model="default"), request()).text == "['end']"
+
+
+def test_a_schema_is_given_in_a_file() -> None:
+    code = "import sys; print(open(sys.argv[1]).read())"
+    there = program(code, "{schema_file}")
+    assert json.loads(ask(CommandGateway(), there, request(schema=SCHEMA)).text) == SCHEMA
+
+
+def test_files_and_variables_are_laid_out_beside_the_empty_folder() -> None:
+    code = "import os; print(open(os.environ['MINE'] + '/a/b.json').read(), os.listdir())"
+    there = program(
+        code,
+        files={"a/b.json": '{"system": {system_json}, "model": {model_json}, "not": {}}'},
+        set_env={"MINE": "{folder}"},
+    )
+    text, files = ask(CommandGateway(), there, request("{folder}")).text.rsplit(" ", 1)
+    assert json.loads(text) == {"system": "You judge.", "model": "a-model", "not": {}}
+    assert files == "[]"
+
+
+def test_a_system_message_in_a_file_is_not_in_the_prompt_and_is_never_filled() -> None:
+    code = "import sys; print(open(sys.argv[1]).read(), sys.stdin.read(), sep='|')"
+    there = program(code, "{folder}/system", files={"system": "{system}"})
+    messages = (Message("system", "Say {model}."), Message("user", "one"))
+    assert ask(CommandGateway(), there, replace(request(), messages=messages)).text == "Say {model}.|one"
+
+
+def test_a_file_of_the_users_can_be_read_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "second").write_text("signed in")
+    code = (
+        "import os, pathlib; path = pathlib.Path(os.environ['HOME'], 'sign-in'); text = path.read_text();"
+        "path.write_text('renewed'); print(text, os.path.exists(os.environ['HOME'] + '/none'))"
+    )
+    there = program(
+        code,
+        links={"home/sign-in": ["$KEPT_TOKEN/first", "~/first", "~/second"], "home/none": ["~/third"]},
+        set_env={"HOME": "{folder}/home"},
+    )
+    assert ask(CommandGateway(), there, request()).text == "signed in False"
+    assert (tmp_path / "second").read_text() == "renewed"
+
+
+def test_the_reply_may_be_in_a_file() -> None:
+    code = "import sys; print('noise'); open(sys.argv[1], 'w').write('the last message')"
+    there = program(code, "{folder}/last.txt", reply_file="last.txt")
+    assert ask(CommandGateway(), there, request()).text == "the last message"
+
+
+def test_a_file_that_was_never_written_is_no_reply() -> None:
+    there = program("print('noise')", reply_file="last.txt")
+    assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
+
+
 def test_a_conversation_names_who_spoke() -> None:
     told = program("import sys; print(sys.stdin.read())")
     messages = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
