@@ -91,7 +91,7 @@ class Verdict(_Record):
     """What was decided about one subject (one document, or the files of one task).
 
     `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
-    version did not say.
+    version did not say. `redacted` is how many secrets were left out of what was sent; absent where none was.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -113,6 +113,7 @@ class Verdict(_Record):
     rounds: list[Round] = []
     degraded: str | None = None
     truncated: bool = False
+    redacted: int = Field(default=0, exclude_if=lambda count: count == 0)
     author: Author = Author()
     independent: bool | None = None
     human_override: Override | None = None

@@ -98,6 +98,7 @@ class Told:
         self._count = 0
         self._kept: list[Record] = []
         self._why: set[str] = set()
+        self._redacted = 0
         # Where verdicts are printed on the same terminal they are progress enough.
         shown = format_ in _AT_ONCE and sys.stdout is not None and sys.stdout.isatty()
         self._progress = sys.stderr is not None and sys.stderr.isatty() and not shown
@@ -112,12 +113,13 @@ class Told:
         else:
             self._kept.append(verdict)
         self._count += 1
+        self._redacted += verdict.get("redacted", 0)
         if self._progress:
             sys.stderr.write(f"\r{self._count} judged")
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Print what remains to be printed, and say once why verdicts are undetermined."""
+        """Print what remains; say once why verdicts are undetermined, and how many secrets were left out."""
         if self._progress and self._count:
             sys.stderr.write("\n")
         if self._format not in _AT_ONCE:
@@ -126,6 +128,9 @@ class Told:
             emit(formats.render(self._format, self._kept))
         for reason in sorted(self._why):
             complain(f"undetermined: {reason}")
+        if self._redacted:
+            secrets = "1 secret was" if self._redacted == 1 else f"{self._redacted} secrets were"
+            complain(f"{secrets} left out of what is sent")
 
 
 def _print_table(verdict: Record) -> None:

@@ -61,7 +61,7 @@ class DocumentJudge:
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
         watch = Stopwatch()
-        document = self._outgoing(document)
+        document, left_out = self._outgoing(document)
         session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
         seats = seated(self.endpoints)
         cut = {tier for tier in seats if self._is_cut(tier, document)}
@@ -80,7 +80,8 @@ class DocumentJudge:
         calibration = self.gates.id if self.gates else None
         nobody = lacking or self.nobody
         judged = Judged(document, self.loaded, self.mode, step, course, cut, nobody, calibration, self.stale)
-        return verdict(judged, watch.ms)
+        found = verdict(judged, watch.ms)
+        return found.model_copy(update={"redacted": left_out}) if found.rounds else found
 
     def prompts(
         self, tier: TierName, document: Document, seat: Endpoint | None = None
@@ -89,12 +90,12 @@ class DocumentJudge:
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        document = self._outgoing(document)
+        document, _ = self._outgoing(document)
         first = seat or next(iter(seated(self.endpoints).get(tier, ())), None)
         return self._rating(tier, document, Course()).prompts(first, Fence())
 
-    def _outgoing(self, document: Document) -> Document:
-        return outgoing.document(document) if self.manner.redact else document
+    def _outgoing(self, document: Document) -> tuple[Document, int]:
+        return outgoing.document(document) if self.manner.redact else (document, 0)
 
     def _rules(self, seats: Mapping[TierName, tuple[Endpoint, ...]], cut: set[TierName]) -> Rules:
         models = {tier: frozenset(seat.model for seat in each) for tier, each in seats.items()}

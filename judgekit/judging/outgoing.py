@@ -20,20 +20,23 @@ if TYPE_CHECKING:
     from judgekit.prompt import Shown
 
 
-def document(given: Document) -> Document:
-    """Return a document without its secrets, those in what it is for included."""
-    return replace(given, files=tuple(map(file, given.files)), task=task(given.task))
+def document(given: Document) -> tuple[Document, int]:
+    """Return a document without its secrets, those in what it is for included, and how many they were."""
+    files = [_file(each) for each in given.files]
+    description, acceptance = redact(given.task.description), redact(given.task.acceptance)
+    task = Task(description.text, acceptance.text)
+    count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
+    return replace(given, files=tuple(each for each, _ in files), task=task), count
 
 
 def file(given: File) -> File:
     """Return a file without its secrets; what is known of its length goes by what is shown."""
-    text = redact(_without_half_a_word(given)).text
-    return replace(given, text=text, total=given.total + len(text) - len(given.text))
+    return _file(given)[0]
 
 
-def task(given: Task) -> Task:
-    """Return what a document is for, without secrets."""
-    return Task(redact(given.description).text, redact(given.acceptance).text)
+def _file(given: File) -> tuple[File, int]:
+    text, secrets = redact(_without_half_a_word(given))
+    return replace(given, text=text, total=given.total + len(text) - len(given.text)), secrets
 
 
 def contest(given: Contest) -> Contest:
@@ -63,12 +66,6 @@ def turns(given: Sequence[str]) -> tuple[str, ...]:
 def words(text: str) -> str:
     """Return a short text without secrets: what a model said, or what it was asked."""
     return redact(text).text
-
-
-def secrets_in(given: Document) -> int:
-    """Return how many secrets are left out of a document."""
-    texts = [*(each.text for each in given.files), given.task.description, given.task.acceptance]
-    return sum(redact(text).secrets for text in texts)
 
 
 def _without_half_a_word(given: File) -> str:

@@ -78,6 +78,8 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     found = asyncio.run(own.judge(document))
     assert leaked(gateway.all) == []
     assert gateway.all.count("[redacted: AWS key]") > 0
+    assert found.redacted == 5
+    assert found.record()["redacted"] == 5
     assert [each.sha256 for each in found.subjects] == [each.sha256 for each in files]
     shown = [each for tier in TIERS for each in own.prompts(tier, document)]
     assert leaked(str(shown)) == []
@@ -117,7 +119,8 @@ def test_secrets_are_sent_where_the_user_says_so() -> None:
     own = DocumentJudge(
         gateway, three_models(), library.score_rubric("kls"), "strict", 30, manner=Manner(redact=False)
     )
-    asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    found = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    assert "redacted" not in found.record()
     assert SECRETS[0] in gateway.all
 
 
@@ -142,9 +145,9 @@ def test_secrets_are_counted() -> None:
     document = Document(
         (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", Task(SECRETS[2])
     )
-    assert outgoing.secrets_in(document) == 3
-    assert outgoing.secrets_in(outgoing.document(document)) == 0
-    assert outgoing.document(outgoing.document(document)) == outgoing.document(document)
+    clean, count = outgoing.document(document)
+    assert count == 3
+    assert outgoing.document(clean) == (clean, 0)
 
 
 def test_what_a_model_said_is_handed_on_without_secrets() -> None:
