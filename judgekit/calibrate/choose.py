@@ -236,7 +236,7 @@ def _tally(tier: TierName, members: Sequence[Sample], promise: Promise) -> Tally
     wrong = [each.outcome(tier) != each.label for each in members]
     if promise.reference is None:
         return Tally(len(members), sum(wrong))
-    # A reference that failed, or sees no difference, counts as right: nothing is gained by not waiting for it.
+    # A reference that failed, or sees no difference, counts as right: nothing is gained without it.
     last = promise.reference
     right = [each.outcome(last) in (None, each.label) or last in each.ties for each in members]
     losses = sum(one and other for one, other in zip(wrong, right, strict=True))
