@@ -45,6 +45,7 @@ HOMES = {
     "detect_secrets": "redaction",
     "litellm": "gateway.litellm_",
     "pathspec": "globs",
+    "prometheus_client": "engine.team.metrics",
     "ruamel": "datafile",
     "tenacity": "gateway.litellm_",
     "xllamacpp": "local.serve",

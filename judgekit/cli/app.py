@@ -29,6 +29,7 @@ from judgekit.cli import (
     rubric,
     schema,
     search,
+    serve,
     triage,
 )
 from judgekit.cli.output import complain
@@ -51,6 +52,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(index.app, name="index")
 app.add_typer(engine.app, name="engine")
+app.add_typer(serve.app, name="serve")
 app.add_typer(rubric.app, name="rubric")
 app.add_typer(provider.app, name="provider")
 app.add_typer(ledger.app, name="ledger")

@@ -7,6 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_REQUESTS = 512  # at work or waiting
@@ -23,8 +25,15 @@ class Door:
     size; and 503 with `Retry-After` when the queue is full or the engine is leaving.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str = "", most: int = MOST_REQUESTS) -> None:
-        self._app, self._token, self._most = app, token, most
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str = "",
+        most: int = MOST_REQUESTS,
+        always: Collection[str] = ALWAYS,
+    ) -> None:
+        self._app, self._token, self._most, self._always = app, token, most, always
         self.requests = 0  # that came in, ever
         self.inside = 0
         self.leaving = False
@@ -39,9 +48,9 @@ class Door:
         size = _size(headers)
         refused = self._refused(scope["path"], headers, size)
         if refused is not None:
-            await _refuse(send, *refused)
+            await refuse(send, *refused)
             return
-        counted = scope["path"] not in ALWAYS
+        counted = scope["path"] not in self._always
         self.requests += counted
         self.inside += counted
         self._bytes += size
@@ -58,7 +67,7 @@ class Door:
             return 411, "input", "send a body with its Content-Length", 0
         if size > MOST_BODY:
             return 413, "input", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
-        return None if path in ALWAYS else self._full(size)
+        return None if path in self._always else self._full(size)
 
     def _knows_token(self, given: bytes) -> bool:
         return not self._token or secrets.compare_digest(given, f"Bearer {self._token}".encode())
@@ -82,7 +91,8 @@ def _size(headers: dict[bytes, bytes]) -> int:
     return int(text) if text.isdigit() else -1
 
 
-async def _refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
+async def refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
+    """Answer with an error, and hang up."""
     body = error_body(kind, message)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     # What is left of the request is not read.

@@ -1,0 +1,175 @@
+"""The shared judge's application: documents in, verdicts out; ledger lines in, and out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from judgekit import __version__, environment, library
+from judgekit.engine import working
+from judgekit.engine.asked import Carried
+from judgekit.engine.door import Door, error_body
+from judgekit.engine.team import book
+from judgekit.engine.team.asked import ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
+from judgekit.engine.team.guard import Guard
+from judgekit.engine.team.metrics import CONTENT_TYPE, Metrics
+from judgekit.errors import Exit, JudgekitError, UsageError
+from judgekit.ledger import LedgerError
+from judgekit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from judgekit.engine.log import Log
+    from judgekit.engine.service import Service
+    from judgekit.engine.team.tokens import Tokens
+JSON = "application/json"
+LINES = "application/x-ndjson"
+OPEN = ("/healthz", "/openapi.json")
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorSaid, "description": "The body is no JSON"},
+    401: {"model": ErrorSaid, "description": "No token, or nobody's"},
+    411: {"model": ErrorSaid, "description": "A body without its length"},
+    413: {"model": ErrorSaid, "description": "A body that is too large"},
+    422: {"model": ErrorSaid, "description": "The request makes no sense here; the message says why"},
+    503: {
+        "model": ErrorSaid,
+        "description": "Too much to do, or leaving; Retry-After says when to come again",
+    },
+}
+_bearer = HTTPBearer(auto_error=False, description="judgekit serve token create NAME")
+router = APIRouter(prefix="/v1", dependencies=[Depends(_bearer)], responses=_ERRORS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server judges: its project, if it has one, and the most it lets a client ask for."""
+
+    project: Path | None = None
+    deadline: float | None = None
+    max_cost_usd: float | None = None
+
+
+def create_team_app(service: Service, log: Log, tokens: Tokens, place: Place) -> Guard:
+    """Return the application of a shared judge, for whoever holds one of the `tokens`."""
+    metrics = Metrics()
+    app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service, app.state.metrics, app.state.place = service, metrics, place
+    app.include_router(router)
+    app.get("/healthz", tags=["operation"])(healthz)
+    guarded = app.get(
+        "/metrics",
+        tags=["operation"],
+        dependencies=[Depends(_bearer)],
+        responses=_ERRORS,
+        response_class=PlainTextResponse,
+    )
+    guarded(scraped)
+    for kind in (JudgekitError, working.Gone, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, said)
+    app.add_exception_handler(Exception, _Faults(log))
+    return Guard(Door(app, always=OPEN), tokens, metrics, OPEN)
+
+
+async def healthz() -> dict[str, str]:
+    """Say that the server answers."""
+    return {"status": "ok", "version": __version__}
+
+
+async def scraped(request: Request) -> Response:
+    """Return figures for monitoring."""
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@router.get("/rubrics")
+async def rubrics(request: Request) -> list[RubricSaid]:
+    """Return the rubrics by which this server can judge."""
+    place: Place = request.app.state.place
+    found = await run_in_threadpool(lambda: list(library.rubrics(place.project)))
+    return [
+        RubricSaid(
+            id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
+        )
+        for each in found
+    ]
+
+
+@router.post(
+    "/judge", response_model=Verdict, responses={409: {"model": ErrorSaid, "description": "Another rubric"}}
+)
+async def judge(request: Request, given: JudgeSent) -> Response:
+    """Return the verdict on one document."""
+    state = request.app.state
+    service: Service = state.service
+    place: Place = state.place
+
+    async def work() -> Verdict:
+        made = await service.judges.get(place.project, given.wish.wish())
+        wanted = given.wish.rubric_sha256
+        if wanted is not None and wanted != made.loaded.sha256:
+            raise _OtherRubricError(f"{made.loaded.rubric.ref} is another rubric here: {made.loaded.sha256}")
+        return await service.judged(
+            book.limited(made, given.wish, place.deadline, place.max_cost_usd), given.document.document()
+        )
+
+    verdict = await working.done(request, service, _mine(), work)
+    state.metrics.count(verdict)
+    return Response(verdict.model_dump_json(by_alias=True), media_type=JSON)
+
+
+@router.post("/ledger")
+async def keep(given: LinesSent) -> Kept:
+    """Take lines of a client's ledger into the team's; a line that is there already changes nothing."""
+    return await run_in_threadpool(book.keep, given.lines)
+
+
+@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})
+def lines(
+    since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
+    project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
+) -> StreamingResponse:
+    """Return the lines of the team's ledger, one JSON object a line."""
+    return StreamingResponse(book.lines(since, project), media_type=LINES)
+
+
+def _mine() -> Carried:
+    """Return what a local client would bring along: here it is the server's own."""
+    return Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()))
+
+
+class _OtherRubricError(UsageError):
+    """The client means another rubric of the same name."""
+
+
+async def said(_: Request, error: Exception) -> Response:
+    """Return the answer that an error becomes."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        body = error_body("input", f"{where}: {first['msg']}", Exit.BAD_INPUT)
+        return Response(body, 422, media_type=JSON)
+    if isinstance(error, HTTPException):
+        body = error_body("input", str(error.detail), Exit.BAD_INPUT)
+        return Response(body, error.status_code, media_type=JSON)
+    if isinstance(error, _OtherRubricError):
+        return Response(error_body("usage", str(error), Exit.USAGE), 409, media_type=JSON)
+    if isinstance(error, LedgerError):
+        return Response(error_body("ledger", str(error), error.exit_code), 503, media_type=JSON)
+    return working.said(error)
+
+
+class _Faults:
+    """Answers for our own faults, and notes down where they are."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def __call__(self, _: Request, error: Exception) -> Response:
+        self._log.fault(error)
+        return working.said(error)

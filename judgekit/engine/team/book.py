@@ -1,0 +1,53 @@
+"""The team's ledger behind the server, and how far a client's wish goes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from judgekit.engine.team.asked import Kept
+from judgekit.ledger import Ledger, Wanted, project, read, times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.engine.team.asked import WishSent
+    from judgekit.judging.documents import DocumentJudge
+    from judgekit.ledger import Record
+
+_NAME = re.compile(r"[\w.-]{1,60}")
+
+
+def limited(
+    judge: DocumentJudge, wish: WishSent, deadline: float | None, max_cost_usd: float | None
+) -> DocumentJudge:
+    """Return the judge with the client's limits, where they are below the server's own."""
+    seconds = [judge.deadline, *(each for each in (wish.deadline, deadline) if each is not None)]
+    costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd, max_cost_usd) if each is not None]
+    return replace(judge, deadline=min(seconds), max_cost_usd=min(costs, default=None))
+
+
+def keep(lines: Sequence[dict[str, Any]]) -> Kept:
+    """Add lines to the ledgers that they name. Raises `LedgerError` when the disk does not take them."""
+    refused: dict[int, str] = {}
+    by_name: dict[str, list[Record]] = {}
+    for place, each in enumerate(lines):
+        found = read.parse(json.dumps(each).encode())
+        if isinstance(found, str):
+            refused[place] = found
+        elif not _NAME.fullmatch(found.project):
+            refused[place] = "project: expected the name of a ledger"
+        else:
+            by_name.setdefault(found.project, []).append(found)
+    for name, records in by_name.items():
+        Ledger(project.home() / name, name).add(*records)
+    return Kept(taken=sum(map(len, by_name.values())), refused=refused)
+
+
+def lines(since: str, name: str) -> Iterator[bytes]:
+    """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
+    wanted = Wanted(since=times.point(since), project=None if name == "all" else name)
+    places = [project.home()] if read.exists(project.home()) else []
+    return (found.raw + b"\n" for found in read.entries(places, wanted))

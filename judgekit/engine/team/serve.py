@@ -1,0 +1,115 @@
+"""Serves the shared judge on TCP, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvicorn
+
+from judgekit import config as configuration
+from judgekit import library, panel, paths
+from judgekit.engine.log import Log
+from judgekit.engine.service import Service
+from judgekit.engine.team.app import Place, create_team_app
+from judgekit.engine.team.tokens import user_tokens
+from judgekit.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
+
+
+class Address(NamedTuple):
+    """Where a server listens, and the files of its certificate and key, where it has them."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """The address as a client names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+
+def serve(address: Address, project: Path | None, begun: Callable[[str], None]) -> None:
+    """Serve until a signal ends it; `begun` is told where it listens and who judges, once it does.
+
+    Raises `UsageError` for an address that would show tokens to a network, `ConfigError` when nobody could
+    use the server or it has nothing to judge with, before it listens.
+    """
+    _refuse_open(address)
+    if not user_tokens().all():
+        raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
+    settings = configuration.load(project)
+    library.score_rubric(settings.judge.rubric, project)
+    _, who = panel.seats(settings, project)
+    asyncio.run(_Server(address, lambda url: begun(f"{url}: {who}")).live(Place(project)))
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, address: Address, begun: Callable[[str], None]) -> None:
+        self._address, self._begun = address, begun
+        super().__init__(
+            uvicorn.Config(
+                "",
+                host=address.host,
+                port=address.port,
+                loop="asyncio",
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                ssl_certfile=address.certificate,
+                ssl_keyfile=address.key,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+
+    async def live(self, place: Place) -> None:
+        log = Log(str(Path(paths.private_folder(str(Path(paths.state_home()) / "serve"))) / "log"))
+        service = Service(lambda _: None)
+        self.config.app = create_team_app(service, log, user_tokens(), place)
+        await service.prepare()
+        try:
+            await self.serve()
+        finally:
+            await service.aclose()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            port = next(iter(self.servers)).sockets[0].getsockname()[1]
+            self._begun(self._address._replace(port=port).url)
+
+
+def _refuse_open(address: Address) -> None:
+    if bool(address.certificate) != bool(address.key):
+        raise UsageError("--tls-cert and --tls-key belong together")
+    for path in filter(None, (address.certificate, address.key)):
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    if address.certificate is None and not _is_loopback(address.host):
+        raise UsageError(
+            f"{address.host}: without TLS everyone between would read tokens and texts; give --tls-cert and "
+            "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,121 @@
+"""`judgekit serve` as a process: where it listens, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from loopback import Loopback, says
+from sent import document
+
+from judgekit.engine.team.serve import Address, serve
+from judgekit.engine.team.tokens import user_tokens
+from judgekit.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from loopback import Answer, Asked
+
+GOOD = '{"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}'
+
+
+class Serving:
+    """A server's process, and where it said that it listens."""
+
+    def __init__(self, *words: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "judgekit", "serve", "--port", "0", *words],
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environ},
+            text=True,
+        )
+        assert self.process.stderr is not None
+        said = self.process.stderr.readline()
+        assert "judging at " in said, said
+        self.url = said.partition("judging at ")[2].split(": ")[0]
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@pytest.fixture
+def slow() -> Iterator[Loopback]:
+    def answer(asked: Asked) -> Answer:
+        time.sleep(1)
+        return says(GOOD)
+
+    with Loopback(answer) as server:
+        yield server
+
+
+def test_what_has_been_begun_is_finished_when_it_is_told_to_stop(slow: Loopback) -> None:
+    token = user_tokens().create("ada")
+    serving = Serving(JUDGEKIT_API_BASE=slow.base, JUDGEKIT_MODEL="stand-in")
+    try:
+        with httpx2.Client(base_url=serving.url, headers={"Authorization": f"Bearer {token}"}) as client:
+            assert client.get("/healthz").status_code == 200
+            body = {"document": document(), "wish": {"mode": "lenient"}}
+            ends = time.monotonic() + 30
+
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(client.post, "/v1/judge", json=body, timeout=30)
+                while not slow.requests and time.monotonic() < ends:
+                    time.sleep(0.02)
+                serving.process.send_signal(signal.SIGTERM)
+                assert answer.result(30).json()["verdict"] == "accept"
+    finally:
+        code = serving.end()
+    assert code in (0, -signal.SIGTERM)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    user_tokens().create("ada")
+    certificate = tmp_path / "cert.pem"
+    serving = Serving("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
+    try:
+        assert serving.url.startswith("https://127.0.0.1:")
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        assert httpx2.get(f"{serving.url}/healthz", verify=trusting).json()["status"] == "ok"
+    finally:
+        serving.end()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "judge.example.org"])
+def test_a_network_hears_no_token_in_the_clear(host: str) -> None:
+    user_tokens().create("ada")
+    with pytest.raises(UsageError, match="--tls-cert"):
+        serve(Address(host, 0), None, lambda _: pytest.fail("it listens"))
+
+
+def test_a_server_that_nobody_may_ask_does_not_start() -> None:
+    with pytest.raises(ConfigError, match="judgekit serve token create"):
+        serve(Address("127.0.0.1", 0), None, lambda _: pytest.fail("it listens"))
+
+
+def test_half_a_certificate_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="belong together"):
+        serve(Address("127.0.0.1", 0, tmp_path / "cert.pem"), None, lambda _: None)
