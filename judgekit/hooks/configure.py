@@ -78,7 +78,7 @@ def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
 
 def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.Config, which is imported late
     dumped = loaded.model_dump(mode="json")
-    values: dict[str, Any] = dumped["retrieval"] | {"stop": dumped["stop"]}
+    values: dict[str, Any] = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
     return values
 
 

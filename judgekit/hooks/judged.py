@@ -1,17 +1,30 @@
-"""The hook with a judge: models decide what of a prompt's candidates is shown."""
+"""The hook with a judge: models decide what of a prompt's candidates is shown.
+
+They are asked by the engine, so that this process imports nothing for it. Where none runs, one is started for
+the prompts to come.
+"""
 
 from __future__ import annotations
 
-from judgekit.hooks import claude_code, third_party
+from judgekit.hooks import claude_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from judgekit.hooks.claude_code import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Ranked
+    from judgekit.retrieval.candidate import Candidate, Ranked
+
+MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
+_SLACK = 1.0  # that an answer takes which the engine gives at the deadline
+_OK = 200
+_BM25 = "what is shown is the BM25 answer"
+
+
+class UnjudgedError(Exception):
+    """Nobody could be asked; the message says why."""
 
 
 def choose(
@@ -24,29 +37,98 @@ def choose(
     asked = [each for each in ranked.candidates if not each.damaged]
     if not asked:
         return None
+    alone = [each for each in claude_code.choose(ranked, configured).injected if not each.damaged]
     try:
-        return _judged(prompt, ranked, payload, configured, notes)
-    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        notes.append(f"not judged ({type(error).__name__}: {error}); what is shown is the BM25 answer")
+        ask = _of_engine if _uses_engine(configured) else _here
+        kept, undecided, degraded = ask(prompt, asked, alone, payload, configured)
+    except UnjudgedError as why:
+        notes.append(str(why))
         return None
+    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
+        notes.append(f"not judged ({type(error).__name__}: {error}); {_BM25}")
+        return None
+    if degraded is not None:
+        notes.append(degraded)
+    injected = kept[: configured["max_inject"]]
+    if configured["inject"] == "top_k":
+        return claude_code.Choice(ranked.pinned, injected, [])
+    mentioned = [each for each in undecided if each.worth_mentioning and each not in injected]
+    return claude_code.Choice(ranked.pinned, injected, mentioned)
 
 
-def _judged(
-    prompt: str, ranked: Ranked, payload: Mapping[str, Any], configured: Settings, notes: list[str]
-) -> Choice | None:
+def _uses_engine(configured: Settings) -> bool:
+    from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
+
+    return client.wanted() and configured.values.get("engine", {}).get("use", True) is not False
+
+
+def _of_engine(
+    prompt: str,
+    asked: Sequence[Candidate],
+    alone: Sequence[Candidate],
+    payload: Mapping[str, Any],
+    configured: Settings,
+) -> tuple[list[Candidate], list[Candidate], str | None]:
+    """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
+    from judgekit.engine import client, place  # noqa: PLC0415 - only where judging is on
+    from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded by then
+
+    body = {
+        **client.carried(configured.project),
+        "prompt": prompt,
+        "transcript_path": str(payload.get("transcript_path") or ""),
+        "candidates": [_told(each) for each in asked],
+        "alone": [asked.index(each) for each in alone],
+    }
+    seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
+    try:
+        with client.Connection() as connection:
+            answer = connection.ask("POST", "/v1/select", sqljson.written(body).encode(), seconds=seconds)
+            status, said = answer.status, sqljson.loads(answer.read().decode())
+    except client.EngineBusy as error:
+        raise UnjudgedError(f"not judged (the engine is busy: {error}); {_BM25}") from None
+    except client.EngineLost as error:
+        raise UnjudgedError(f"not judged ({error}); {_BM25}") from None
+    except client.NoEngine:
+        if client.start(place.find(make=True)) is None:
+            return _here(prompt, asked, alone, payload, configured)
+        raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}") from None
+    if status != _OK:
+        raise UnjudgedError(f"not judged ({said['error']['message']}); {_BM25}")
+    if said.get("nobody") is not None:
+        raise UnjudgedError(said["nobody"])
+    kept, undecided = ([asked[place] for place in said[part]] for part in ("kept", "undecided"))
+    return kept, undecided, said["degraded"]
+
+
+def _told(candidate: Candidate) -> dict[str, object]:
+    """Return what the engine needs to know of a candidate."""
+    return {
+        "id": candidate.id,
+        "title": candidate.title,
+        "category": candidate.category,
+        "tags": list(candidate.tags),
+        "root": candidate.root,
+        "place": candidate.place,
+        "kind": candidate.kind,
+        "snippet": candidate.snippet,
+    }
+
+
+def _here(
+    prompt: str,
+    asked: Sequence[Candidate],
+    alone: Sequence[Candidate],
+    payload: Mapping[str, Any],
+    configured: Settings,
+) -> tuple[list[Candidate], list[Candidate], str | None]:
+    """Judge in this process."""
+    from judgekit.hooks import third_party  # noqa: PLC0415 - not needed where there is an engine
+
     third_party.make_importable()
     from judgekit import recall  # noqa: PLC0415 - imported only after what it needs can be
 
-    asked = [each for each in ranked.candidates if not each.damaged]
-    alone = [each for each in claude_code.choose(ranked, configured).injected if not each.damaged]
     judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)
     if isinstance(judged, str):
-        notes.append(judged)
-        return None
-    if judged.degraded is not None:
-        notes.append(judged.degraded)
-    injected = judged.kept[: configured["max_inject"]]
-    if configured["inject"] == "top_k":
-        return claude_code.Choice(ranked.pinned, injected, [])
-    mentioned = [each for each in judged.undecided if each.worth_mentioning and each not in injected]
-    return claude_code.Choice(ranked.pinned, injected, mentioned)
+        raise UnjudgedError(judged)
+    return judged.kept, judged.undecided, judged.degraded

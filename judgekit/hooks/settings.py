@@ -19,9 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = "settings"
-_FORMAT = 5  # of what is kept
+_FORMAT = 6  # of what is kept
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP")  # that variables are validated of, together
+_SECTIONS = (
+    "JUDGE",
+    "RETRIEVAL",
+    "GATE",
+    "ESCALATE",
+    "STOP",
+    "ENGINE",
+)  # that variables are validated of, together
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
 _MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
 
@@ -29,7 +36,7 @@ _MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
 class Settings:
     """What the hook goes by: the keys of the `retrieval` section of the configuration, and the profiles.
 
-    The section `stop` is one more of these keys, where a file or a variable says anything at all.
+    The sections `stop` and `engine` are more of these keys, where a file or a variable says anything at all.
 
     `trusted` are the roots that the user named, and no project; `data` is what the profiles are made of.
     """

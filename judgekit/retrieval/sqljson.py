@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["dumps", "extract", "loads", "sqlite"]
+__all__ = ["dumps", "extract", "loads", "sqlite", "written"]
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
 if TYPE_CHECKING:
@@ -94,6 +94,35 @@ def dumps(value: object) -> str:
     import json  # noqa: PLC0415 - see the module's docstring
 
     return json.dumps(value, ensure_ascii=False)
+
+
+_MARKS = frozenset((*range(0x20), ord('"'), ord("\\")))
+_SURROGATES = range(0xD800, 0xE000)
+
+
+class _Escapes(dict[int, str]):
+    """What must not stand in a JSON string as it is, lone surrogates too: no encoding has them."""
+
+    def __missing__(self, code: int) -> str:
+        if code in _MARKS or code in _SURROGATES:
+            return f"\\u{code:04x}"
+        raise LookupError
+
+
+_ESCAPES = _Escapes()
+
+
+def written(value: object) -> str:
+    """Return `value`, made of dicts, lists and plain values, as JSON, without importing `json`."""
+    if isinstance(value, str):
+        return f'"{value.translate(_ESCAPES)}"'
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{written(name)}:{written(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(written, value)) + "]"
+    return repr(value)
 
 
 _kept: list[Connection] = []
