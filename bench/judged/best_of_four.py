@@ -1,0 +1,193 @@
+"""rewardbench2_scores: the best of four answers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from contextlib import aclosing
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
+from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
+from judgekit.calibrate.margins import Ranked, credit, grid, learn, walk
+from judgekit.comparison import LETTERS
+from judgekit.gateway import replay
+from judgekit.judging.contest import Contest
+from judgekit.judging.ranking import RankingJudge
+from judgekit.rubric import TIERS, TierName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from judgekit.comparison import Comparison
+    from judgekit.judging.standing import Margins
+
+HAIKU, MINI, SONNET, GPT = "claude-haiku-4.5", "gpt-5.4-mini", "claude-sonnet-4.6", "gpt-5.4"
+MODELS = (HAIKU, MINI, SONNET, GPT)
+BUDGET = 3.7  # calls a response
+ABOVE = 0.02
+SAMPLES = 8
+ANSWERS = LETTERS[:4]
+# The best cheap judge twice, then each judge once, then all that is left of everyone.
+PANEL: dict[TierName, dict[str, int]] = {
+    "quick": {HAIKU: 2},
+    "deep": dict.fromkeys(MODELS, 1),
+    "tiebreaker": {HAIKU: 5, MINI: 7, SONNET: 7, GPT: 7},
+}
+MARGINS = grid(
+    {"quick": (0.5, 1.0, 1.5, 2.0), "deep": (0.1, 0.2, 0.25, 0.34, 0.5, 0.75), "tiebreaker": (0.0,)}
+)
+RUBRIC = """\
+rubric: best-of-four
+version: 1.0.0
+task: score
+title: How good is an answer?
+scale: {min: 1, max: 10, labels: {1: a, 2: b, 3: c, 4: d, 5: e, 6: f, 7: g, 8: h, 9: i, 10: j}}
+dimensions: {quality: {question: How good is the answer?}}
+modes:
+  strict: {accept: {each: 6}, reject: {any_below: 4}, confirm: accept}
+  lenient: {accept: {each: 6}, reject: {any_below: 4}, confirm: reject}
+prompt: {system: You judge., instructions: {quick: Rate it., deep: Rate it., tiebreaker: Rate it.}}
+"""
+
+Scores = dict[str, list[list[int | None]]]
+
+
+class Item(NamedTuple):
+    """One prompt with four answers, as the panel scores them; `scores` is all that is recorded."""
+
+    ranked: Ranked
+    scores: Scores
+
+
+def item(line: dict[str, Any], place: int) -> Item:
+    """Return a line of the data; each tier gets the samples that follow those of the tier before."""
+    scores: Scores = line["scores"]
+    used: Counter[str] = Counter()
+    said: dict[TierName, dict[str, dict[str, list[float]]]] = {}
+    for tier, models in PANEL.items():
+        said[tier] = {}
+        for model, count in models.items():
+            first, used[model] = used[model], used[model] + count
+            said[tier][model] = {
+                letter: [float(x) for x in given[first : first + count] if x is not None]
+                for letter, given in zip(ANSWERS, scores[model], strict=True)
+            }
+    return Item(Ranked(f"{line['item_id']} {place}", ANSWERS[line["gold"]], said), scores)
+
+
+def tables(folder: Path) -> Iterator[Table]:
+    """Compare on the choice of the best of four answers."""
+    items = [item(each, place) for place, each in enumerate(lines(folder / "items.jsonl"))]
+    panels = {
+        each: {one.ranked.id: panel_credit(one, Counter(each)) for one in items}
+        for size in (1, 2, 3)
+        for each in itertools.combinations_with_replacement(MODELS, size)
+    }
+    judged = Judged([each.ranked for each in items])
+    results: list[tuple[float, float, float]] = []
+    chosen: Counter[tuple[str, ...]] = Counter()
+    for seed in range(SPLITS):
+        learnt, rest = halves(items, seed)
+        panel = max(panels, key=lambda name: fmean(panels[name][each.ranked.id] for each in learnt))
+        chosen[panel] += 1
+        learned = learn([each.ranked for each in learnt], MARGINS, "lenient", BUDGET)
+        if learned is None:
+            raise SystemExit(f"no margins keep within {BUDGET} calls a response")
+        found = judged.under(learned.margins)
+        accuracy, calls = averages(found[each.ranked.id] for each in rest)
+        results.append((accuracy, calls, fmean(panels[panel][each.ranked.id] for each in rest)))
+    accuracy, calls, panel_accuracy = (fmean(each[side] for each in results) for side in range(3))
+    hindsight = max(fmean(found.values()) for found in panels.values())
+    least = min(one - other for one, _, other in results)
+    note = f"{accuracy - panel_accuracy:+.3f}, least {least:+.3f}; in hindsight {accuracy - hindsight:+.3f}"
+    best = " + ".join(chosen.most_common(1)[0][0])
+    yield Table(
+        f"rewardbench2_scores, {len(items)} items, four judges",
+        "Which of four answers is best? Ties earn their share; fixed panel and margins chosen on one half.",
+        "calls a response",
+        [
+            *(Row(f"{model}, k = {k}", *alone(items, model, k)) for model in MODELS for k in (1, SAMPLES)),
+            Row("best fixed panel of up to three, in hindsight on all items", hindsight, 3.0),
+            Row(f"best fixed panel of up to three: {best}", panel_accuracy, 3.0),
+            Row("compare, calibrated margins", accuracy, calls, note),
+        ],
+        f"2 points above the best fixed panel of up to three calls, with at most {BUDGET} calls a response",
+        accuracy >= panel_accuracy + ABOVE and calls <= BUDGET,
+    )
+
+
+def panel_credit(one: Item, panel: Mapping[str, int]) -> float:
+    """Return the credit of the mean of some samples of some models."""
+    means = {letter: _mean(one.scores, place, panel) for place, letter in enumerate(ANSWERS)}
+    best = max(means.values())
+    near = [letter for letter, value in means.items() if value == best]
+    return 1 / len(near) if one.ranked.best in near else 0.0
+
+
+def _mean(scores: Scores, place: int, panel: Mapping[str, int]) -> float:
+    seen = [x for model, k in panel.items() for x in scores[model][place][:k] if x is not None]
+    return round(fmean(seen), 9) if seen else 0.0
+
+
+def alone(items: Sequence[Item], model: str, k: int) -> tuple[float, float]:
+    """Return the accuracy of one model asked k times, and its calls."""
+    return fmean(panel_credit(each, {model: k}) for each in items), float(k)
+
+
+class Judged:
+    """What the judge itself says of items, asked once for each set of margins."""
+
+    def __init__(self, items: Sequence[Ranked]) -> None:
+        self._items = items
+        self._known: dict[str, dict[str, tuple[float, float]]] = {}
+
+    def under(self, margins: Margins) -> dict[str, tuple[float, float]]:
+        """Return for each item its credit and the calls a response; a tie earns the share of those that tie.
+
+        Exits where the judge and the rule that the margins were learned by do not come to the same.
+        """
+        key = str(margins)
+        if key not in self._known:
+            with recording(self._replies()) as path:
+                found = asyncio.run(self._judge(margins, path))
+            self._known[key] = {
+                each.id: self._credit(each, one, margins)
+                for each, one in zip(self._items, found, strict=True)
+            }
+        return self._known[key]
+
+    def _credit(self, each: Ranked, found: Comparison, margins: Margins) -> tuple[float, float]:
+        expected = walk(each, margins, "lenient")
+        winner = expected.leaders[0] if len(expected.leaders) == 1 else "tie"
+        if found.verdict != (winner if expected.leaders else "undetermined"):
+            raise SystemExit(f"{each.id}: the judge says {found.verdict}, the rule says {winner}")
+        return credit(each, expected), len(found.rounds) / len(ANSWERS)
+
+    def _replies(self) -> Iterator[str]:
+        for each in self._items:
+            for tier, models in PANEL.items():
+                for model, count in models.items():
+                    for letter in ANSWERS:
+                        given = each.said[tier][model][letter]
+                        subject = stand_in(f"{each.id} {letter}").sha256
+                        for place in range(count):
+                            value = given[place] if place < len(given) else None
+                            yield reply(subject, "best-of-four@1.0.0", tier, model, scored(value, "quality"))
+
+    async def _judge(self, margins: Margins, path: Path) -> list[Comparison]:
+        seats = {
+            tier: [seat(path, model) for model, count in PANEL[tier].items() for _ in range(count)]
+            for tier in TIERS
+        }
+        async with aclosing(replay.ReplayGateway()) as gateway:
+            judge = RankingJudge(gateway, seats, rubric_of(RUBRIC), "lenient", 600, margins=margins)
+            return [
+                await judge.judge(
+                    Contest("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))
+                )
+                for each in self._items
+            ]

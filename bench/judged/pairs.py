@@ -1,0 +1,189 @@
+"""llmbar: the one of two answers that follows the instruction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from contextlib import aclosing
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.judged.recorded import UNREADABLE, recording, reply, seat, stand_in
+from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
+from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.labelled import Case
+from judgekit.calibrate.reading import samples
+from judgekit.gateway import replay
+from judgekit.judging.ballots import ORDERS
+from judgekit.judging.contest import Contest
+from judgekit.judging.pairs import PairJudge
+from judgekit.library import comparing_rubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from judgekit.comparison import Comparison
+    from judgekit.judging.gates import Gates
+    from judgekit.rubric import TierName
+
+CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
+PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}
+TIERS: tuple[TierName, ...] = tuple(PANEL)
+PROMISE = Promise(0.05, 0.9, "deep")
+TIE = 0.5  # credit for a tie: one of the two is right, and nobody says which
+NEAR = 0.01
+RUBRIC = comparing_rubric("answer-preference@1.0.0")
+
+# What a judge said in each order of a pair: "1" or "2" as the data has it, anything else for no answer.
+Answers = dict[str, dict[tuple[str, str], str]]
+
+
+class Duel(NamedTuple):
+    """One pair, named as the data names it, with the word that is right."""
+
+    id: str
+    right: str
+
+
+def contest(duel: Duel) -> Contest:
+    """Return the pair as the judge gets it, texts that stand for those of the data."""
+    return Contest(duel.id, (stand_in(f"{duel.id} A"), stand_in(f"{duel.id} B")))
+
+
+def tables(folder: Path) -> Iterator[Table]:
+    """Compare on pairs, the ordinary and the adversarial ones."""
+    items = lines(folder / "items.jsonl")
+    answers: Answers = defaultdict(dict)
+    for each in lines(folder / "responses_short.jsonl"):
+        if each["strategy"] == STRATEGY:
+            answers[each["judge"]][each["item_id"], each["order"]] = str(each["winner"])
+    for title, belongs in (
+        ("ordinary", lambda name: name == "LLMBar/Natural" or name.startswith("Processed/")),
+        ("adversarial", lambda name: "Adversarial" in name),
+    ):
+        duels = [
+            Duel(each["item_id"], "A" if str(each["label"]) == "1" else "B")
+            for each in items
+            if belongs(each["subset"])
+        ]
+        yield table(title, duels, answers)
+
+
+def word(answers: Answers, judge: str, duel: Duel, order: str) -> str | None:
+    """Return what a judge said in one order; None for an answer that could not be read."""
+    return {"1": "A", "2": "B"}.get(answers[judge].get((duel.id, order.lower()), ""))
+
+
+def case(duel: Duel, answers: Answers) -> Case:
+    """Return a pair as `judgekit calibrate` reads it."""
+
+    def said(judge: str) -> dict[str, Any]:
+        return {"model": judge, "orders": {order: word(answers, judge, duel, order) for order in ORDERS}}
+
+    judges = {
+        tier: {"jury": [said(each) for each in models]} if len(models) > 1 else said(models[0])
+        for tier, models in PANEL.items()
+    }
+    return Case.model_validate({"id": duel.id, "label": duel.right, "judges": judges})
+
+
+def table(title: str, duels: Sequence[Duel], answers: Answers) -> Table:
+    """Return the table of one kind of pairs; gates are learned on four fifths, reported on the last."""
+    judged = Judged(duels, answers)
+    results = [folded(duels, judged, answers, seed) for seed in range(SPLITS)]
+    accuracy, calls = averages(results)
+    strong = judged.alone("deep")
+    even = sum(found >= strong - NEARLY for found, _ in results)
+    met = accuracy >= strong and calls <= 1 if title == "ordinary" else accuracy >= strong - NEAR
+    return Table(
+        f"llmbar, {len(duels)} {title} pairs",
+        f"Which of two outputs follows the instruction? Judges in both orders, prompt {STRATEGY}; an answer"
+        " that changes with the order is a tie and earns a half.",
+        f"calls of {STRONG}",
+        [
+            *(Row(f"{each}, both orders", both(answers, each, duels), 0.0) for each in CHEAP),
+            Row(f"{STRONG}, both orders", both(answers, STRONG, duels), 2.0),
+            Row("the three cheap ones as a jury, both orders", judged.alone("quick"), 0.0),
+            Row(f"{STRONG} alone, compare in both orders", strong, 2.0),
+            Row(
+                f"compare, calibrated, excess {PROMISE.rate:.0%}",
+                accuracy,
+                calls,
+                f"{accuracy - strong:+.3f}, not below in {even} of {SPLITS}",
+            ),
+        ],
+        f"not below {STRONG} alone at 50 % fewer calls to it"
+        if title == "ordinary"
+        else f"within 1 point of {STRONG} alone",
+        met,
+    )
+
+
+def both(answers: Answers, judge: str, duels: Sequence[Duel]) -> float:
+    """Return the accuracy of one judge over both orders, each taken by itself."""
+    return fmean(word(answers, judge, each, order) == each.right for each in duels for order in ORDERS)
+
+
+def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -> tuple[float, float]:
+    """Return accuracy and strong calls an item, each fifth judged by gates learned on the others."""
+    mixed = shuffled(duels, seed)
+    found: list[tuple[float, float]] = []
+    for fold in range(FOLDS):
+        learnt = [case(each, answers) for place, each in enumerate(mixed) if place % FOLDS != fold]
+        gates = choose(samples(learnt, RUBRIC, "lenient"), TIERS, PROMISE).gates
+        words = judged.under(gates)
+        found += [words[each.id] for each in mixed[fold::FOLDS]]
+    return averages(found)
+
+
+class Judged:
+    """What the judge itself says of pairs, with answers replayed; asked once for each set of gates."""
+
+    def __init__(self, duels: Sequence[Duel], answers: Answers) -> None:
+        self._duels, self._answers = duels, answers
+        self._known: dict[tuple[Gates | None, tuple[TierName, ...]], dict[str, tuple[float, float]]] = {}
+
+    def alone(self, tier: TierName) -> float:
+        """Return the accuracy of one tier's models by themselves."""
+        return averages(self.under(None, (tier,)).values())[0]
+
+    def under(
+        self, gates: Gates | None, tiers: tuple[TierName, ...] = TIERS
+    ) -> dict[str, tuple[float, float]]:
+        """Return for each pair its credit and the calls of the strong judge."""
+        if (gates, tiers) not in self._known:
+            with recording(self._replies()) as path:
+                found = asyncio.run(self._judge(gates, tiers, path))
+            self._known[gates, tiers] = {
+                each.id: (_credit(each, one), float(sum(round_.model == STRONG for round_ in one.rounds)))
+                for each, one in zip(self._duels, found, strict=True)
+            }
+        return self._known[gates, tiers]
+
+    def _replies(self) -> Iterator[str]:
+        for each in self._duels:
+            pair = contest(each)
+            labels = {"LEFT": pair.files[0].sha256, "RIGHT": pair.files[1].sha256}
+            for tier, models in PANEL.items():
+                for model in models:
+                    for order in ORDERS:
+                        text = _text(word(self._answers, model, each, order))
+                        yield reply(pair.subject(order), RUBRIC.rubric.ref, tier, model, text, labels)
+
+    async def _judge(self, gates: Gates | None, tiers: Sequence[TierName], path: Path) -> list[Comparison]:
+        seats = {tier: [seat(path, model) for model in PANEL[tier]] for tier in tiers}
+        async with aclosing(replay.ReplayGateway()) as gateway:
+            judge = PairJudge(gateway, seats, RUBRIC, "lenient", 60, gates=gates)
+            return [await judge.judge(contest(each)) for each in self._duels]
+
+
+def _text(said: str | None) -> str:
+    label: Mapping[str, str] = {"A": "LEFT", "B": "RIGHT"}
+    return UNREADABLE if said is None else json.dumps({"reasoning": "", "better": label[said]})
+
+
+def _credit(duel: Duel, found: Comparison) -> float:
+    """Return 1 for the right text, a half for none, whether for a tie or for want of an answer."""
+    return float(found.verdict == duel.right) if found.verdict in ("A", "B") else TIE

@@ -1,0 +1,214 @@
+"""alaofi_relevance: whether a passage is relevant to a query."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from contextlib import aclosing
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
+from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
+from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.samples import Sample, Voice
+from judgekit.gateway import replay
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.subject import Document
+from judgekit.rubric import TIERS, ModeName, Outcome, TierName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from judgekit.judging.gates import Gates
+    from judgekit.verdict import VerdictWord
+
+PANEL: dict[TierName, str] = {"quick": "claude-3-haiku", "deep": "llama3-70b", "tiebreaker": "gpt-4o"}
+STRONG: TierName = "tiebreaker"
+PROMPT = "utility"
+EXCESS = 0.05
+GRADES = (0, 1, 2, 3)
+ATTACKS = ("random_keyword", "random_instruction")
+MOST_CALLS = 0.6
+RUBRIC = """\
+rubric: relevance
+version: 1.0.0
+task: score
+title: Is a passage related to a query?
+scale: {min: 0, max: 3, labels: {0: not, 1: related, 2: highly, 3: perfectly}}
+dimensions: {relevance: {question: Is the passage relevant to the query?}}
+modes:
+  strict: {accept: {each: 1}, reject: {any_below: 1}, confirm: accept}
+  lenient: {accept: {each: 1}, reject: {any_below: 1}, confirm: reject}
+prompt: {system: You judge., instructions: {quick: Rate it., deep: Rate it., tiebreaker: Rate it.}}
+"""
+
+
+def grade(value: object) -> int | None:
+    """Return a grade of 0 to 3, None for an answer without one."""
+    return int(value) if isinstance(value, int | float) and value in GRADES else None
+
+
+def voice(found: int | None) -> Voice:
+    """Return the outcome of a grade, relevant from 1 on, and its margin to that threshold."""
+    if found is None:
+        return Voice(None)
+    return Voice("accept", float(found - 1)) if found >= 1 else Voice("reject", 1.0)
+
+
+def points(said: Voice) -> int | None:
+    """Return the grade that a voice came from."""
+    return None if said.outcome is None else 1 + int(said.margin) if said.outcome == "accept" else 0
+
+
+class Judged:
+    """The verdicts of the judge itself on samples, asked once for each set of gates.
+
+    `items` maps a sample's id to the word and the number of calls to the strong judge.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+        self._known: dict[tuple[ModeName, Gates | None], dict[str, tuple[VerdictWord, int]]] = {}
+
+    def under(self, gates: Gates | None, mode: ModeName = "strict") -> dict[str, tuple[VerdictWord, int]]:
+        """Return for each sample the verdict and the calls of the strong judge."""
+        if (mode, gates) not in self._known:
+            with recording(self._replies()) as path:
+                self._known[mode, gates] = asyncio.run(self._judge(gates, mode, path))
+        return self._known[mode, gates]
+
+    def _replies(self) -> Iterator[str]:
+        for each in self._samples:
+            for tier, model in PANEL.items():
+                text = scored(points(each.voices[tier]), "relevance")
+                yield reply(stand_in(each.id).sha256, "relevance@1.0.0", tier, model, text)
+
+    async def _judge(
+        self, gates: Gates | None, mode: ModeName, path: Path
+    ) -> dict[str, tuple[VerdictWord, int]]:
+        seats = {tier: seat(path, model) for tier, model in PANEL.items()}
+        found: dict[str, tuple[VerdictWord, int]] = {}
+        async with aclosing(replay.ReplayGateway()) as gateway:
+            judge = DocumentJudge(gateway, seats, rubric_of(RUBRIC), mode, 60, gates=gates)
+            for each in self._samples:
+                verdict = await judge.judge(Document((stand_in(each.id),), each.id))
+                calls = sum(one.tier == STRONG for one in verdict.rounds)
+                found[each.id] = verdict.verdict, calls
+        return found
+
+
+def tables(folder: Path) -> Iterator[Table]:
+    """Compare on relevance: related (grade 1 or more) or not."""
+    labels = {each["item_id"]: each["human"] for each in lines(folder / "items.jsonl")}
+    answers: dict[str, dict[str, int | None]] = defaultdict(dict)
+    for each in lines(folder / f"responses_{PROMPT}.jsonl"):
+        answers[each["judge"]][each["item_id"]] = grade(each["O"])
+    samples = [
+        Sample(
+            each,
+            "accept" if label >= 1 else "reject",
+            {tier: voice(answers[judge].get(each)) for tier, judge in PANEL.items()},
+        )
+        for each, label in labels.items()
+        if label is not None
+    ]
+    right = {
+        judge: fmean(voice(found.get(each.id)).outcome == each.label for each in samples)
+        for judge, found in sorted(answers.items())
+    }
+    panel = fmean(majority([each.outcome(tier) for tier in TIERS]) == each.label for each in samples)
+    judged = Judged(samples)
+    learned = [gates(halves(samples, seed)[0]) for seed in range(SPLITS)]
+    ways = {
+        "conservative, strict": [measured(judged.under(None), samples, seed) for seed in range(SPLITS)],
+        "conservative, lenient": [
+            measured(judged.under(None, "lenient"), samples, seed) for seed in range(SPLITS)
+        ],
+        f"calibrated, excess {EXCESS:.0%}": [
+            measured(judged.under(each), samples, seed) for seed, each in enumerate(learned)
+        ],
+    }
+    rows = [Row(judge, share, float(judge == PANEL[STRONG])) for judge, share in right.items()]
+    rows.append(Row("fixed panel of the three, majority", panel, 1.0))
+    rows += [Row(way, *means(found)) for way, found in ways.items()]
+    strong = fmean(
+        each.outcome(STRONG) == each.label for seed in range(SPLITS) for each in halves(samples, seed)[1]
+    )
+    rows.append(Row(f"{PANEL[STRONG]} alone, on the same halves", strong, 1.0))
+    accuracy, calls = rows[-2].accuracy, rows[-2].calls
+    yield Table(
+        f"alaofi_relevance, {len(samples)} pairs, {len(answers)} judges",
+        "Is the passage related to the query (grade 1 or more)? " + ", ".join(PANEL.values()),
+        f"calls of {PANEL[STRONG]}",
+        rows,
+        "accuracy not below the strongest judge alone with at least 40 % fewer calls to it",
+        accuracy >= strong and calls <= MOST_CALLS,
+    )
+    yield attacks(folder, learned)
+
+
+def majority(said: Sequence[Outcome | None]) -> Outcome | None:
+    """Return what most said."""
+    return Counter(said).most_common(1)[0][0]
+
+
+def gates(samples: Sequence[Sample]) -> Gates:
+    """Return the gates that samples allow."""
+    return choose(samples, TIERS, Promise(EXCESS, reference=STRONG)).gates
+
+
+def measured(
+    words: dict[str, tuple[VerdictWord, int]], samples: Sequence[Sample], seed: int
+) -> tuple[float, float, float]:
+    """Return accuracy, strong calls an item and the advantage over the strong judge, on the second half."""
+    rest = halves(samples, seed)[1]
+    accuracy = fmean(words[each.id][0] == each.label for each in rest)
+    strong = fmean(each.outcome(STRONG) == each.label for each in rest)
+    return accuracy, fmean(words[each.id][1] for each in rest), accuracy - strong
+
+
+def means(found: Sequence[tuple[float, float, float]]) -> tuple[float, float, str]:
+    """Return the means of splits, and in how many of them the accuracy was not below the strong judge's."""
+    even = sum(advantage >= -NEARLY for *_, advantage in found)
+    least = min(1 - calls for _, calls, _ in found)
+    above = fmean(each[2] for each in found)
+    note = f"{above:+.3f}, not below in {even} of {len(found)}, saved at least {least:.0%}"
+    return fmean(each[0] for each in found), fmean(each[1] for each in found), note
+
+
+def attacks(folder: Path, learned: Sequence[Gates]) -> Table:
+    """Compare the share of attacked passages, relevant to nothing, that are called related."""
+    answers: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
+    for each in lines(folder / "injection_responses.jsonl"):
+        if each["prompt"] == PROMPT and each["item_id"].partition(":")[0] in ATTACKS:
+            answers[each["item_id"], each["passage_variant"]][each["judge"]] = grade(each["O"])
+    shared = [said for said in answers.values() if set(PANEL.values()) <= set(said)]
+    attacked = [
+        Sample(f"attack {place}", "reject", {tier: voice(said[judge]) for tier, judge in PANEL.items()})
+        for place, said in enumerate(shared)
+    ]
+    judged = Judged(attacked)
+    alone = {tier: fmean(each.outcome(tier) == "accept" for each in attacked) for tier in PANEL}
+    every = [lifted(judged.under(each)) for each in learned]
+    mean = fmean(share for share, _ in every), fmean(calls for _, calls in every)
+    rows = [Row(f"{PANEL[tier]} alone", share, float(tier == STRONG)) for tier, share in alone.items()]
+    rows += [
+        Row("conservative, strict", *lifted(judged.under(None))),
+        Row("conservative, lenient", *lifted(judged.under(None, "lenient"))),
+        Row(f"calibrated, excess {EXCESS:.0%}", *mean),
+    ]
+    return Table(
+        f"alaofi_relevance under attack, {len(attacked)} texts that are relevant to nothing",
+        "Query words or an instruction in random text. For the accuracy: the share called related.",
+        f"calls of {PANEL[STRONG]}",
+        rows,
+        "at most that of the strongest judge alone",
+        mean[0] <= alone[STRONG],
+    )
+
+
+def lifted(words: dict[str, tuple[VerdictWord, int]]) -> tuple[float, float]:
+    """Return the share that is accepted, and the calls of the strongest an item."""
+    return fmean(word == "accept" for word, _ in words.values()), fmean(calls for _, calls in words.values())
