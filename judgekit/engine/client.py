@@ -92,6 +92,7 @@ class Connection:
         self._socket: _socket.socket | None = None
         self._token = ""
         self._buffer = b""
+        self._whole = True
         self.silence = float("inf")
         self._retry_after, self._served = 0.0, False
 
@@ -109,7 +110,7 @@ class Connection:
         """Hang up."""
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._buffer = None, b""
+        self._socket, self._buffer, self._whole = None, b"", True
 
     def abort(self) -> None:
         """End what another thread asks on this connection: there it raises `EngineLost`."""
@@ -133,6 +134,8 @@ class Connection:
         `seconds` bound the whole exchange. Raises `NoEngine`, `EngineBusy` or `EngineLost`.
         """
         end = time.monotonic() + seconds
+        if not self._whole:  # nobody wanted the rest of the last answer
+            self.close()
         self.open()
         try:
             answer = self._exchange(method, path, body, end)
@@ -155,6 +158,7 @@ class Connection:
             f"{method} {path} HTTP/1.1\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
+        self._whole = False
         self._send(head.encode("ascii") + body, end)
         status, headers = self._head(end)
         self._retry_after, self._served = _number(headers.get("retry-after", "")), True
@@ -195,9 +199,10 @@ class Connection:
                 self._exactly(2, end)
             self._exactly(2, end)
         else:
-            size = int(headers.get("content-length", "0"))
+            size = self._size(headers.get("content-length", "0"), 10)
             if size:
                 yield self._exactly(size, end)
+        self._whole = True
         if headers.get("connection", "").lower() == "close":
             self.close()
 
@@ -205,7 +210,13 @@ class Connection:
         while b"\r\n" not in self._buffer:
             self._more(end)
         size, _, self._buffer = self._buffer.partition(b"\r\n")
-        return int(size, 16)
+        return self._size(size.partition(b";")[0], 16)
+
+    def _size(self, text: str | bytes, base: int) -> int:
+        try:
+            return int(text, base)
+        except ValueError:
+            raise self._lost("it does not speak HTTP") from None
 
     def _exactly(self, count: int, end: float) -> bytes:
         pieces, have = [self._buffer], len(self._buffer)

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import environment
+from judgekit.engine import client
+from judgekit.engine import place as places
+from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.engine.place import Place
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Scripted:
+    """Something at the place of an engine that sends what it is told, one piece a request; None hangs up."""
+
+    def __init__(self, place: Place, *pieces: bytes | None) -> None:
+        self.heard: list[bytes] = []
+        self.connections = 0
+        self._pieces = list(pieces)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(place.socket)
+        self._listener.listen(8)
+        self._listener.settimeout(10)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._pieces = []
+        self._listener.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while self._pieces:
+                accepted, _ = self._listener.accept()
+                self.connections += 1
+                with accepted:
+                    accepted.settimeout(10)
+                    self._talk(accepted)
+
+    def _talk(self, accepted: socket.socket) -> None:
+        while self._pieces:
+            heard = accepted.recv(65536)
+            if not heard:
+                return
+            self.heard.append(heard)
+            piece = self._pieces.pop(0)
+            if piece is None:
+                return
+            accepted.sendall(piece)
+            if piece.endswith(b"..."):  # breaks off
+                return
+
+
+@pytest.fixture
+def script(place: Place) -> Iterator[list[Scripted]]:
+    made: list[Scripted] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def test_a_request_is_plain_http(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, OK))
+    with Connection(place) as connection:
+        answer = connection.ask("POST", "/v1/judge", b"{}", seconds=10)
+        assert (answer.status, answer.read()) == (200, b"ok")
+    (heard,) = script[0].heard
+    assert heard.startswith(b"POST /v1/judge HTTP/1.1\r\nHost: judgekit\r\n")
+    assert heard.endswith(b"Content-Length: 2\r\n\r\n{}")
+
+
+def test_a_connection_serves_many_requests(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, OK, OK, OK))
+    with Connection(place) as connection:
+        assert [connection.ask("GET", "/", seconds=10).read() for _ in range(3)] == [b"ok"] * 3
+    assert script[0].connections == 1
+
+
+def test_lines_come_as_they_are_sent(place: Place, script: list[Scripted]) -> None:
+    stream = CHUNKED + b'4\r\n{"a"\r\n5;x=1\r\n:1}\n{\r\n3\r\n}\nz\r\n0\r\n\r\n'
+    script.append(Scripted(place, stream, OK))
+    with Connection(place) as connection:
+        answer = connection.ask("POST", "/", seconds=10)
+        assert list(answer.lines()) == [b'{"a":1}', b"{}", b"z"]
+        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
+
+
+def test_an_answer_that_nobody_reads_is_not_the_next_ones(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, CHUNKED + b"2\r\nno\r\n", OK))
+    with Connection(place) as connection:
+        connection.ask("GET", "/", seconds=10)
+        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
+
+
+def test_one_that_hung_up_while_nobody_asked_is_asked_again(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, OK, None, OK))
+    with Connection(place) as connection:
+        connection.ask("GET", "/", seconds=10).read()
+        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
+    assert script[0].connections == 2
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        None,
+        b"HTTP/1.1 200 OK\r\nconte...",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok...",
+        CHUNKED + b"5\r\nab...",
+        CHUNKED + b"2\r\nab\r\n...",
+        CHUNKED + b"zz\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: nine\r\n\r\n",
+        b"good day\r\n\r\n",
+    ],
+)
+def test_half_an_answer_is_a_lost_engine(place: Place, script: list[Scripted], piece: bytes | None) -> None:
+    script.append(Scripted(place, piece))
+    with Connection(place) as connection, pytest.raises(EngineLost):
+        connection.ask("POST", "/", b"{}", seconds=10).read()
+
+
+def test_one_that_says_nothing_is_lost_when_time_is_over(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, b"HTTP/1.1 200", OK))
+    with Connection(place) as connection, pytest.raises(EngineLost, match="in time"):
+        connection.ask("POST", "/", seconds=0.2)
+
+
+def test_one_that_is_busy_says_for_how_long(place: Place, script: list[Scripted]) -> None:
+    busy = b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
+    script.append(Scripted(place, busy, OK))
+    with Connection(place) as connection:
+        with pytest.raises(EngineBusy) as raised:
+            connection.ask("POST", "/", seconds=10)
+        assert raised.value.retry_after == 1.5
+        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
+
+
+def test_where_nobody_is_there_is_no_engine(place: Place) -> None:
+    with pytest.raises(NoEngine):
+        Connection(place).open()
+
+
+def test_a_stale_socket_is_no_engine(place: Place) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    left.bind(place.socket)
+    left.close()
+    assert Path(place.socket).exists()
+    with pytest.raises(NoEngine):
+        Connection(place).open()
+
+
+def test_a_folder_that_others_may_look_into_is_not_trusted(place: Place, script: list[Scripted]) -> None:
+    script.append(Scripted(place, OK))
+    Path(place.folder).chmod(0o755)
+    with pytest.raises(NoEngine):
+        Connection(place).open()
+    Path(place.folder).chmod(0o700)
+    Connection(place).__enter__().close()
+
+
+def test_somebody_else_at_the_socket_is_not_trusted(
+    place: Place, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.append(Scripted(place, OK))
+    monkeypatch.setattr(client, "ours", lambda _: False)
+    with pytest.raises(NoEngine):
+        Connection(place).open()
+    assert script[0].heard == []
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="credentials are known there")
+def test_the_user_at_the_other_end_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = socket.socketpair(socket.AF_UNIX)
+    with here, there:
+        assert client.ours(here)
+        own = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        assert not client.ours(here)
+
+
+def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with environment.Brought({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
+        assert client.carried("/p") == {"environ": {"A_KEY": "1"}, "cwd": str(tmp_path), "project": "/p"}
+        assert client.carried(git=True)["environ"] == {"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, True),
+        ({"JUDGEKIT_ENGINE": "1"}, True),
+        ({"JUDGEKIT_ENGINE": "0"}, False),
+        ({"JUDGEKIT_ENGINE": "Off"}, False),
+        ({"JUDGEKIT_REPLAY": "a.jsonl"}, False),
+        ({"JUDGEKIT_RECORD": "a.jsonl"}, False),
+    ],
+)
+def test_when_the_engine_may_be_asked(variables: dict[str, str], *, expected: bool) -> None:
+    with environment.Brought(variables):
+        assert client.wanted() is expected
+
+
+def test_without_a_folder_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "find", lambda **_: None)
+    assert client.start() is None
+    begun = time.monotonic()
+    with pytest.raises(NoEngine):
+        client.connect_or_start(30)
+    assert time.monotonic() - begun < 30
+
+
+def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a plugin's folder, where the packages that an engine needs are not installed."""
+    monkeypatch.setattr(places, "find", lambda **_: place)
+    monkeypatch.setenv("PYTHONHOME", "/nonexistent")
+    with pytest.raises(NoEngine):
+        client.connect_or_start(600)
+
+
+HEAVY = ("asyncio", "http", "ssl", "urllib", "socket", "subprocess", "pathlib", "json", "typing", "re")
+
+
+def test_importing_the_client_costs_little() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import judgekit.engine.client; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {_root()!r}); {code}"]
+    loaded = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    assert "judgekit.engine.client" in loaded
+    assert [name for name in loaded if name in HEAVY] == []
+
+
+def _root() -> str:
+    return str(Path(client.__file__).parents[2])

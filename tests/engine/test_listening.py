@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import lock
+from judgekit.engine import listening
+from judgekit.engine.client import Connection, NoEngine
+from judgekit.engine.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.engine.listening import Seat
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+
+@pytest.fixture
+def seats(place: Place) -> Iterator[list[Seat]]:
+    taken: list[Seat] = []
+    yield taken
+    for each in taken:
+        each.leave()
+        each.listener.close()
+
+
+def take(place: Place, seats: list[Seat], *, unix: bool = True) -> Seat:
+    seat = listening.take(place, unix=unix)
+    assert seat is not None
+    seats.append(seat)
+    return seat
+
+
+def test_only_one_can_be_the_engine(place: Place, seats: list[Seat]) -> None:
+    take(place, seats)
+    assert listening.take(place) is None
+    with Connection(place) as connection:
+        assert connection.place is place
+
+
+def test_the_socket_is_its_owners_alone(place: Place, seats: list[Seat]) -> None:
+    take(place, seats)
+    assert Path(place.socket).stat().st_mode & 0o777 == 0o700
+    assert Path(place.lock).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stale_socket_is_replaced(place: Place, seats: list[Seat]) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    left.bind(place.socket)
+    left.close()
+    take(place, seats)
+    Connection(place).__enter__().close()
+
+
+def test_who_leaves_makes_room(place: Place, seats: list[Seat]) -> None:
+    seat = take(place, seats)
+    seat.leave()
+    assert not Path(place.socket).exists()
+    seats.clear()
+    seat.listener.close()
+    take(place, seats)
+
+
+def test_who_leaves_takes_nothing_of_a_successors(place: Place, seats: list[Seat]) -> None:
+    """Somebody has emptied the folder, and the next engine is there already."""
+    seat = take(place, seats)
+    for path in Path(place.folder).iterdir():
+        path.unlink()
+    assert seat.taken_away()
+    take(place, seats)
+    seat.leave()
+    assert Path(place.socket).exists()
+    Connection(place).__enter__().close()
+
+
+def test_a_lock_that_was_removed_holds_nobody_up(place: Place) -> None:
+    first = listening.the_only_one(place)
+    Path(place.lock).unlink()
+    second = listening.the_only_one(place)
+    assert first is not None
+    assert second is not None
+    assert listening.the_only_one(place) is None
+    os.close(first)
+    os.close(second)
+
+
+def test_the_process_is_named_in_the_lock(place: Place) -> None:
+    held = listening.the_only_one(place)
+    assert held is not None
+    Path(place.lock).write_text("a number that is much longer")
+    listening.sign(held)
+    os.close(held)
+    assert Path(place.lock).read_text() == f"{os.getpid()}\n"
+
+
+def test_a_folder_that_others_may_look_into_is_refused(place: Place) -> None:
+    Path(place.folder).chmod(0o755)
+    with pytest.raises(PermissionError):
+        listening.take(place)
+
+
+def test_a_folder_that_takes_no_files_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(lock, "take", full)
+    with pytest.raises(OSError, match="No space"):
+        listening.take(place)
+
+
+def test_where_no_socket_can_be_made_the_lock_is_let_go(place: Place, seats: list[Seat]) -> None:
+    Path(place.socket).mkdir()
+    with pytest.raises(OSError, match=r"directory|permitted"):
+        listening.take(place)
+    Path(place.socket).rmdir()
+    take(place, seats)
+
+
+def test_without_unix_sockets_a_port_and_a_token(place: Place, seats: list[Seat]) -> None:
+    seat = take(place, seats, unix=False)
+    port, token = Path(place.door).read_text().split()
+    assert Path(place.door).stat().st_mode & 0o777 == 0o600
+    assert seat.listener.getsockname() == ("127.0.0.1", int(port))
+    assert (seat.token, len(token) > 40) == (token, True)
+    with Connection(place) as connection:
+        assert connection._token == token
+    seat.leave()
+    assert not Path(place.door).exists()
+
+
+def test_dismissing_clears_up_after_the_dead(place: Place, seats: list[Seat]) -> None:
+    dead = Place(place.folder, place.kin, "dead")
+    gone = listening.take(dead)
+    assert gone is not None
+    os.close(gone.lock)
+    gone.listener.close()
+    own = take(place, seats)
+    listening.dismiss(place, 1)
+    assert not [name for name in os.listdir(place.folder) if "dead" in name]  # noqa: PTH208 - names
+    assert not own.taken_away()
+    with pytest.raises(NoEngine):
+        Connection(dead).open()
+
+
+def test_dismissing_leaves_alone_who_is_just_beginning(place: Place) -> None:
+    other = Place(place.folder, place.kin, "other")
+    held = listening.the_only_one(other)
+    Path(other.socket).touch()
+    listening.dismiss(place, 1)
+    assert Path(other.lock).exists()
+    assert held is not None
+    os.close(held)
