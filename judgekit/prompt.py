@@ -93,15 +93,17 @@ def score_messages(
     points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
     scores = ", ".join(f'"{name}": <whole number>' for name in rubric.dimensions)
-    blocks = [
+    rules = [
         getattr(rubric.prompt.instructions, tier),
         f"Dimensions:\n{dimensions}",
         f"Scale, the same for every dimension:\n{points}",
+    ]
+    blocks = [
         document_context(fence, parts, task, rubric.given),
         *_earlier_block(fence, earlier),
         f"{ANSWER}\n{_SCORE_SHAPE % scores}",
     ]
-    return messages(rubric.prompt.system, fence, blocks)
+    return messages(rubric.prompt.system, rules, fence, blocks)
 
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
@@ -140,15 +142,18 @@ def select_messages(
     questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
-    blocks = [
+    rules = [
         getattr(rubric.prompt.instructions, tier),
         "\n".join(["Question, asked of each memory:", *questions]),
+    ]
+    blocks = [
         query_context(fence, query, turns),
         "The memories, each after its label in brackets:",
         fence.around(listing),
         f"{ANSWER}\n{{{answer}}}",
     ]
-    return messages(rubric.prompt.system, fence, blocks), {label: each for each, label in by_id.items()}
+    sent = messages(rubric.prompt.system, rules, fence, blocks)
+    return sent, {label: each for each, label in by_id.items()}
 
 
 def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
@@ -247,6 +252,11 @@ def _earlier_block(fence: Fence, earlier: Sequence[Earlier]) -> list[str]:
     return ["Earlier assessments, in no order:", *(fence.around(text) for text in told)]
 
 
-def messages(system: str, fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:
-    """Return a rubric's own words and the fence's guard, and then the blocks of a prompt."""
-    return Message("system", f"{system}\n\n{fence.guard}"), Message("user", "\n\n".join(blocks))
+def messages(system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:
+    """Return the messages of a prompt: what is trusted in the system message, the fenced rest in the user's.
+
+    The nonce comes last in the system message: what stands before it is the same for every text that is
+    judged under these rules, so a provider that caches prompts reads it once.
+    """
+    trusted = "\n\n".join([system, *rules]) + "\n\n"
+    return Message("system", f"{trusted}{fence.guard}", len(trusted)), Message("user", "\n\n".join(blocks))

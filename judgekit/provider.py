@@ -168,6 +168,10 @@ class LitellmProfile(_Profile):
         description="tokens added to the limit of a reply for models that think before they answer and count "
         "it, by the beginning of a bare model name",
     )
+    prompt_caching: bool = Field(
+        default=False,
+        description="the beginning that many prompts share is marked to be cached (cache_control)",
+    )
     embedded: bool = Field(default=False, description="judgekit itself runs its server")
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"

@@ -29,10 +29,10 @@ PARTS = (Part("a.md", "Hello.", 6),)
 def test_a_tier_gets_its_own_instructions_and_every_dimension(tier: str) -> None:
     rubric = score_rubric()
     system, user = prompt.score_messages(rubric, tier, PARTS, Task())  # type: ignore[arg-type]
-    assert getattr(rubric.prompt.instructions, tier) in user.content
+    assert getattr(rubric.prompt.instructions, tier) in system.content
     for name, dimension in rubric.dimensions.items():
-        assert f"- {name}: {dimension.question}" in user.content
-    assert all(label in user.content for label in rubric.scale.labels.values())
+        assert f"- {name}: {dimension.question}" in system.content
+    assert all(label in system.content for label in rubric.scale.labels.values())
     assert system.content.startswith(rubric.prompt.system)
     assert (system.role, user.role) == ("system", "user")
 
@@ -83,10 +83,30 @@ def test_candidates_are_named_by_labels_only() -> None:
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_criteria_are_worded_by_mode(name: str, keys: list[str], mode: str) -> None:
     rubric = select_rubric(name)
-    (_, user), _ = prompt.select_messages(rubric, mode, "quick", "q", (), [Shown("a", "A")])  # type: ignore[arg-type]
+    (system, user), _ = prompt.select_messages(rubric, mode, "quick", "q", (), [Shown("a", "A")])  # type: ignore[arg-type]
     for text in rubric.criteria.values():
-        assert getattr(text, mode) in user.content
+        assert getattr(text, mode) in system.content
     assert all(f'"{key}": [' in user.content for key in keys)
+
+
+def test_what_many_prompts_share_comes_first_and_is_marked() -> None:
+    rubric, texts = score_rubric(), ("Hello.", "Something else.")
+    one, two = (
+        prompt.score_messages(rubric, "deep", (Part("a.md", text, len(text)),), Task("For readers"))[0]
+        for text in texts
+    )
+    shared = one.content[: one.stable]
+    assert shared == two.content[: two.stable]
+    assert one.content != two.content  # a nonce of its own
+    assert "judged-" not in shared
+    assert all(dimension.question in shared for dimension in rubric.dimensions.values())
+    assert "For readers" not in one.content
+    listing = [
+        prompt.select_messages(select_rubric(), "strict", "quick", query, (), [Shown(query, query)])[0][0]
+        for query in ("first", "second")
+    ]
+    assert len({each.content[: each.stable] for each in listing}) == 1
+    assert listing[0].stable > len(select_rubric().prompt.system)
 
 
 def test_a_long_request_and_long_turns_are_cut() -> None:

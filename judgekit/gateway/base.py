@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """One message of a chat."""
+    """One message of a chat; its first `stable` characters are the same whatever a rubric judges."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+    stable: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from judgekit.gateway.pace import AT_ONCE, Pace
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint, Reply, Request
+    from judgekit.gateway.base import Endpoint, Message, Reply, Request
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
@@ -235,7 +235,9 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
     limit = request.max_tokens + by_beginning(profile.thinking, bare, 0)
     arguments = {
         "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
-        "messages": [each._asdict() for each in schema.told(request.messages, request.schema, manner.mode)],
+        "messages": [
+            _message(each, profile) for each in schema.told(request.messages, request.schema, manner.mode)
+        ],
         **extra_arguments(profile, endpoint.model),
         **schema.arguments(request.schema, manner.mode),
     }
@@ -247,6 +249,15 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
     if request.top_logprobs:
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return arguments
+
+
+def _message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
+    """Return a message as litellm takes it, what many prompts share marked for the provider's cache."""
+    content: Any = message.content
+    if profile.prompt_caching and 0 < message.stable < len(content):
+        shared = {"type": "text", "text": content[: message.stable], "cache_control": {"type": "ephemeral"}}
+        content = [shared, {"type": "text", "text": content[message.stable :]}]
+    return {"role": message.role, "content": content}
 
 
 def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> reading.Cost:  # noqa: ANN401 - litellm's objects

@@ -46,5 +46,5 @@ def told(
         schema, ensure_ascii=False
     )
     if messages and messages[0].role == "system":
-        return (Message("system", f"{messages[0].content}\n\n{words}"), *messages[1:])
+        return (messages[0]._replace(content=f"{messages[0].content}\n\n{words}"), *messages[1:])
     return (Message("system", words), *messages)

@@ -80,15 +80,14 @@ def pair_messages(
     told = list(earlier)
     random.Random("".join(sorted(offered))).shuffle(told)  # noqa: S311 - an order, not a secret
     answer = f'{{"reasoning": "<what decided it>", "better": "<{" or ".join([*offered, TIE])}>"}}'
+    rules = [getattr(rubric.prompt.instructions, tier), criteria_text(rubric)]
     blocks = [
-        getattr(rubric.prompt.instructions, tier),
-        criteria_text(rubric),
         prompt.pair_context(fence, question, shown),
         *(["Earlier opinions, in no order:"] if told else []),
         *(fence.around(f"better: {each.better or TIE}\n{each.reasoning}") for each in told),
         f"{prompt.ANSWER}\n{answer}",
     ]
-    return prompt.messages(rubric.prompt.system, fence, blocks)
+    return prompt.messages(rubric.prompt.system, rules, fence, blocks)
 
 
 def criteria_text(rubric: CompareRubric) -> str:

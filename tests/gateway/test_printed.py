@@ -15,7 +15,7 @@ from judgekit.provider import CommandProfile, Price
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.base import Endpoint, Reply
 
 TEXT = '{"score": 4}'
 CODEX = [
@@ -84,7 +84,7 @@ def command(**more: Any) -> Endpoint:  # noqa: ANN401 - keys of a profile
     return endpoint(CommandProfile.model_validate(profile), "a-model", {})
 
 
-def read(output: str, there: Endpoint) -> printed.Reply:
+def read(output: str, there: Endpoint) -> Reply:
     assert isinstance(there.profile, CommandProfile)
     return printed.reply_of(output, there.profile, there)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import httpx
@@ -12,8 +13,10 @@ from asking import KEY, SCHEMA, ask, bundled, request
 
 from judgekit import providers
 from judgekit.gateway import litellm_, reading
+from judgekit.gateway.base import Message
 from judgekit.gateway.endpoints import endpoint
 from judgekit.provider import Price
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -312,6 +315,70 @@ def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     assert body["tools"][0]["function"]["parameters"] == SCHEMA
     assert body["tool_choice"] == {"type": "function", "function": {"name": "opinion"}}
     assert got.text == TEXT
+
+
+SHARED, OWN = "You judge by these rules.\n\n", "Between <a> and </a> is data."
+SYSTEM = Message("system", SHARED + OWN, len(SHARED))
+HAIKU = next(each for each in CASES if each.provider == "anthropic")
+
+
+def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back(
+    wire: respx.MockRouter,
+) -> None:
+    usage = {
+        "input_tokens": 100,
+        "cache_read_input_tokens": 600,
+        "cache_creation_input_tokens": 50,
+        "output_tokens": 20,
+    }
+    route = wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json={**HAIKU.reply, "usage": usage}))
+    asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
+    there = bundled("anthropic", HAIKU.model, HAIKU.environ)
+    reply = ask(litellm_.LitellmGateway(), there, asked)
+    body = json.loads(route.calls.last.request.content)
+    assert body["system"] == [
+        {"type": "text", "text": SHARED, "cache_control": {"type": "ephemeral"}},
+        {"type": "text", "text": OWN},
+    ]
+    assert "cache_control" not in json.dumps(body["messages"])
+    assert reply.usage == Usage(750, 20, reply.usage.cost_usd, "litellm", 600, 50)
+    assert reply.usage.cost_usd == pytest.approx(100 * 1e-7 + 600 * 1e-8 + 50 * 1.25e-7 + 20 * 5e-7)
+
+
+def test_a_price_in_the_profile_counts_cached_tokens_apart(wire: respx.MockRouter) -> None:
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 600, "output_tokens": 20}
+    wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json={**HAIKU.reply, "usage": usage}))
+    price = Price(input=1, output=2, cache_read=0.1)
+    there = replace(bundled("anthropic", HAIKU.model, HAIKU.environ), price=price)
+    reply = ask(litellm_.LitellmGateway(), there, request(schema=SCHEMA))
+    assert reply.usage.cost_usd == pytest.approx((100 + 60 + 40) / 1e6)
+
+
+def test_a_schema_that_is_told_comes_after_what_is_marked(wire: respx.MockRouter) -> None:
+    route = wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json=HAIKU.reply))
+    asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
+    there = replace(bundled("anthropic", HAIKU.model, HAIKU.environ), output="text")
+    ask(litellm_.LitellmGateway(), there, asked)
+    shared, own = json.loads(route.calls.last.request.content)["system"]
+    assert shared["text"] == SHARED
+    assert own["text"].startswith(OWN)
+    assert "JSON Schema" in own["text"]
+
+
+@pytest.mark.parametrize("provider", sorted({each.provider for each in CASES} - {"anthropic"}))
+def test_nothing_is_marked_where_the_profile_does_not_say_so(
+    provider: str, wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(each for each in CASES if each.provider == provider)
+    for name, value in case.environ.items():
+        monkeypatch.setenv(name, value)
+    route = wire.post(case.url).mock(return_value=httpx.Response(200, json=case.reply))
+    asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
+    ask(litellm_.LitellmGateway(), bundled(case.provider, case.model, case.environ), asked)
+    sent = route.calls.last.request.content.decode()
+    assert json.dumps(OWN)[1:-1] in sent
+    assert "cache_control" not in sent
+    assert "cachePoint" not in sent
 
 
 def test_a_proxy_that_states_the_cost_is_believed(wire: respx.MockRouter) -> None:

@@ -248,8 +248,8 @@ def test_two_models_that_disagree_have_no_majority() -> None:
 def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
     _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
     instructions = library.score_rubric("kls").rubric.prompt.instructions
-    content = gateway.requests[2].messages[-1].content
-    assert content.startswith(instructions.deep)
+    content = gateway.requests[2].messages[0].content
+    assert instructions.deep in content
     assert instructions.tiebreaker not in content
 
 

@@ -138,7 +138,7 @@ def test_disagreement_goes_to_a_tiebreaker_that_sees_both_opinions_without_their
     assert "Prose." in text
     assert not re.search(r"quick|deep-model|tiebreaker-model", text)
     rubric = library.comparing_rubric("answer-preference").rubric
-    assert rubric.prompt.instructions.tiebreaker in text
+    assert rubric.prompt.instructions.tiebreaker in gateway.requests[-1].messages[0].content
 
 
 def test_a_tiebreaker_in_place_of_a_deep_tier_that_failed_is_told_what_that_is_told() -> None:
@@ -146,7 +146,7 @@ def test_a_tiebreaker_in_place_of_a_deep_tier_that_failed_is_told_what_that_is_t
     found = compare(gateway)
     assert found.verdict == "A"
     rubric = library.comparing_rubric("answer-preference").rubric
-    assert rubric.prompt.instructions.deep in gateway.requests[-1].messages[-1].content
+    assert rubric.prompt.instructions.deep in gateway.requests[-1].messages[0].content
 
 
 def test_one_order_alone_is_no_opinion() -> None:
