@@ -162,7 +162,8 @@ def _figure(body: ET.Element, title: str, width: int, height: int) -> ET.Element
     figure = ET.SubElement(body, "figure")
     ET.SubElement(figure, "figcaption").text = title
     size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
-    shown = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": title}
+    # The serializer leaves < in attributes, which browsers bear and a strict reader does not.
+    shown = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": title.replace("<", "(")}
     return ET.SubElement(figure, "svg", {**shown, **size})
 
 
