@@ -16,7 +16,7 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.rubric import ModeName, Rubric, ScoreRubric, TierName
+    from judgekit.rubric import ModeName, RatedExample, Rubric, ScoreRubric, TierName
     from judgekit.subject import Part, Task
 
 PROMPT_CHARS = 500
@@ -111,6 +111,30 @@ def dimension_text(rubric: ScoreRubric, name: str) -> str:
     dimension = rubric.dimensions[name]
     looks = f" Look for: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
     return f"- {name}: {dimension.question}{looks}"
+
+
+def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
+    """Return a pointwise model's system prompt: the rubric's own, its rated examples, what the fence means.
+
+    The examples stand before the nonce, so that a server that caches prompts reads them once for all texts.
+    """
+    if not rubric.prompt.examples:
+        return f"{rubric.prompt.system} {fence.guard}"
+    rated = "\n\n".join(_rated(rubric, each) for each in rubric.prompt.examples)
+    return f"{rubric.prompt.system}\n\nExamples of how it is rated:\n\n{rated}\n\n{fence.guard}"
+
+
+def _rated(rubric: ScoreRubric, example: RatedExample) -> str:
+    given, blocks = rubric.given, []
+    if example.description:
+        blocks.append(f"{given.description}: {example.description}")
+    if example.acceptance:
+        blocks.append(f"{given.acceptance}: {example.acceptance}")
+    heading = given.sources or "Another file"
+    blocks += [f"{heading}: {text}" for text in example.files.values()]
+    blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
+    scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
+    return "\n".join(["<example>", *blocks, "</example>", f"Rated: {scores}"])
 
 
 def rating_question(rubric: ScoreRubric, name: str) -> str:

@@ -83,6 +83,28 @@ class SelectPrompt(Prompt):
     examples: list[WorkedExample] = []
 
 
+class RatedExample(Strict):
+    """A text with what was given with it, and its scores: shown to models that answer with one number."""
+
+    text: Text
+    files: dict[Text, Text] = {}
+    description: str = ""
+    acceptance: str = ""
+    scores: dict[Key, int]
+
+
+class ScorePrompt(Prompt):
+    """The trusted texts of a rubric that scores."""
+
+    examples: list[RatedExample] = []
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the templates; examples that are not there do not count."""
+        said = self.model_dump(exclude_defaults=True)
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 class Scale(Strict):
     """The integers that a dimension is rated on, with the meaning of each."""
 
@@ -206,6 +228,7 @@ class ScoreRubric(_Rubric):
     """Rates a document on dimensions."""
 
     task: Literal["score"]
+    prompt: ScorePrompt
     given: Given = Given()
     scale: Scale
     dimensions: dict[Key, Dimension] = Field(min_length=1)
@@ -219,6 +242,15 @@ class ScoreRubric(_Rubric):
                     raise ValueError(f"modes.{name}: the threshold {value:g} is not on the scale")
             if mode.reject.any_below > mode.accept.each:
                 raise ValueError(f"modes.{name}: a score could be accepted and rejected at once")
+        return self
+
+    @model_validator(mode="after")
+    def _examples_are_rated(self) -> ScoreRubric:
+        for number, example in enumerate(self.prompt.examples):
+            scores = example.scores
+            on = all(self.scale.min <= each <= self.scale.max for each in scores.values())
+            if scores.keys() != self.dimensions.keys() or not on:
+                raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
         return self
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:

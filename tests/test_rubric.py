@@ -212,3 +212,34 @@ def test_a_wrong_case_names_its_line(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl:1: label\.strict: expected"):
         cases.read_cases(library.find_rubric(str(path)))
+
+
+def rated(scores: str) -> str:
+    """Return the text of a rubric with one rated example."""
+    return own().replace(
+        "tiers:\n", f"  examples:\n    - text: An example.\n      scores: {scores}\ntiers:\n"
+    )
+
+
+def test_a_rated_example_belongs_to_the_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    hashes = []
+    for text in (own(), rated("{semantic: 1, pragmatic: 2, syntactic: 5}")):
+        path.write_text(text)
+        hashes.append(library.find_rubric(str(path)).rubric.prompt.sha256)
+    assert hashes[0] == kls().prompt.sha256 != hashes[1]
+
+
+@pytest.mark.parametrize("scores", ["{semantic: 1}", "{semantic: 1, pragmatic: 2, syntactic: 6}"])
+def test_an_example_without_a_score_for_each_dimension_is_refused(tmp_path: Path, scores: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(rated(scores))
+    with pytest.raises(ConfigError, match=r"prompt\.examples\.0: needs a score on the scale for each"):
+        library.find_rubric(str(path))
+
+
+def test_needed_sources_have_a_heading(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(own().replace("scale:\n", "given: {needs: [sources]}\nscale:\n"))
+    with pytest.raises(ConfigError, match="needs names sources; say in given"):
+        library.find_rubric(str(path))

@@ -126,7 +126,7 @@ class Rating:
     def _points(self, seat: Endpoint, fence: Fence) -> Points:
         scale = self.rubric.scale
         return Points(
-            f"{self.rubric.prompt.system} {fence.guard}",
+            prompt.rating_system(self.rubric, fence),
             prompt.document_context(fence, self.seen_by(seat), self.document.task, self.rubric.given),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
             [str(value) for value in range(scale.min, scale.max + 1)],

@@ -1,0 +1,150 @@
+"""What is said about a rubric and its cases before any model is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import library
+from judgekit.cases import read_cases
+from judgekit.rubric import ScoreRubric
+from judgekit.workshop import sound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def scored(name: str, strict: str = "accept", lenient: str = "accept", **more: object) -> dict[str, object]:
+    label = {"strict": strict, "lenient": lenient}
+    return {"id": name, "text": f"Text of {name}.", "why": "So.", "label": label, **more}
+
+
+def said(path: Path) -> list[str]:
+    found = library.load_rubric(path)
+    return [str(each) for each in sound.remarks(found, read_cases(found))]
+
+
+def ten(*special: dict[str, object]) -> list[dict[str, object]]:
+    """Return enough cases of all kinds, some of them special."""
+    plain = [scored(f"good-{number}") for number in range(5)]
+    plain += [
+        scored("fair", "improve", "accept"),
+        *(scored(f"bad-{n}", "reject", "reject") for n in range(5)),
+    ]
+    return [*special, *plain]
+
+
+def test_nothing_is_said_about_a_sound_rubric(own: Callable[..., Path]) -> None:
+    assert said(own(*ten())) == []
+
+
+@pytest.mark.parametrize("found", list(library.rubrics()), ids=lambda each: each.rubric.ref)
+def test_nothing_is_wrong_with_bundled_rubrics(found: library.LoadedRubric) -> None:
+    assert [str(each) for each in sound.remarks(found, read_cases(found)) if each.wrong] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["answer-quality", "groundedness", "code-review", "commit-message", "agent-task"]
+)
+def test_there_is_nothing_to_say_about_the_newer_ones(name: str) -> None:
+    assert said(library.find_rubric(name).path) == []
+
+
+def test_no_cases_are_said(own: Callable[..., Path]) -> None:
+    (only,) = said(own())
+    assert "ours@1.0.0.cases.jsonl: no labelled cases" in only
+
+
+def test_few_cases_are_said(own: Callable[..., Path]) -> None:
+    (only,) = said(own(scored("a"), scored("b", "reject", "reject")))
+    assert "2 cases: a share of agreement says little below 10" in only
+
+
+def test_an_id_that_was_given_before_is_wrong(own: Callable[..., Path]) -> None:
+    (only,) = said(own(*ten(scored("good-3"))))
+    assert "ours@1.0.0.cases.jsonl:5: id: line 1 has the id 'good-3' already; give" in only
+
+
+def test_labels_that_no_scores_give_are_wrong(own: Callable[..., Path]) -> None:
+    (only,) = said(own(*ten(scored("odd", "reject", "accept"))))
+    assert "cases.jsonl:1: label: odd: no scores give reject in strict and accept in lenient; mend" in only
+
+
+def test_labels_on_one_side_are_said(own: Callable[..., Path]) -> None:
+    cases = [scored(f"good-{number}", "improve" if number == 0 else "accept") for number in range(12)]
+    assert [line.partition("label: ")[2] for line in said(own(*cases))] == [
+        "11 of 12 should be accepted in strict: a judge that always says the same would look good",
+        "12 of 12 should be accepted in lenient: a judge that always says the same would look good",
+    ]
+
+
+def test_labels_that_are_alike_in_both_modes_are_said(own: Callable[..., Path]) -> None:
+    cases = [scored(f"{word}-{number}", word, word) for word in ("accept", "reject") for number in range(5)]
+    (only,) = said(own(*cases))
+    assert "no case shows what they differ in" in only
+
+
+def test_what_a_case_lacks_is_wrong(own: Callable[..., Path]) -> None:
+    given = "given: {sources: The sources, needs: [sources, description]}\nscale:"
+    cases = ten(scored("with", files={"a": "A."}, description="For us."), scored("without", description=" "))
+    found = [line for line in said(own(*cases[:2], **{"scale:": given})) if ":2: " in line]
+    assert [line.partition(":2: ")[2].partition(": ")[0] for line in found] == ["files", "description"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "remark"),
+    [
+        ("    accept: {each: 3, mean: 3.5}", "    accept: {each: 3}", "decide alike"),
+        ("    accept: {each: 3}\n", "    accept: {each: 5}\n", "lenient should accept whatever strict does"),
+        ("order, section, heading", "order, domain, heading", "other dimensions have domain too"),
+        (
+            "    terms: [structure, format, order, section, heading, reference, link, complete]\n",
+            "",
+            "no terms",
+        ),
+    ],
+)
+def test_odd_rubrics(own: Callable[..., Path], before: str, after: str, remark: str) -> None:
+    assert remark in "\n".join(said(own(*ten(), **{before: after})))
+
+
+def test_a_mode_that_confirms_the_cheap_error_is_said(own: Callable[..., Path]) -> None:
+    path = own(*ten())
+    text = path.read_text(encoding="utf-8")
+    for before, after in (("accept", "x"), ("reject", "accept"), ("x", "reject")):
+        text = text.replace(f"confirm: {before}", f"confirm: {after}")
+    path.write_text(text, encoding="utf-8")
+    (only,) = said(path)
+    assert "the wrong way round?" in only
+
+
+def test_selecting_alike_in_both_modes_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    lines = library.find_rubric("memory-relevance").path.read_text(encoding="utf-8").splitlines()
+    lenient = next(line for line in lines if line.startswith("    lenient: Is this"))
+    text = "\n".join(
+        line if "    strict: Is" not in line else lenient.replace("lenient", "strict") for line in lines
+    )
+    path.write_text(text.replace("rubric: memory-relevance", "rubric: mine"), encoding="utf-8")
+    assert any("strict and lenient ask and keep the same" in line for line in said(path))
+
+
+def test_every_pair_of_outcomes_that_scores_can_give() -> None:
+    rubric = library.score_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    assert sound.outcomes(rubric) == {
+        ("accept", "accept"),
+        ("improve", "accept"),
+        ("improve", "improve"),
+        ("reject", "reject"),
+    }
+
+
+def test_too_many_scores_are_not_gone_through() -> None:
+    rubric = library.score_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    (one, *_) = rubric.dimensions.values()
+    many = rubric.model_copy(update={"dimensions": {f"d{number}": one for number in range(9)}})
+    assert sound.outcomes(many) is None
