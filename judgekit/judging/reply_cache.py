@@ -11,11 +11,11 @@ import json
 import sqlite3
 import time
 import weakref
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from judgekit import __version__, paths
+from judgekit import __version__, lock, paths
 from judgekit.fence import without_nonce
 from judgekit.gateway.base import Reply
 from judgekit.usage import KEPT
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
 
 MAX_REPLIES = 20_000
 MAX_DAYS = 30
+MAX_BYTES = 100_000_000  # of the file
+MAX_REPLY = 1_000_000  # characters; a longer one is not worth its place
 _WAIT = 1.0  # seconds for another process that writes
 _TRIM_EVERY = 100  # replies kept between two looks at what is too old or too much
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
 _TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
     SELECT key FROM reply ORDER BY at DESC LIMIT -1 OFFSET ?)"""
+_TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
+    SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
+    WHERE total > ?)"""
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class Cache(Protocol):
@@ -46,7 +52,11 @@ class Cache(Protocol):
 
 
 class ReplyCache:
-    """A file of replies that only its owner can read. A fault of the file costs a call, never a verdict."""
+    """A file of replies that only its owner can read. A fault of the file costs a call, never a verdict.
+
+    Several processes may use it at once. It is bounded in days, replies and bytes, the oldest go first; one
+    that is damaged is begun anew.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,21 +74,48 @@ class ReplyCache:
                 return None
             kept = json.loads(found[0])
             return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]))
-        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError):
-            return None
+        except sqlite3.Error as error:
+            self._renew(error)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Keep a reply that could be read."""
         if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
             return
         text = json.dumps({"text": reply.text, "model": reply.model, "logprobs": reply.logprobs})
+        if len(text) > MAX_REPLY:
+            return
         row = (key(endpoint, request), time.time(), text)
-        with suppress(sqlite3.Error, OSError):
+        self._kept += 1
+        try:
             connection = self._connection()
             connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
-            if self._kept % _TRIM_EVERY == 0:
-                connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
-            self._kept += 1
+            if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
+                _trim(connection)
+        except sqlite3.Error as error:
+            self._renew(error)
+        except OSError:
+            pass
+
+    def _renew(self, error: sqlite3.Error) -> None:
+        """Make room where there is none, and remove a damaged file; other errors pass by themselves."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL and self._opened is not None:
+            with suppress(sqlite3.Error):
+                _trim(self._opened)
+        if code not in _DAMAGED:
+            return
+        if self._opened is not None:
+            with suppress(sqlite3.Error):
+                self._opened.close()
+            self._opened = None
+        # One process at a time, and only what is still damaged: another one may have begun it anew.
+        with suppress(OSError), lock.held(self._path.with_suffix(".lock"), seconds=_WAIT):
+            if _is_damaged(self._path):
+                for end in ("", "-wal", "-shm"):
+                    Path(f"{self._path}{end}").unlink(missing_ok=True)
 
     def _connection(self) -> sqlite3.Connection:
         if self._opened is None:
@@ -92,6 +129,9 @@ class ReplyCache:
                 # Without a wait for the disk at each reply: the last ones may be lost with the power.
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute("PRAGMA journal_size_limit = 1000000")
+                size = connection.execute("PRAGMA page_size").fetchone()[0]
+                connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
                 connection.execute(_CREATE)
             except sqlite3.Error:
                 connection.close()
@@ -99,6 +139,27 @@ class ReplyCache:
             weakref.finalize(self, connection.close)
             self._opened = connection
         return self._opened
+
+
+def _trim(connection: sqlite3.Connection) -> None:
+    """Remove what is too old or too much; so much at a time that there is room for long."""
+    connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size > MAX_BYTES // 2:
+        connection.execute(_TRIM_BYTES, (MAX_BYTES // 4,))
+
+
+def _is_damaged(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 class Tally:

@@ -145,6 +145,8 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     (tmp_path / "cache" / "replies.sqlite").write_bytes(content)
     assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache).verdict == "accept"
     cache.find(endpoint("m"), request())
+    cache.keep(endpoint("m"), request(), REPLY)
+    assert cache.find(endpoint("m"), request()) is not None  # begun anew
 
 
 def test_a_folder_that_cannot_be_made_costs_no_verdict(tmp_path: Path) -> None:
