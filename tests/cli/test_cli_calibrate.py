@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback
 from scripted import by_content, scores
 
+from judgekit.calibrate import labelled
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from outcome import Outcome
 
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "judging"
 GOOD = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
 KLS = ("--rubric", "kls", "--mode", "strict")
 
@@ -184,3 +189,50 @@ def test_a_wrong_file_is_named(
         assert found.code == 65
         assert problem in found.err
     assert judgekit("calibrate", str(tmp_path / "none.jsonl"), *KLS).code == 65
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "command"),
+    [
+        (
+            "calibrate.md",
+            "kls-lenient",
+            ("calibrate", "--rubric", "kls", "--mode", "lenient", "labels.jsonl", "--out", "OUT"),
+        ),
+        ("eval.md", "variants.jsonl: ", ("eval", "judge", "variants.jsonl")),
+    ],
+)
+def test_pages_show_what_is_printed(
+    judgekit: Callable[..., Outcome], tmp_path: Path, page: str, first: str, command: tuple[str, ...]
+) -> None:
+    (shown,) = re.findall(rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    words = [str(EXAMPLES / each) if each.endswith(".jsonl") else each for each in command]
+    printed = judgekit(*(str(tmp_path / "c.json") if each == "OUT" else each for each in words)).out
+    assert printed.splitlines() == shown.splitlines()
+
+
+def test_every_example_is_a_file_of_labels() -> None:
+    for name in ("labels.jsonl", "variants.jsonl", "memories.jsonl"):
+        assert labelled.read(EXAMPLES / name)
+
+
+@pytest.mark.parametrize("rubric", [(), ("--rubric", "kls")])
+def test_again_needs_models_to_ask(
+    judgekit: Callable[..., Outcome], labels: str, rubric: tuple[str, ...]
+) -> None:
+    found = judgekit("eval", "judge", labels, *rubric, "--again")
+    assert (found.code, found.out) == (64, "")
+    assert "--again asks models" in found.err
+
+
+def test_again_asks_a_second_time_and_in_another_order(
+    judgekit: Callable[..., Outcome], server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_MODEL", "small")
+    file = str(EXAMPLES / "memories.jsonl")
+    found = judgekit("eval", "judge", file, "--rubric", "memory-relevance", "--again", "--json")
+    assert found.code == 0, found.err
+    (quick, *_) = json.loads(found.out)["judges"]
+    assert quick["items"] == quick["order_flips"]["pairs"] == quick["rerun_flips"]["pairs"] == 84
+    assert quick["order_flips"]["rate"]["value"] == 0
