@@ -96,7 +96,7 @@ def _lines(found: Comparison) -> Iterator[str]:
     for each in scored:
         score = "" if each.score is None else f"  {each.score:g} up to {each.tier}"
         yield f"    {each.letter}  {names[each.letter]}{score}"
-    lead = "" if found.lead is None else f", ahead by {found.lead:g}"
+    lead = "" if found.lead is None else f", {_ahead(found)}"
     settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
     cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete"}))
     calls = f"{len(found.rounds)} calls"
@@ -105,3 +105,9 @@ def _lines(found: Comparison) -> Iterator[str]:
     if found.degraded:
         yield f"    degraded: {found.degraded}"
     yield from (f"    {line}" for line in found.reasoning.splitlines())
+
+
+def _ahead(found: Comparison) -> str:
+    """Return by how much the winner is ahead: in points where subjects were scored, else in votes."""
+    scored = any(each.score is not None for each in found.subjects)
+    return f"ahead by {found.lead:g}" if scored else f"{found.lead:.0%} ahead in votes"

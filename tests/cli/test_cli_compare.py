@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -15,12 +16,12 @@ from judgekit.schemas import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from loopback import Answer, Asked
     from outcome import Outcome
 
 PROMPT = ("--prompt", "Write a sound document.")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "comparing"
 LENIENT = ("--mode", "lenient")
 
 
@@ -70,7 +71,10 @@ def test_a_person_reads_the_winner_the_reason_and_who_decided(
         done = judgekit("compare", "bad.md", "good.md", *PROMPT, *LENIENT)
     first, *rest = done.out.splitlines()
     assert first.split() == ["B", "good.md"]
-    assert "answer-preference@1.0.0, lenient; 2 calls; decided by quick (single, ahead by 1)" in done.out
+    assert (
+        "answer-preference@1.0.0, lenient; 2 calls; decided by quick (single, 100% ahead in votes)"
+        in done.out
+    )
     assert "sound." in rest[-1]
     assert "\x1b" not in done.out
     assert done.code == 0
@@ -130,6 +134,30 @@ def test_what_would_be_sent_is_printed_and_nothing_is_sent(
     assert done.code == 0
     assert done.out.count("=== compare: ") == 6  # three tiers in two orders
     assert done.out.count("Write a sound document.") == 6
+
+
+@pytest.mark.parametrize(
+    ("names", "letter", "said"),
+    [
+        (("list", "prose"), "A", "4 calls; decided by deep (unanimous, 100% ahead in votes)"),
+        (("prose", "list"), "B", "4 calls; decided by deep (unanimous, 100% ahead in votes)"),
+        (("list", "prose", "wrong"), "A", "5 calls; decided by deep (unanimous, ahead by 2)"),
+    ],
+)
+def test_the_example_of_the_guide(
+    judgekit: Callable[..., Outcome],
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+    letter: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(EXAMPLE)
+    monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
+    files = [f"{name}.txt" for name in names]
+    prompt = Path("prompt.txt").read_text(encoding="utf-8").strip()
+    done = judgekit("compare", *files, "--prompt", prompt, "--mode", "strict")
+    assert (done.code, done.out.split()[:2]) == (0, [letter, "list.txt"])
+    assert said in done.out
 
 
 def test_a_limit_on_the_cost_is_passed_on(
