@@ -57,21 +57,23 @@ def judge(
     task_id: str | None = None,
     description: str = "",
     acceptance: str = "",
+    author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge files, and the text files of folders; return one verdict for each, in order.
 
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
-    configuration. `deadline` is in seconds for each subject. Raises `InputError` for a file that cannot be
-    judged, `ConfigError` and `UsageError`; never because a model failed.
+    configuration. `author_family` says who trained the models that wrote them (`anthropic`): these judge
+    only where nobody else can. `deadline` is in seconds for each subject. Raises `InputError` for a file
+    that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
     task = Task(description, acceptance)
     subjects = (
-        [documents.document([each], task=task) for each in read]
+        [documents.document([each], task=task, family=author_family) for each in read]
         if task_id is None
-        else [documents.document(read, task_id, task)]
+        else [documents.document(read, task_id, task, author_family)]
     )
     return _judge(subjects, rubric, mode, deadline, max_cost_usd)
 
@@ -81,6 +83,7 @@ def judge_texts(
     *,
     rubric: str | None = None,
     mode: ModeName | None = None,
+    author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
@@ -89,7 +92,8 @@ def judge_texts(
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
     files = [_file(name, text) for name, text in texts.items()]
-    return _judge([documents.document([each]) for each in files], rubric, mode, deadline, max_cost_usd)
+    subjects = [documents.document([each], family=author_family) for each in files]
+    return _judge(subjects, rubric, mode, deadline, max_cost_usd)
 
 
 def compare(

@@ -74,6 +74,7 @@ def document_judge(
         learned.gates,
         learned.stale,
         manner,
+        settings.judge.author_family,
     )
     return judge, reason
 
@@ -166,6 +167,7 @@ def prompts(
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge, _ = document_judge(open_gateway({}), project, wish)
+    judge = judge.facing(document)
     seats = seated(judge.endpoints)
     if not seats:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
-from judgekit.subject import Task
+from judgekit.subject import Author, Task
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -71,10 +71,15 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
     return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
 
-def document(files: Sequence[File], task_id: str | None = None, task: Task | None = None) -> Document:
-    """Return files as one subject; without `task_id` it is named by the first file and its hash."""
+def document(
+    files: Sequence[File], task_id: str | None = None, task: Task | None = None, family: str | None = None
+) -> Document:
+    """Return files as one subject; without `task_id` it is named by the first file and its hash.
+
+    `family` names the models that wrote them, where it is known: those of one company, or several.
+    """
     name = encodable(task_id or "") or task_id_of(files[0])
-    return Document(tuple(files), name, task or Task())
+    return Document(tuple(files), name, task or Task(), Author(family=family))
 
 
 def task_id_of(file: File) -> str:

@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
         "usage",
-        *("rubric", "provider", "providers", "subject", "verdict", "comparison"),
+        *("rubric", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
     ),

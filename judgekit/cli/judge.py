@@ -43,6 +43,9 @@ def judge(
     max_cost: Annotated[
         float | None, typer.Option(min=0, metavar="USD", help="Ask no more once a document has cost this.")
     ] = None,
+    author_family: Annotated[
+        str | None, typer.Option(metavar="FAMILY", help="Who trained the model that wrote it: openai, ….")
+    ] = None,
     show_prompt: Annotated[
         bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")
     ] = False,
@@ -57,7 +60,7 @@ def judge(
         "max_cost_usd": max_cost,
         "cache": not no_cache,
     }
-    documents, task = judging.Documents(files), Task(description, acceptance)
+    documents, task = judging.Documents(files, author_family), Task(description, acceptance)
     project = paths.project_root(str(Path.cwd()))
     if show_prompt:
         found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]
@@ -66,19 +69,17 @@ def judge(
     if task_id is None:
         judging.judge(documents.each(task), project, wish, told.add, at_once=jobs, engine=not no_engine)
     else:
-        _judge_task(documents.whole(task_id, task), Path(project), wish, told.add)
+        _judge_task(documents.whole(task_id, task), project, wish, told.add, engine=not no_engine)
     told.end()
     return exit_code(told.words, documents.bad)
 
 
-def _judge_task(document: Document, project: Path, wish: Record, hears: Callable[[Record], None]) -> None:
-    from judgekit import tasks
-    from judgekit.assess import Wish
-    from judgekit.escalate import flow
-
-    verdict, notes = tasks.judge(document, project, Wish(**wish))
-    hears(verdict.record())
-    for note in (*notes, *flow.by_itself([verdict], flow.Place(project))):
+def _judge_task(
+    document: Document, project: str, wish: Record, hears: Callable[[Record], None], *, engine: bool
+) -> None:
+    record, notes = judging.task(document, project, wish, engine=engine)
+    hears(record)
+    for note in notes:
         complain(note)
 
 

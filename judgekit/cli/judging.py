@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 class Documents:
     """The files that can be judged, read as they are asked for.
 
-    What cannot be is said on stderr, and `bad` is then the exit code that it counts as.
+    What cannot be is said on stderr, and `bad` is then the exit code that it counts as. `family` names the
+    models that wrote them.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
+    def __init__(self, paths: Sequence[str], family: str | None = None) -> None:
+        self._paths, self._family = paths, family
         self.bad = 0
 
     def files(self) -> Iterator[File]:
@@ -53,7 +54,7 @@ class Documents:
         """Yield each file as a document of its own."""
         from judgekit import documents
 
-        return (documents.document([file], task=task) for file in self.files())
+        return (documents.document([file], task=task, family=self._family) for file in self.files())
 
     def whole(self, task_id: str, task: Task) -> Document:
         """Return all files as one document; raises `InputError` when one of them cannot be read."""
@@ -62,7 +63,7 @@ class Documents:
         files = list(self.files())
         if self.bad:
             raise InputError(f"task {task_id}: not judged, since a part of it cannot be read")
-        return documents.document(files, task_id, task)
+        return documents.document(files, task_id, task, self._family)
 
 
 def judge(
@@ -117,6 +118,7 @@ def _body(project: str, wish: Record) -> Callable[[Document], bytes]:
             "task_id": document.task_id,
             "description": document.task.description,
             "acceptance": document.task.acceptance,
+            "author": asdict(document.author),
         }
         return f'{same}, "document": {json.dumps(given)}}}'.encode()
 

@@ -102,7 +102,7 @@ def verdict_text(verdict: Mapping[str, Any]) -> str:
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
     word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    lines = [f"{word}  {name}{mean}{scores}", _who(verdict)]
+    lines = [f"{word}  {name}{mean}{scores}", _who(verdict), *partiality(verdict)]
     if verdict["degraded"]:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
@@ -117,10 +117,17 @@ def verdict_text(verdict: Mapping[str, Any]) -> str:
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
 
 
+def partiality(verdict: Mapping[str, Any]) -> list[str]:
+    """Say, where it is so, that nobody judged a text but models of the family that wrote it."""
+    if verdict.get("independent") is not False:
+        return []
+    return [f"not independent: judged by models of its author's own family ({verdict['author']['family']})"]
+
+
 def _unspoken(verdict: Mapping[str, Any]) -> list[str]:
     """Return the dimensions of which, by their terms, neither the reasoning nor a finding speaks."""
-    by_tier = {each["tier"]: each["opinion"] or {} for each in verdict["rounds"]}
-    told = by_tier.get(verdict["judge_tier"], {}).get("dimensions")
+    deciding = [each["opinion"] or {} for each in verdict["rounds"] if each["tier"] == verdict["judge_tier"]]
+    told = {name for opinion in deciding for name in opinion.get("dimensions", ())}
     if not told:  # an older record, or words by which nothing can be told
         return []
     spoken = {*told, *(each["dimension"] for each in verdict["findings"])}

@@ -36,11 +36,15 @@ class Commit:
 
 
 class Change(NamedTuple):
-    """A file that a commit added or changed: its path, as git has it, and the blob it became."""
+    """A file that a commit added or changed: its path, as git has it, and the blob it became.
+
+    `earlier` are the commits that changed it before in the same push, the newest first.
+    """
 
     commit: Commit
     path: str
     blob: str
+    earlier: tuple[Commit, ...] = ()
 
 
 class _Step(NamedTuple):
@@ -142,8 +146,14 @@ def _newest(steps: Iterable[_Step], wanted: Callable[[Change], bool]) -> Iterato
     nothing new to judge, unless nobody asked for it where it was.
     """
     newest: dict[str, Change] = {}
+    touched: dict[str, list[Commit]] = {}
     moved: dict[tuple[str, str], list[Change]] = {}  # by the earlier path and the blob
     for change, before in steps:
+        hands = touched.setdefault(change.path, [])
+        if before is None:
+            hands.append(change.commit)
+        else:
+            touched[before] = hands  # whoever changed it under its earlier name did so before
         later = moved.pop((change.path, change.blob), [])
         if change.path not in newest:
             newest[change.path] = change
@@ -158,7 +168,10 @@ def _newest(steps: Iterable[_Step], wanted: Callable[[Change], bool]) -> Iterato
         for each in later
         if wanted(each._replace(path=before))
     }
-    yield from (each for path, each in newest.items() if path not in known)
+    for path, each in newest.items():
+        if path not in known:
+            hands = list(dict.fromkeys(touched[path]))
+            yield each._replace(earlier=tuple(commit for commit in hands if commit != each.commit))
 
 
 def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: list[str]) -> list[Commit]:

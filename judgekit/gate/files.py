@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import documents
+from judgekit import authors, documents
 from judgekit.errors import InputError
+from judgekit.gate.selection import people
 from judgekit.judging.subject import Document
 from judgekit.subject import Author
 from judgekit.text import encodable
@@ -41,6 +42,13 @@ def read(repository: Repository, changes: Sequence[Change]) -> Iterator[Pushed]:
         yield _pushed(change, content[change.blob])
 
 
+def _family(change: Change) -> str | None:
+    """Return the families of models that had a hand in what a push makes of a file."""
+    commits = (change.commit, *change.earlier)
+    signed = [authors.signed(people(each), each.trailers) for each in commits]
+    return authors.listed(list(dict.fromkeys(family for each in signed for family in each)))
+
+
 def _pushed(change: Change, data: bytes | None) -> Pushed:
     if data is None:
         return Pushed(change, None, f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone")
@@ -50,7 +58,7 @@ def _pushed(change: Change, data: bytes | None) -> Pushed:
         file = documents.decode(change.path, data)
     except InputError as error:
         return Pushed(change, None, str(error).removeprefix(f"{encodable(change.path)}: "))
-    author = Author(name=encodable(change.commit.author))
+    author = Author(name=encodable(change.commit.author), family=_family(change))
     return Pushed(
         change, Document((file,), documents.task_id_of(file), author=author, commit=change.commit.oid)
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from judgekit.gateway.base import Endpoint
     from judgekit.judging.asking import Answer
+    from judgekit.judging.escalation import Final
     from judgekit.judging.opinion import Opinion
     from judgekit.rubric import TierName
     from judgekit.verdict import Round
@@ -57,3 +58,8 @@ class Course:
         """Return the models that gave an opinion, in a tier or in all; each once, in order."""
         said = [each.seat.model for each in self.voices if tier in (None, each.tier)]
         return list(dict.fromkeys(said))
+
+    def families(self, final: Final) -> set[str]:
+        """Return the families behind the outcome, or of all who gave an opinion where nothing was settled."""
+        behind = [tier for tier, each in self.opinions.items() if each and each.outcome == final.verdict]
+        return {each.seat.family for each in self.voices if each.tier in behind or final.tier is None}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from judgekit import authors
 from judgekit.fence import Fence
 from judgekit.gateway.base import seated
 from judgekit.judging import jury, outgoing
@@ -14,6 +15,7 @@ from judgekit.judging.calls import all_of
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED, Final, Rules
 from judgekit.judging.gates import margin
+from judgekit.judging.independence import apart, is_independent
 from judgekit.judging.manner import USUAL, Manner
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.scoring import Rating
@@ -33,12 +35,22 @@ if TYPE_CHECKING:
     from judgekit.verdict import Verdict
 
 
+class Elsewhere(Protocol):
+    """Another program that judges documents in our stead."""
+
+    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
+        """Return the verdict under the judge's rubric, mode and limits; what failed is in it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentJudge:
     """Judges documents under one rubric in one mode, with one model or several for each tier in `endpoints`.
 
     `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
-    are those of a calibration, `stale` says in one line why one that is there is not used.
+    are those of a calibration, `stale` says in one line why one that is there is not used. `written_by` names
+    families of models that wrote the documents, beside what these say themselves. Where documents are judged
+    `elsewhere`, no model is asked from here.
     """
 
     gateway: Gateway
@@ -52,6 +64,13 @@ class DocumentJudge:
     gates: Gates | None = None
     stale: str | None = None
     manner: Manner = USUAL
+    written_by: str | None = None
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether there is anybody to ask."""
+        return bool(self.endpoints) or self.elsewhere is not None
 
     @property
     def rubric(self) -> ScoreRubric:
@@ -60,8 +79,34 @@ class DocumentJudge:
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
+        families = authors.listed(self._wrote(document))
+        document = replace(document, author=replace(document.author, family=families))
+        return await DocumentJudge._judge(self.facing(document), document)
+
+    def facing(self, document: Document) -> DocumentJudge:
+        """Return the judge without the models of the families that wrote a document, where others are there.
+
+        A calibration holds for the models that it was learned for, and no others.
+        """
+        wrote, seats = self._wrote(document), seated(self.endpoints)
+        others = apart(seats, wrote)
+        if others == seats:
+            return self
+        stale = self.stale
+        if self.gates is not None:
+            stale = f"calibration {self.gates.id} not used: {', '.join(wrote)} wrote this, others judge it"
+        return replace(self, endpoints=others, gates=None, stale=stale)
+
+    def _wrote(self, document: Document) -> tuple[str, ...]:
+        """Return the families that wrote a document, as far as it or the configuration says."""
+        said = (*authors.named(document.author.family), *authors.named(self.written_by))
+        return tuple(dict.fromkeys(said))
+
+    async def _judge(self, document: Document) -> Verdict:
         watch = Stopwatch()
         document, left_out = self._outgoing(document)
+        if self.elsewhere is not None:
+            return await self.elsewhere.judge(self, document)
         session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
         seats = seated(self.endpoints)
         cut = {tier for tier in seats if self._is_cut(tier, document)}
@@ -79,7 +124,18 @@ class DocumentJudge:
             )
         calibration = self.gates.id if self.gates else None
         nobody = lacking or self.nobody
-        judged = Judged(document, self.loaded, self.mode, step, course, cut, nobody, calibration, self.stale)
+        judged = Judged(
+            document,
+            self.loaded,
+            self.mode,
+            step,
+            course,
+            cut,
+            nobody,
+            calibration,
+            self.stale,
+            is_independent(self._wrote(document), course.families(step)),
+        )
         found = verdict(judged, watch.ms)
         return found.model_copy(update={"redacted": left_out}) if found.rounds else found
 

@@ -30,6 +30,7 @@ class Judged:
 
     `cut` are the tiers that did not see the whole text. `nobody` says why no model was there to be asked.
     `calibration` is the id of the one that was used, `stale` why one that is there was not.
+    `independent` says whether another family than the author's had a say.
     """
 
     document: Document
@@ -41,6 +42,7 @@ class Judged:
     nobody: str
     calibration: str | None = None
     stale: str | None = None
+    independent: bool | None = None
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
@@ -121,6 +123,7 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         degraded="; ".join(filter(None, (_degraded(judged), judged.stale))) or None,
         truncated=_truncated(judged),
         author=document.author,
+        independent=judged.independent,
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,

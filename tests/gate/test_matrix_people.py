@@ -163,3 +163,51 @@ def test_which_paths_are_judged(bare_world: World, paths: str, judged: set[str])
         bare_world.work.write(path, good(path))
     bare_world.work.commit("all")
     bare_world.push(judged=dict.fromkeys(judged, "GO"))
+
+
+CLAUDE = "Co-Authored-By: Claude <noreply@anthropic.com>"
+
+
+@pytest.mark.parametrize(
+    ("message", "author", "family"),
+    [
+        (f"mine\n\n{CLAUDE}", None, "anthropic"),
+        (
+            "mine\n\nGenerated-By: Claude Code\nCo-authored-by: Codex <codex@openai.com>",
+            None,
+            "openai, anthropic",
+        ),
+        ("mine\n\nCo-authored-by: Copilot <1+Copilot@users.noreply.github.com>", None, "unknown"),
+        ("mine", ("Codex", "codex@openai.com"), "openai"),
+        ("mine\n\nReviewed-by: Claude <noreply@anthropic.com>", None, None),
+        ("mine: Claude <noreply@anthropic.com> had no hand in it", None, None),
+    ],
+)
+def test_the_family_of_an_agent_that_wrote_is_noted(
+    world: World, message: str, author: tuple[str, str] | None, family: str | None
+) -> None:
+    if author is None:
+        world.work.commit(message, a_md=good("a"))
+    else:
+        world.work.commit(message, author, a_md=good("a"))
+    push = world.push(judged={"a.md": "GO"})
+    assert push.verdicts[0]["author"]["family"] == family
+
+
+def test_every_commit_of_a_push_that_changed_a_file_counts(world: World) -> None:
+    """The agent's first draft, moved, and corrected by a person; the other file is hers alone."""
+    world.work.commit(f"draft\n\n{CLAUDE}", a_md=good("a"), c_md=good("c"))
+    world.work("mv", "a.md", "b.md")
+    world.work.commit("move it")
+    world.work.commit("mend it", b_md=good("b"), d_md=good("d"))
+    push = world.push(judged={"b.md": "GO", "c.md": "GO", "d.md": "GO"})
+    families = {each["subjects"][0]["path"]: each["author"]["family"] for each in push.verdicts}
+    assert families == {"b.md": "anthropic", "c.md": "anthropic", "d.md": None}
+
+
+def test_commits_that_the_remote_has_do_not_count(world: World) -> None:
+    world.work.commit(f"draft\n\n{CLAUDE}", a_md=good("a"))
+    world.push(judged={"a.md": "GO"})
+    world.work.commit("written anew", a_md=good("anew"))
+    push = world.push(judged={"a.md": "GO"})
+    assert push.verdicts[0]["author"]["family"] is None
