@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.base import Seats
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.rubric import ModeName
     from judgekit.verdict import Selection, Verdict
 
 # Every kind of failure, and how the output tells of it.
@@ -210,7 +211,7 @@ def rubric(name: str) -> LoadedRubric:
 def document(
     gateway: ScriptedGateway,
     mode: str,
-    seats: Mapping[TierName, Endpoint] | None = None,
+    seats: Seats | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Verdict:
     subject = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
@@ -329,13 +330,50 @@ deep tiebreaker  | F F     | undetermined | d t              | deep, tiebreaker:
 @pytest.mark.parametrize("row", named(FEWER), ids=lambda row: f"{row['tiers']}-{row['answers']}")
 def test_fewer_tiers(row: dict[str, str]) -> None:
     said = dict(zip(row["tiers"].split(), row["answers"].split(), strict=True))
-    seats: dict[Any, Endpoint] = {tier: endpoint(f"{tier}-model") for tier in said}
+    seats: Any = {tier: endpoint(f"{tier}-model") for tier in said}
     for name, fault in faults("score").items():
         script = {tier: [SAYS[each]] if each in SAYS else [*fault.answers] for tier, each in said.items()}
         gateway = ScriptedGateway(script)
         found = document(gateway, "strict", seats)
         assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
         assert is_told(found.degraded, row["degraded"], fault), (name, found.degraded)
+
+
+# --- juries -----------------------------------------------------------------------------------------------
+
+# Three models of three families sit in the quick tier: the letters are theirs. Most must answer.
+JURIES = """
+mode    | quick | deep | verdict      | asked | degraded
+strict  | A A F | A    | accept       | q d   | quick: F
+strict  | R R F | A    | reject       | q     | quick: F
+strict  | R F F | A    | accept       | q d   | quick: F
+strict  | F F F | R    | reject       | q d   | quick: F
+lenient | A A F | R    | accept       | q     | quick: F
+lenient | A F F | R    | reject       | q d   | quick: F
+lenient | R R F | A    | escalate     | q d t | quick, tiebreaker: F
+lenient | F F F | F    | undetermined | q d t | quick, deep, tiebreaker: F
+"""
+
+
+@pytest.mark.parametrize("row", named(JURIES), ids=lambda row: f"{row['mode']}-{row['quick']}-{row['deep']}")
+def test_juries(row: dict[str, str]) -> None:
+    jury = [replace(endpoint(f"juror-{name}"), family=name) for name in "abc"]
+    seats: Seats = {"quick": jury, "deep": endpoint("deep-model"), "tiebreaker": endpoint("third-model")}
+    for name, fault in RAISED.items():
+        said = {"quick": row["quick"].split(), "deep": [row["deep"]], "tiebreaker": ["F"]}
+        script = {
+            tier: [SAYS[each] if each in SAYS else fault.answers[0] for each in words]
+            for tier, words in said.items()
+        }
+        gateway = ScriptedGateway(script)
+        found = document(gateway, row["mode"], seats)
+        assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
+        assert is_told(told_once(found.degraded), row["degraded"], fault), (name, found.degraded)
+
+
+def told_once(degraded: str | None) -> str | None:
+    """Return the text with a tier named once, however many of its models failed alike."""
+    return degraded and ", ".join(dict.fromkeys(degraded.split(", ")))
 
 
 # --- what ends a judging from without: its time and its money ----------------------------------------------
