@@ -11,7 +11,7 @@ from judgekit.errors import FailureKind, GatewayError, InvalidReply
 from judgekit.gateway.base import Message, Request
 from judgekit.judging import pointwise
 from judgekit.judging.replies import json_schema
-from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.session import Paid, Session, Stopwatch
 from judgekit.parse import extract
 from judgekit.text import one_line
 from judgekit.usage import Usage, of_failure
@@ -133,7 +133,7 @@ async def ask_pointwise(
     watch = Stopwatch()
     try:
         found, usage, model = await pointwise.ask(
-            pointwise.Remembering(session.gateway, session.remembered, session.cache),
+            pointwise.Remembering(Paid(session), session.remembered, session.cache),
             endpoint,
             system=points.system,
             context=points.context,
@@ -145,9 +145,7 @@ async def ask_pointwise(
         )
     except GatewayError as error:
         spent = of_failure(error)
-        session.spend(spent)
         return Answer(None, _failure(error.kind, error.message), spent, watch.ms, endpoint.model)
-    session.spend(usage)
     return Answer(found, None, usage, watch.ms, model)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.fence import Fence
-from judgekit.usage import Usage
+from judgekit.usage import Usage, of_failure
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Gateway
+    from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
     from judgekit.judging.pointwise import Remembered
     from judgekit.judging.reply_cache import Cache
 
@@ -42,18 +42,43 @@ class Session:
         seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=Usage())
+        self.afford()
+        return seconds
+
+    def afford(self) -> None:
+        """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
         if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd:
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
-            raise GatewayError(FailureKind.BUDGET, spent)
-        return seconds
+            raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
 
     def left(self) -> float:
         """Return the seconds that are left, negative when the deadline is over."""
         return self.started + self.seconds - time.monotonic()
 
     def spend(self, usage: Usage) -> None:
-        """Count the cost of a call."""
+        """Count the cost of a call; one that nobody states cannot be counted."""
         self.spent_usd += usage.cost_usd or 0.0
+
+
+class Paid:
+    """The gateway of a session that begins no call which it cannot afford, and counts what each one cost."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply, as `Gateway.complete` says."""
+        self._session.afford()
+        try:
+            reply = await self._session.gateway.complete(endpoint, request)
+        except GatewayError as error:
+            self._session.spend(of_failure(error))
+            raise
+        self._session.spend(reply.usage)
+        return reply
+
+    async def aclose(self) -> None:
+        """Close nothing: the gateway is the session's."""
 
 
 class Stopwatch:

@@ -1,0 +1,162 @@
+"""No call begins once what was spent has reached the limit: in every task, for every kind of model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import endpoint
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply
+from judgekit.judging.candidates import CandidateJudge
+from judgekit.judging.choosing import Query
+from judgekit.judging.contest import Contest
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
+from judgekit.judging.pairs import PairJudge
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import Document, File
+from judgekit.prompt import Shown
+from judgekit.rubric import TIERS
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Endpoint, Request, Seats
+    from judgekit.rubric import ModeName
+
+
+class Till:
+    """Answers anything, at the prices and in the moods it is given, and notes each call beyond the limit."""
+
+    def __init__(self, limit: float, prices: list[float], moods: list[int]) -> None:
+        self.limit, self.prices, self.moods = limit, prices, moods
+        self.spent, self.calls, self.beyond = 0.0, 0, 0
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.beyond += self.spent >= self.limit
+        price = self.prices[self.calls % len(self.prices)]
+        mood = self.moods[self.calls % len(self.moods)]
+        self.calls += 1
+        await asyncio.sleep(0)
+        self.spent += price
+        usage = Usage(10, 1, price, "provider")
+        if mood == 0:
+            raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
+        if mood == 1:
+            return Reply("no object", endpoint.model, usage)
+        return answer(request, mood, usage)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def answer(request: Request, mood: int, usage: Usage) -> Reply:
+    """Return a reply of the shape that is asked for; `mood` says which way it leans."""
+    if request.top_logprobs:
+        likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}
+        return Reply(str(mood), "m", usage, (likely,))
+    assert request.schema is not None
+    wanted = request.schema["properties"]
+    if "scores" in wanted:
+        names = dimensions(request)
+        said: dict[str, Any] = {"reasoning": "So.", "scores": dict.fromkeys(names, mood), "findings": []}
+    elif "better" in wanted:
+        said = {"reasoning": "So.", "better": [*request.labels, "tie"][mood % 3]}
+    else:
+        said = {key: list(request.labels)[:: mood - 1] for key in wanted}
+    return Reply(json.dumps(said), "m", usage)
+
+
+def dimensions(request: Request) -> list[str]:
+    """Return the dimensions that a request asks about."""
+    assert request.schema is not None
+    scores = request.schema["properties"]["scores"]
+    if "$ref" in scores:
+        scores = request.schema["$defs"][scores["$ref"].rpartition("/")[2]]
+    return list(scores["properties"])
+
+
+def file(text: str) -> File:
+    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+def document(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+    judge = DocumentJudge(till, seats, library.score_rubric("kls"), mode, 60, till.limit, manner=manner)
+    return asyncio.run(judge.judge(Document((file("text"),), "text.md@1")))
+
+
+def candidates(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+    rubric = library.select_rubric("memory-two-criteria")
+    judge = CandidateJudge(till, seats, rubric, mode, 60, max_cost_usd=till.limit, manner=manner)
+    shown = [Shown(f"id{number}", f"Title {number}") for number in range(40)]
+    return asyncio.run(judge.judge(Query("query"), shown))
+
+
+def pair(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+    rubric = library.comparing_rubric("answer-preference")
+    judge = PairJudge(till, seats, rubric, mode, 60, till.limit, manner=manner)
+    return asyncio.run(judge.judge(Contest("Say who.", (file("A"), file("B")))))
+
+
+def ranking(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+    judge = RankingJudge(till, seats, library.comparing_rubric("kls"), mode, 60, till.limit, manner=manner)
+    return asyncio.run(judge.judge(Contest("Say who.", tuple(map(file, "ABCD")))))
+
+
+TASKS = {"document": document, "candidates": candidates, "pair": pair, "ranking": ranking}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@given(
+    limit=st.floats(0, 1),
+    prices=st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.3]), min_size=1, max_size=5),
+    moods=st.lists(st.integers(0, 5), min_size=1, max_size=7),
+    jury=st.integers(1, 3),
+    pointwise=st.booleans(),
+    mode=st.sampled_from(["strict", "lenient"]),
+    manner=st.builds(
+        Manner, jury=st.sampled_from(["mean", "majority"]), samples=st.integers(1, 3), each=st.booleans()
+    ),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_call_begins_once_the_limit_is_reached(
+    task: str,
+    limit: float,
+    prices: list[float],
+    moods: list[int],
+    jury: int,
+    mode: ModeName,
+    manner: Manner,
+    *,
+    pointwise: bool,
+) -> None:
+    till = Till(limit, prices, moods)
+    small = pointwise and task != "pair"
+    seats: Seats = {
+        tier: tuple(
+            dataclasses.replace(endpoint(f"{tier}-{number}", pointwise=small), family=f"f{number}")
+            for number in range(jury)
+        )
+        for tier in TIERS
+    }
+    found = TASKS[task](till, seats, mode, manner)
+    assert till.beyond == 0
+    assert till.calls > 0 or limit == 0
+    told = getattr(found, "cost_usd", None)
+    assert (told or 0) == pytest.approx(till.spent, abs=1e-5)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_without_a_limit_more_is_spent(task: str) -> None:
+    """The test above would notice nothing if a judging never cost more than its limits."""
+    till = Till(10.0, [0.3], [4])
+    TASKS[task](till, {tier: (endpoint(tier),) for tier in TIERS}, "strict", Manner())
+    assert till.spent > 0.5
