@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
     from pathlib import Path
 
+    from judgekit.config import Config
     from judgekit.gateway.base import Gateway, Message
     from judgekit.judging.subject import Document
     from judgekit.rubric import ModeName, TierName
+    from judgekit.shared import Shared
     from judgekit.verdict import Verdict
 
 AT_ONCE = 8
@@ -56,7 +58,8 @@ def document_judge(
     Raises `ConfigError` or `UsageError`.
     """
     settings = configuration.load(project)
-    endpoints, reason = panel.juries(settings, project)
+    elsewhere = _shared(settings)
+    endpoints, reason = ({}, "") if elsewhere else panel.juries(settings, project)
     limit = settings.judge.max_cost_usd
     loaded = library.score_rubric(wish.rubric or settings.judge.rubric, project)
     mode = wish.mode or settings.judge.mode
@@ -75,8 +78,18 @@ def document_judge(
         learned.stale,
         manner,
         settings.judge.author_family,
+        elsewhere,
     )
-    return judge, reason
+    return judge, elsewhere.url if elsewhere else reason
+
+
+def _shared(settings: Config) -> Shared | None:
+    """Return the shared judge that documents go to, where there is one."""
+    if settings.server.url is None:
+        return None
+    from judgekit import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+    return shared.configured(settings)
 
 
 def bearable(judge: DocumentJudge, at_once: int) -> int:

@@ -166,6 +166,13 @@ class StopConfig(Strict):
     deadline: float = Field(default=45, gt=0, le=60, description="seconds for all of it")
 
 
+class ServerConfig(Strict):
+    """The shared judge that documents go to instead of models of one's own; the user's alone to say."""
+
+    url: Text | None = None
+    token_file: Text | None = Field(default=None, description="the file that holds its token")
+
+
 class ProvidersConfig(Strict):
     """Which providers may be used, and in which order; the user's alone to say."""
 
@@ -191,6 +198,7 @@ class Config(Strict):
     escalate: EscalateConfig = EscalateConfig()
     stop: StopConfig = StopConfig()
     ledger: LedgerConfig = LedgerConfig()
+    server: ServerConfig = ServerConfig()
     providers: ProvidersConfig = ProvidersConfig()
     engine: EngineConfig = EngineConfig()
 
@@ -229,6 +237,7 @@ _USERS = {
     "retrieval.log": "have prompts noted down",
     "ledger": "say what the ledger keeps",
     "engine": "say how the engine is run",
+    "server": "choose a shared judge",
     "gate.override_without_terminal": "honour overrides given without a terminal",
     "escalate.text": "put quotes into issues",
 }
@@ -240,6 +249,7 @@ _BY_VARIABLE: dict[str, type[Strict]] = {
     "gate": GateConfig,
     "escalate": EscalateConfig,
     "stop": StopConfig,
+    "server": ServerConfig,
 }
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 

@@ -27,9 +27,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ledger",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
-    ("fence", "redaction", "secret_kinds", "prompt", "parse", "terms"),
+    ("fence", "lookalikes", "redaction", "secret_kinds", "prompt", "parse", "terms"),
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
+    ("shared",),
     (
         *("recall", "evaluation", "documents", "assess", "comparing", "changed", "escalate", "gate"),
         *("schemas", "tasks", "workshop"),

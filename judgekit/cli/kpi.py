@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgekit.cli.ledger import Ledgers, Project, damaged, named, places
+from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import InputError, UsageError
 
@@ -26,6 +26,7 @@ def kpi(
         Path | None, typer.Option(metavar="FILE.svg|FILE.html", help="Draw them over time.")
     ] = None,
     ledger: Ledgers = None,
+    team: Team = False,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import Wanted, read, times
@@ -34,7 +35,8 @@ def kpi(
     wanted = Wanted(since=times.point(since), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError(f"{plot}: name a file that ends in .svg or .html")
-    found = kpis.evidence(read.records(places(ledger, project), wanted, damaged))
+    with read_from(ledger, project, since, of_team=team) as where:
+        found = kpis.evidence(read.records(where, wanted, damaged))
     if plot is not None:
         _write(plot, found)
     if as_json:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import os
+import tempfile
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +16,10 @@ from judgekit.cli.output import complain, emit, say
 from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from judgekit.ledger import Damage, Ledger
+    from judgekit.shared import Shared
 
 _NAMED = 5  # ledgers, where a name is wrong
 
@@ -24,6 +29,7 @@ Project = Annotated[
     str | None, typer.Option(metavar="NAME", help="A project's ledger, by name; `all` for all of them.")
 ]
 Since = Annotated[str | None, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")]
+Team = Annotated[bool, typer.Option("--team", help="Read the ledger of the shared judge instead.")]
 Ledgers = Annotated[
     list[Path] | None,
     typer.Option("--ledger", metavar="DIR", help="Read this folder or file instead; repeat for several."),
@@ -126,6 +132,15 @@ def purge(
     return 0
 
 
+@app.command()
+def forward() -> int:
+    """Send the shared judge the lines of this project's ledger that it does not have yet."""
+    from judgekit.ledger.forward import forward
+
+    say(f"{forward(here(), team().send)} lines sent")
+    return 0
+
+
 def _day(before: str | None, *, everything: bool) -> date:
     """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
     from judgekit.ledger import times
@@ -140,6 +155,32 @@ def here() -> Ledger:
     from judgekit.ledger import Ledger
 
     return Ledger.of(Path.cwd())
+
+
+def team() -> Shared:
+    """Return the shared judge of the user's configuration; raises `UsageError` when it names none."""
+    from judgekit import config, shared
+
+    found = shared.configured(config.load(None))
+    if found is None:
+        raise UsageError("no shared judge is set up; server.url in your own configuration names it")
+    return found
+
+
+@contextmanager
+def read_from(
+    ledgers: list[Path] | None, project: str | None, since: str, *, of_team: bool
+) -> Iterator[list[Path]]:
+    """Yield the files and folders to read, as `places` does; with `of_team` the team's lines `since` then."""
+    if not of_team:
+        yield places(ledgers, project)
+        return
+    if ledgers:
+        raise UsageError("--team and --ledger exclude each other")
+    with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+        fetched = Path(folder) / "team.jsonl"
+        team().fetch(since, "all" if project is None else project, fetched)
+        yield [fetched]
 
 
 def named(project: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.ledger import Ledgers, Project, damaged, named, places
+from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
 from judgekit.cli.output import emit, say
 from judgekit.text import one_line
 
@@ -25,13 +25,15 @@ def triage(
     project: Project = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     ledger: Ledgers = None,
+    team: Team = False,
 ) -> int:
     """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger import Wanted, read, times
     from judgekit.ledger.triage import triage as sort_out
 
     wanted = Wanted(since=times.point(since), project=named(project))
-    found = sort_out(read.records(places(ledger, project or "all"), wanted, damaged))
+    with read_from(ledger, project or "all", since, of_team=team) as where:
+        found = sort_out(read.records(where, wanted, damaged))
     if as_json:
         emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
         return 0

@@ -118,7 +118,7 @@ class Gatekeeper:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             wish = Wish(str(self.loaded.path), self.mode)
             judge, who = assess.document_judge(gateway, self.rules, wish)
-            if not judge.endpoints:  # no measurement, so nothing for the ledger
+            if not judge.can_judge:  # no measurement, so nothing for the ledger
                 for pushed, _ in asked:
                     settle(self._unjudged(pushed, f"nothing was judged: {who}"))
                 return [f"nothing was judged: {who}"]

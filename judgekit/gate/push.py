@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from judgekit.config import EscalateConfig
+    from judgekit.config import Config, EscalateConfig
     from judgekit.gate.commits import Pushed as Changes
     from judgekit.gate.flow import Hears, Passed
     from judgekit.gate.updates import RefUpdate
@@ -123,7 +123,16 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         pushed = list(files.read(repository, found.changes))
         run.begins(len(pushed))
         passed, notes = keeper.judge(pushed, run.hears)
+        notes += _hand_on(settings, ledger)
     return Outcome(passed, mode, [*found.notes, *said, *notes], settings.escalate)
+
+
+def _hand_on(settings: Config, ledger: Ledger) -> list[str]:
+    if settings.server.url is None:
+        return []
+    from judgekit import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+    return shared.hand_on(settings, ledger)
 
 
 def _rubric(reference: str, folder: Path) -> LoadedRubric:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import ssl
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,6 +14,7 @@ import httpx2
 import pytest
 from loopback import Loopback, says
 from sent import document
+from serving import Serving
 
 from judgekit.engine.team.serve import Address, serve
 from judgekit.engine.team.tokens import user_tokens
@@ -30,27 +29,6 @@ if TYPE_CHECKING:
 GOOD = '{"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}'
 
 
-class Serving:
-    """A server's process, and where it said that it listens."""
-
-    def __init__(self, *words: str, **environ: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "judgekit", "serve", "--port", "0", *words],
-            stderr=subprocess.PIPE,
-            env={**os.environ, **environ},
-            text=True,
-        )
-        assert self.process.stderr is not None
-        said = self.process.stderr.readline()
-        assert "judging at " in said, said
-        self.url = said.partition("judging at ")[2].split(": ")[0]
-
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=60)
-        return self.process.returncode
-
-
 @pytest.fixture
 def slow() -> Iterator[Loopback]:
     def answer(asked: Asked) -> Answer:
@@ -62,10 +40,11 @@ def slow() -> Iterator[Loopback]:
 
 
 def test_what_has_been_begun_is_finished_when_it_is_told_to_stop(slow: Loopback) -> None:
-    token = user_tokens().create("ada")
     serving = Serving(JUDGEKIT_API_BASE=slow.base, JUDGEKIT_MODEL="stand-in")
     try:
-        with httpx2.Client(base_url=serving.url, headers={"Authorization": f"Bearer {token}"}) as client:
+        with httpx2.Client(
+            base_url=serving.url, headers={"Authorization": f"Bearer {serving.token}"}
+        ) as client:
             assert client.get("/healthz").status_code == 200
             body = {"document": document(), "wish": {"mode": "lenient"}}
             ends = time.monotonic() + 30
@@ -93,7 +72,6 @@ def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
-    user_tokens().create("ada")
     certificate = tmp_path / "cert.pem"
     serving = Serving("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
     try:

@@ -1,0 +1,85 @@
+"""Hands a ledger's lines on, from where the last time ended; what is not taken now is handed on later."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, TypeAlias
+
+from judgekit import lock
+from judgekit.errors import JudgekitError
+from judgekit.ledger import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from judgekit.ledger.book import Ledger
+
+Place: TypeAlias = tuple[int, int]
+"""A file's inode, and the bytes of it that were handed on."""
+
+PLACES = "forwarded.json"
+LOCK = ".forward.lock"
+MOST_LINES = 500  # at a time
+MOST_BYTES = 4_000_000
+
+
+def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], None]) -> int:
+    """Hand on what `send` has not taken yet, and return how many lines that were.
+
+    A line may be handed on twice, when the power fails at the wrong moment; never none. Nothing happens
+    while another process does the same. What `send` raises ends it, and is raised again.
+    """
+    if not read.exists(ledger.folder):
+        return 0
+    count = 0
+    try:
+        with lock.held(ledger.folder / LOCK, seconds=0):
+            places = _places(ledger.folder)
+            for path in read.files([ledger.folder]):
+                for lines, place in _batches(path, places.get(path.name)):
+                    send(lines)
+                    count += len(lines)
+                    places[path.name] = place
+                    _keep(ledger.folder, places)
+    except TimeoutError:
+        return count
+    except OSError as error:
+        raise JudgekitError(f"{ledger.folder}: cannot be handed on ({error.strerror or error})") from None
+    return count
+
+
+def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:
+    """Yield whole lines from a place on, some at a time, each time with the place behind them."""
+    with path.open("rb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        # Another file of the same name was written anew, as when old lines are removed.
+        file.seek(start[1] if start is not None and start[0] == inode else 0)
+        lines: list[bytes] = []
+        size = 0
+        while (line := file.readline()).endswith(b"\n"):
+            size += len(line)
+            if not isinstance(read.parse(line.strip()), str):  # a damaged one is of no use there either
+                lines.append(line.strip())
+            if len(lines) >= MOST_LINES or size >= MOST_BYTES:
+                yield lines, (inode, file.tell())
+                lines, size = [], 0
+        if lines:
+            yield lines, (inode, file.tell() - len(line))
+
+
+def _places(folder: Path) -> dict[str, Place]:
+    """Return how far each file was handed on; where that cannot be told, all is handed on again."""
+    try:
+        found = json.loads((folder / PLACES).read_text(encoding="utf-8"))
+        return {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _keep(folder: Path, places: dict[str, Place]) -> None:
+    fresh = folder / f"{PLACES}.new"
+    fresh.touch(0o600)
+    fresh.write_text(json.dumps(places), encoding="utf-8")
+    fresh.replace(folder / PLACES)

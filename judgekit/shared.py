@@ -1,0 +1,194 @@
+"""The shared judge of a team, as its clients see it: documents go there, ledger lines both ways."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import ssl
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from pydantic import ValidationError
+
+from judgekit import environment
+from judgekit.config import wrong
+from judgekit.errors import JudgekitError
+from judgekit.judging.course import Course
+from judgekit.judging.escalation import UNDETERMINED
+from judgekit.judging.record import Judged, verdict
+from judgekit.judging.session import Stopwatch
+from judgekit.ledger.forward import forward
+from judgekit.text import one_line
+from judgekit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.config import Config
+    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.subject import Document
+    from judgekit.ledger import Ledger
+
+TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
+_CONNECT_SECONDS = 5.0
+_SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
+_LEDGER_SECONDS = 5.0
+_SAID = 300  # characters of a server's words in a line
+
+
+class SharedError(JudgekitError):
+    """The shared judge could not be asked, or refused; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The server at `url`, asked with a token."""
+
+    url: str
+    token: str = field(repr=False)
+
+    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
+        """Return the server's verdict; where there is none, one that is undetermined and says why."""
+        watch = Stopwatch()
+        timeout = httpx.Timeout(judge.deadline + _SLACK, connect=_CONNECT_SECONDS)
+        try:
+            async with self._client(timeout) as client:
+                answer = await client.post("/v1/judge", json=_body(judge, document))
+            return Verdict.model_validate_json(self._content(answer))
+        except (httpx.HTTPError, SharedError, ValidationError) as error:
+            why = f"the shared judge at {self.url}: {_told(error)}"
+            nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
+            return verdict(nobody, watch.ms)
+
+    def send(self, lines: Sequence[bytes]) -> None:
+        """Send lines of a ledger; the server keeps each once. Raises `SharedError`."""
+        body = b'{"lines": [' + b",".join(lines) + b"]}"
+        headers = {"Content-Type": "application/json"}
+        with self._asking() as client:
+            self._content(client.post("/v1/ledger", content=body, headers=headers))
+
+    def fetch(self, since: str, project: str, into: Path) -> None:
+        """Write the lines of the team's ledger into a file. Raises `SharedError`."""
+        wanted = {"since": since, "project": project}
+        with self._asking() as client, client.stream("GET", "/v1/ledger", params=wanted) as answer:
+            if answer.status_code != httpx.codes.OK:
+                answer.read()
+                self._content(answer)
+            with into.open("wb") as file:
+                for part in answer.iter_bytes():
+                    file.write(part)
+
+    def _client(self, timeout: httpx.Timeout) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust(), trust_env=True
+        )
+
+    @contextmanager
+    def _asking(self) -> Iterator[httpx.Client]:
+        timeout = httpx.Timeout(_LEDGER_SECONDS, connect=_CONNECT_SECONDS)
+        try:
+            with httpx.Client(
+                base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust()
+            ) as client:
+                yield client
+        except httpx.HTTPError as error:
+            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def _content(self, answer: httpx.Response) -> bytes:
+        """Return the body of an answer that is none of an error; raises `SharedError`."""
+        if answer.status_code == httpx.codes.OK:
+            return answer.content
+        try:
+            message = str(answer.json()["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            message = f"it answered with status {answer.status_code}"
+        raise SharedError(one_line(message, _SAID))
+
+
+def configured(settings: Config) -> Shared | None:
+    """Return the shared judge that the user's configuration names, None where it names none.
+
+    Raises `ConfigError` for an address that would show the token to a network, and without a token.
+    """
+    url, file = settings.server.url, settings.server.token_file
+    if url is None:
+        return None
+    address = httpx.URL(url)
+    if address.scheme != "https" and not (address.scheme == "http" and _is_loopback(address.host)):
+        problem = f"expected https://…, or http:// on this machine, got {url!r}"
+        raise wrong("server", "url", problem, None)
+    token = environment.environ().get(TOKEN, "").strip()
+    try:
+        token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")
+    except (OSError, ValueError) as error:
+        raise wrong("server", "token_file", f"cannot be read ({type(error).__name__})", None) from None
+    if not token.isascii() or not token:
+        raise wrong("server", "token_file", f"no token: name the file that holds it, or set {TOKEN}", None)
+    return Shared(url.rstrip("/"), token)
+
+
+def hand_on(settings: Config, ledger: Ledger) -> list[str]:
+    """Send the team's server what it does not have of a ledger; return a line that says why not, if so."""
+    try:
+        server = configured(settings)
+        if server is not None:
+            forward(ledger, server.send)
+    except JudgekitError as error:
+        return [f"{error}; its ledger gets these lines the next time"]
+    return []
+
+
+def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
+    files = [
+        {"path": each.path, "text": each.text, "sha256": each.sha256, "total": each.total}
+        for each in document.files
+    ]
+    author = {"name": document.author.name, "family": document.author.family}
+    return {
+        "document": {
+            "files": files,
+            "task_id": document.task_id,
+            "description": document.task.description,
+            "acceptance": document.task.acceptance,
+            "author": author,
+            "commit": document.commit,
+        },
+        "wish": {
+            "rubric": judge.loaded.rubric.ref,
+            "rubric_sha256": judge.loaded.sha256,
+            "mode": judge.mode,
+            "deadline": judge.deadline,
+            "max_cost_usd": judge.max_cost_usd,
+            "cache": judge.cache is not None,
+        },
+    }
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Return what certificates are checked with; made once, since reading the system's takes a while."""
+    return ssl.create_default_context()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, SharedError):
+        return str(error)
+    if isinstance(error, ValidationError):
+        return "it answered with something else than a verdict; is it of another version?"
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    return one_line(f"{type(error).__name__}: {error}", _SAID)
