@@ -12,6 +12,7 @@ from judgekit import __version__, assess
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.prepared import Judges
 from judgekit.gateway import litellm_
+from judgekit.gateway.base import seated
 from judgekit.gateway.open import open_gateway
 
 if TYPE_CHECKING:
@@ -51,9 +52,8 @@ class Service:
         most = assess.bearable(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(document)
-        whom = tuple(
-            sorted((seat.profile.provider, seat.api_base or "") for seat in judge.endpoints.values())
-        )
+        seats = [seat for jury in seated(judge.endpoints).values() for seat in jury]
+        whom = tuple(sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
         async with self._bearable.setdefault(whom, asyncio.Semaphore(most)):
             return await judge.judge(document)
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from engine_processes import private_folder
+
+from judgekit.engine import client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from outcome import Outcome
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a runtime folder; engines in it end with the test."""
+    with private_folder() as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        (folder / "judgekit").mkdir(mode=0o700)
+        yield folder / "judgekit"
+
+
+def test_start_see_and_stop(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+    assert judgekit("engine", "status").out.startswith("no engine runs")
+    assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
+    started = judgekit("engine", "start")
+    assert started.code == 0, started.err
+    assert str(runtime) in started.out
+    again = judgekit("engine", "start")
+    (told,) = json.loads(judgekit("engine", "status", "--json").out)["engines"]
+    assert told["ready"] is True
+    for said in (started.out, again.out, judgekit("engine", "status").out):
+        assert f"process {told['pid']}: ready" in said
+    stopped = judgekit("engine", "stop")
+    assert (stopped.code, stopped.out.endswith(": stopped\n")) == (0, True)
+    assert judgekit("engine", "stop").out == "no engine runs\n"
+
+
+def test_stop_now(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+    client.connect_or_start().close()
+    assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
+    assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
+
+
+def test_where_none_can_be_started(judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "start", lambda _=None: None)
+    told = judgekit("engine", "start")
+    assert (told.code, told.out) == (70, "")
+    assert "no engine could be started" in told.err
+    assert len(told.err.splitlines()) == 1

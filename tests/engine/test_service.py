@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from judgekit import assess
+from judgekit.engine.service import Service, rss_bytes
+
+if TYPE_CHECKING:
+    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.subject import Document
+
+
+class Counting:
+    """A judge that counts how many documents it judges at a time."""
+
+    endpoints: dict[str, object] = {}
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def judge(self, _: object) -> str:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001)
+        self.now -= 1
+        return "verdict"
+
+
+@pytest.mark.parametrize(("bearable", "most"), [(1, 1), (3, 3), (None, 10)])
+def test_a_modest_provider_is_asked_for_no_more_than_it_bears(
+    monkeypatch: pytest.MonkeyPatch, bearable: int | None, most: int
+) -> None:
+    """However many clients ask at a time: each has one document under way."""
+    monkeypatch.setattr(assess, "bearable", lambda _, at_once: bearable or at_once)
+
+    async def run() -> int:
+        service, judge = Service(lambda _: None), Counting()
+        one = cast("DocumentJudge", judge)
+        told = await asyncio.gather(*(service.judged(one, cast("Document", None)) for _ in range(10)))
+        assert cast("list[str]", told) == ["verdict"] * 10
+        return judge.most
+
+    assert asyncio.run(run()) == most
+
+
+def test_it_says_how_it_is() -> None:
+    async def run() -> dict[str, Any]:
+        return Service(lambda _: None).health(3, 1, leaving=False)
+
+    told = asyncio.run(run())
+    assert (told["protocol"], told["pid"], told["ready"]) == (1, os.getpid(), False)
+    assert (told["requests"], told["waiting"], told["leaving"]) == (3, 1, False)
+
+
+def test_memory_is_known() -> None:
+    assert 10_000_000 < rss_bytes() < 10_000_000_000
