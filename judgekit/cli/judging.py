@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.cli.output import complain
-from judgekit.engine import client
+from judgekit.engine import asking, client
 from judgekit.errors import InputError
+from judgekit.hooks import warm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Mapping[str, Any]
     Hears: TypeAlias = Callable[[Record], None]
+
+
+_TASK_SECONDS = 3600.0  # the longest deadline that can be configured
 
 
 class Documents:
@@ -73,7 +77,7 @@ def judge(
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
-    connection = connected() if engine else None
+    connection = warm.connection(project, complain) if engine else None
     if connection is None:
         _here(documents, project, wish, hears, at_once)
         return
@@ -93,19 +97,31 @@ def judge(
             hears(slot.record)
 
 
-def connected() -> client.Connection | None:
-    """Return a connection to the engine, started where none runs; None where none is wanted or can be."""
-    if not client.wanted():
-        return None
-    try:
-        return client.connect_or_start()
-    except client.NoEngine as error:
-        complain(f"no engine could be started ({error}): going on in this process")
-        return None
+def task(document: Document, project: str, wish: Record, *, engine: bool) -> tuple[Record, list[str]]:
+    """Judge a task, note it in the ledger, and return the verdict's record and lines for a person.
+
+    Raises as `judge` does.
+    """
+    connection = warm.connection(project, complain) if engine else None
+    if connection is not None:
+        try:
+            with connection:
+                body = _body(project, wish)(document)
+                found = asking.value(connection.ask("POST", "/v1/task", body, seconds=_TASK_SECONDS))
+                return found["verdict"], found["notes"]
+        except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
+            complain(f"{error}: going on in this process")
+    from judgekit import tasks
+    from judgekit.assess import Wish
+    from judgekit.escalate import flow
+
+    folder = Path(project)
+    verdict, notes = tasks.judge(document, folder, Wish(**wish))
+    return verdict.record(), [*notes, *flow.by_itself([verdict], flow.Place(folder))]
 
 
 def _say_once_lost(why: str) -> None:
-    complain(f"{why}; asking another one for what it left")
+    complain(f"{why}; another one is asked for what it left")
 
 
 def _body(project: str, wish: Record) -> Callable[[Document], bytes]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from judgekit import paths
 from judgekit.cli import plain
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import complain, emit, say
+from judgekit.engine import asking, client
 from judgekit.errors import UsageError
+from judgekit.hooks import warm
 
 if TYPE_CHECKING:
-    from judgekit.recall import Result, SearchResult
+    from collections.abc import Mapping, Sequence
+
+_SECONDS = 3600.0  # the longest deadline that can be configured
 
 
 def search(
@@ -23,38 +30,63 @@ def search(
     no_judge: Annotated[bool, typer.Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, typer.Option("-n", min=1, max=100, help="How many results at most.")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
 ) -> int:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
-    from judgekit import recall
-
-    found = recall.search(query, roots=root, mode=mode, judge=judge, limit=number)
-    for note in found.notes:
+    asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
+    found = (_of_engine(query, asked) if judge and not no_engine else None) or _here(query, asked)
+    for note in found.pop("notes"):
         complain(note)
-    if found.degraded:
-        complain(f"degraded to BM25 where no model decided: {found.degraded}")
+    if found["degraded"]:
+        complain(f"degraded to BM25 where no model decided: {found['degraded']}")
     if as_json:
-        emit(found.model_dump_json(exclude={"notes"}))
+        emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
     else:
-        _print(found)
+        _print(found["results"])
     return 0
 
 
-def _print(found: SearchResult) -> None:
-    if not found.results:
+def _here(query: str, asked: dict[str, Any]) -> dict[str, Any]:
+    from judgekit import recall
+
+    return recall.search(query, **asked).model_dump(mode="json")
+
+
+def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the engine found; None where there is none, or a root that only this process can name."""
+    if not all(Path(root).is_dir() for root in asked["roots"] or ()):
+        return None
+    project = paths.project_root(str(Path.cwd()))
+    connection = warm.connection(project, complain)
+    if connection is None:
+        return None
+    roots = [str(Path(root).resolve()) for root in asked["roots"] or ()]
+    body = {**client.carried(project), **asked, "roots": roots or None, "query": query}
+    try:
+        with connection:
+            found: dict[str, Any] = asking.post(connection, "/v1/search", body, _SECONDS)
+    except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
+        complain(f"{error}: going on in this process")
+        return None
+    return found
+
+
+def _print(results: Sequence[Mapping[str, Any]]) -> None:
+    if not results:
         say("nothing found")
-    for place, each in enumerate(found.results, 1):
+    for place, each in enumerate(results, 1):
         say(_text(place, each))
 
 
-def _text(place: int, result: Result) -> str:
-    tags = f"  #{','.join(result.tags)}" if result.tags else ""
-    head = f"{place:>2}. {typer.style(' '.join(result.title.split()), bold=True)}"
-    kept = "" if result.kept_by == "bm25" else f", kept by {result.kept_by}"
-    kind = f"{result.category}  " if result.category else ""
-    detail = f"    {kind}{result.path}{tags}  ({result.confidence_label} {result.confidence:.2f}{kept})"
-    lines = [head, detail]
-    if result.snippet:
-        lines.append(f"    {' '.join(result.snippet.split())}")
+def _text(place: int, result: Mapping[str, Any]) -> str:
+    tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
+    head = f"{place:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}"
+    kept = "" if result["kept_by"] == "bm25" else f", kept by {result['kept_by']}"
+    kind = f"{result['category']}  " if result["category"] else ""
+    confidence = f"{result['confidence_label']} {result['confidence']:.2f}"
+    lines = [head, f"    {kind}{result['path']}{tags}  ({confidence}{kept})"]
+    if result["snippet"]:
+        lines.append(f"    {' '.join(result['snippet'].split())}")
     return "\n".join(lines)

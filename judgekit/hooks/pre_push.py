@@ -18,8 +18,9 @@ from judgekit.errors import Exit, JudgekitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.gate.push import Outcome, Run
+    from judgekit.gate.report import Report
     from judgekit.gate.updates import RefUpdate
+    from judgekit.hooks.gated import Wanted
     from judgekit.ledger import Record
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
@@ -47,11 +48,12 @@ def nothing_to_do(words: Sequence[str]) -> bool:
         return False
 
 
-def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcome | None:
+def check(remote: str, url: str, wanted: Wanted) -> Report | None:
     """Judge the push that git describes on stdin; None where there is nothing to say about it.
 
-    `say` gets lines for people. Faults are said and noted down, never raised.
+    Faults are said and noted down, never raised.
     """
+    say = wanted.says
     updates: list[RefUpdate] = []
     try:
         updates = _updates()
@@ -61,18 +63,17 @@ def check(remote: str, url: str, run: Run, say: Callable[[str], None]) -> Outcom
             return None
         if all(each.deletes for each in updates):
             return None
-        from judgekit.gate.push import check_push  # noqa: PLC0415 - most of what a push may not need
-        from judgekit.git import Repository  # noqa: PLC0415 - the same
+        from judgekit.hooks import gated  # noqa: PLC0415 - a skipped push needs little
 
-        return check_push(Repository(Path.cwd()), updates, remote, url, run)
+        return gated.push(updates, remote, url, wanted)
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, say)
     return None
 
 
-def code(outcome: Outcome | None, blocked: int) -> int:
+def code(report: Report | None, blocked: int) -> int:
     """Return the exit code: `blocked` when the push must not leave, else 0."""
-    return blocked if outcome is not None and outcome.blocked else Exit.ACCEPTED
+    return blocked if report is not None and report.blocked else Exit.ACCEPTED
 
 
 def _updates() -> list[RefUpdate]:

@@ -1,0 +1,97 @@
+"""One run of the gate: by the engine, so that a push waits for no import; in this process where none is.
+
+Whatever goes wrong between here and the engine costs a push nothing but time: it is judged here then.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit import paths
+from judgekit.engine import asking, client
+from judgekit.errors import JudgekitError
+from judgekit.gate.report import Report, Row
+from judgekit.hooks import warm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from judgekit.gate.push import Outcome, Run
+    from judgekit.gate.updates import RefUpdate
+    from judgekit.ledger.records import GateMode
+
+SECONDS = 3600.0  # no configured budget is longer
+SILENCE = 15.0  # seconds after which an engine that should give signs of life counts as lost
+
+
+class Wanted(NamedTuple):
+    """How a run is wanted: a `mode` that goes before the configured one, and whether the engine may be asked.
+
+    `begins` is told how many files there are to judge, `hears` a row as each is known, `says` lines for
+    people.
+    """
+
+    mode: GateMode | None
+    hears: Callable[[Row], None]
+    begins: Callable[[int], None]
+    says: Callable[[str], None]
+    engine: bool = True
+
+
+def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: Wanted) -> Report:
+    """Judge what a push to `remote` brings there; raises as `judgekit.gate.push.check_push` does."""
+
+    def here(run: Run) -> Outcome:
+        from judgekit.gate.push import check_push  # noqa: PLC0415 - pydantic; the engine has it
+        from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+        return check_push(Repository(Path.cwd()), updates, remote, url, run)
+
+    return _run({"updates": [list(each) for each in updates], "remote": remote, "url": url}, wanted, here)
+
+
+def since(base: str, wanted: Wanted) -> Report:
+    """Judge what the commits since `base` change; raises as `judgekit.gate.push.check_since` does."""
+
+    def here(run: Run) -> Outcome:
+        from judgekit.gate.push import check_since  # noqa: PLC0415 - pydantic; the engine has it
+        from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+        return check_since(Repository(Path.cwd()), base, run)
+
+    return _run({"base": base}, wanted, here)
+
+
+def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -> Report:
+    start = time.monotonic()
+    project = paths.project_root(str(Path.cwd()))
+    connection = warm.connection(project, wanted.says) if wanted.engine else None
+    spent = 0.0
+    if connection is not None:
+        start = time.monotonic()  # a start of the engine is none of the budget, as an import is not
+        try:
+            with connection:
+                return _of_engine(connection, body, wanted)
+        except (client.NoEngine, client.EngineLost, JudgekitError):
+            spent = time.monotonic() - start  # whatever it is, it is found here again, and said
+    from judgekit.gate.push import Run  # noqa: PLC0415 - pydantic; the engine has it
+
+    return here(Run(wanted.mode, lambda passed: wanted.hears(passed.row()), wanted.begins, spent)).report()
+
+
+def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: Wanted) -> Report:
+    connection.silence = SILENCE
+    request = json.dumps({**client.carried(git=True), **body, "mode": wanted.mode}).encode()
+    answer = connection.ask("POST", "/v1/gate", request, seconds=SECONDS)
+    for event in asking.events(answer):
+        kind = event.pop("event")
+        if kind == "begin":
+            wanted.begins(event["count"])
+        elif kind == "passed":
+            wanted.hears(Row(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+        elif kind == "end":
+            return Report(event["rows"], event["mode"], event["notes"], event["escalate"])
+    raise client.EngineLost("the engine was lost: its answer has no end")
