@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from judgekit.fence import Fence, labels
 from judgekit.gateway.base import Message
+from judgekit.lookalikes import plain
 from judgekit.rubric import CompareRubric, Given, SelectRubric
-from judgekit.text import one_line
+from judgekit.text import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,9 +161,9 @@ def select_messages(
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
     """Return the messages that ask `tier` which candidates to keep, and the id behind each label."""
     fence = Fence()
-    by_id = labels(query, [each.id for each in shown])
-    candidates = {each.id: each for each in shown}
-    listing = "\n\n".join(f"[{label}] {candidate_text(candidates[each])}" for each, label in by_id.items())
+    texts = {each.id: _indented(plain(candidate_text(each))) for each in shown}
+    by_id = labels(query, list(texts), "\n".join([query, *turns, *texts.values()]))
+    listing = "\n\n".join(f"[{label}] {texts[each]}" for each, label in by_id.items())
     questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
@@ -254,6 +255,13 @@ def candidate_context(fence: Fence, candidate: Shown, query: str, turns: Sequenc
     """
     memory = fence.around(candidate_text(candidate))
     return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query, turns)}"
+
+
+def _indented(text: str) -> str:
+    """Return a candidate's text with the lines after its first one moved in: none passes for the next one."""
+    return "\n".join(
+        f"  {line}".rstrip() if at else line for at, line in enumerate(visible(text).split("\n"))
+    )
 
 
 def candidate_text(candidate: Shown) -> str:
