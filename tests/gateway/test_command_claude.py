@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import claude_client
 import claude_standin
 import pytest
 from asking import ask, failure, request
+from loopback import SILENT, Loopback
 
 from judgekit import providers
 from judgekit.errors import FailureKind
 from judgekit.gateway.command import CommandGateway
 from judgekit.gateway.endpoints import endpoint
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.real_client
 
@@ -53,6 +53,8 @@ def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path
         bodies = api.messages()
         strays = api.strays()
     assert reply.text == '{"score": 4}'
+    assert reply.usage[:2] == (10, 5)
+    assert reply.usage.cost_source == "provider"  # the client's JSON states it
     assert [body["model"] for body in bodies] == ["claude-haiku-5-5"]
     assert bodies[0].get("tools", []) == []
     assert "You judge." in json.dumps(bodies[0]["system"])
@@ -61,6 +63,37 @@ def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path
     assert not mark.exists()
     assert list(home.rglob("*.jsonl")) == []
     assert strays == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_it_is_killed_with_all_that_it_started_when_its_api_is_silent(client: Path, tmp_path: Path) -> None:
+    with Loopback(SILENT) as api:
+        environ = {
+            "PATH": f"{client.parent}:/usr/bin:/bin",
+            "HOME": str(tmp_path / "a-home-of-its-own"),
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.port}",
+            "ANTHROPIC_AUTH_TOKEN": "a-token-that-opens-nothing",
+            "HTTPS_PROXY": f"http://127.0.0.1:{api.port}",
+            "NO_PROXY": "127.0.0.1",
+        }
+        there = endpoint(providers.find("claude-code"), "claude-haiku-5-5", environ)
+        error = failure(CommandGateway(), there, request("the subject", timeout=8))
+        assert error.kind is FailureKind.TIMEOUT
+        assert [each.path.partition("?")[0] for each in api.requests] == ["/v1/messages"]
+    deadline = time.monotonic() + 5
+    while _living(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _living(tmp_path) == []
+
+
+def _living(home: Path) -> list[str]:
+    """Return the processes that were given a home below a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOME={home}".encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
 
 
 def test_an_account_that_is_not_signed_in_is_told(client: Path, tmp_path: Path) -> None:
