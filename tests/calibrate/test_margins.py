@@ -1,0 +1,140 @@
+"""Margins learned from labels, and that the judge comes to the same by them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit import library, providers
+from judgekit.calibrate.margins import Ranked, Walked, credit, grid, learn, measured, walk
+from judgekit.gateway import replay
+from judgekit.gateway.base import Endpoint
+from judgekit.judging.contest import Contest
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import File
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.rubric import ModeName, TierName
+
+MODELS: dict[TierName, str] = {"quick": "small", "deep": "large"}
+
+
+def ranked(quick: dict[str, list[float]], deep: dict[str, list[float]], best: str = "A") -> Ranked:
+    return Ranked("x", best, {"quick": {"small": quick}, "deep": {"large": deep}})
+
+
+CLEAR = ranked({"A": [5], "B": [2], "C": [1]}, {"A": [5], "B": [1], "C": [1]})
+CLOSE = ranked({"A": [3], "B": [4], "C": [1]}, {"A": [5], "B": [1], "C": [1]})
+
+
+@pytest.mark.parametrize(
+    ("item", "margin", "leaders", "calls"),
+    [
+        (CLEAR, 0.5, ("A",), 3),
+        (CLOSE, 0.5, ("B",), 3),
+        (CLOSE, 1.0, ("A",), 5),
+        (CLOSE, 9.0, ("A",), 6),
+    ],
+)
+def test_a_wider_margin_asks_more_and_changes_narrow_leads(
+    item: Ranked, margin: float, leaders: tuple[str, ...], calls: int
+) -> None:
+    assert walk(item, {"quick": margin, "deep": 0.0}, "lenient") == Walked(leaders, calls)
+
+
+def test_a_tie_earns_the_share_of_those_that_tie() -> None:
+    even = ranked({"A": [3], "B": [3], "C": [1]}, {"A": [4], "B": [4], "C": [1]}, best="B")
+    found = walk(even, {"quick": 0.5, "deep": 0.0}, "lenient")
+    assert (found.leaders, credit(even, found)) == (("A", "B"), 0.5)
+    assert credit(CLEAR, Walked(("B",), 1)) == credit(CLEAR, Walked((), 1)) == 0.0
+
+
+def test_a_lead_within_the_margin_at_the_end_is_a_tie_in_strict_mode() -> None:
+    near = ranked({"A": [3], "B": [3], "C": [1]}, {"A": [4], "B": [3], "C": [1]})
+    margins: dict[TierName, float] = {"quick": 0.5, "deep": 0.6}
+    assert walk(near, margins, "strict").leaders == ("A", "B")
+    assert walk(near, margins, "lenient").leaders == ("A",)
+
+
+def test_where_scores_are_missing_nobody_leads() -> None:
+    gone = ranked({"A": [], "B": [4], "C": [1]}, {"A": [], "B": [1], "C": [1]})
+    assert walk(gone, {"quick": 0.5, "deep": 0.5}, "lenient") == Walked((), 6)
+
+
+def test_the_best_margins_that_can_be_afforded_are_learned() -> None:
+    candidates = grid({"quick": (0.5, 1.0, 9.0), "deep": (0.0,)})
+    items = [CLEAR, CLOSE]
+    free = learn(items, candidates, "lenient", most_calls=2.0)
+    assert free is not None
+    assert (free.margins["quick"], free.accuracy, free.calls) == (1.0, 1.0, pytest.approx(8 / 6))
+    frugal = learn(items, candidates, "lenient", most_calls=1.0)
+    assert frugal is not None
+    assert (frugal.margins["quick"], frugal.accuracy, frugal.calls) == (0.5, 0.5, 1.0)
+    assert learn(items, candidates, "lenient", most_calls=0.5) is None
+
+
+def test_every_combination_is_tried() -> None:
+    assert len(grid({"quick": (1, 2, 3), "deep": (1, 2)})) == 6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None:
+    """The margins would promise nothing if the judge walked another way than the learner."""
+    draw = random.Random(seed)
+    mode: ModeName = "lenient" if seed % 2 else "strict"
+    items = [_drawn(draw, number) for number in range(12)]
+    margins: dict[TierName, float] = {"quick": draw.choice([0.3, 1.0]), "deep": draw.choice([0.0, 0.5])}
+    recording = tmp_path / "replies.jsonl"
+    recording.write_text("".join(map(_lines, items)), encoding="utf-8")
+    profile = providers.find("replay")
+    seats = {
+        tier: [Endpoint(profile, name, name, profile.output, api_base=str(recording))] * 2
+        for tier, name in MODELS.items()
+    }
+    kls = library.comparing_rubric("kls")
+    judge = RankingJudge(replay.ReplayGateway(), seats, kls, mode, 60, margins=margins)
+    for item in items:
+        found = asyncio.run(judge.judge(Contest("p", tuple(_file(item, each) for each in item.letters))))
+        expected = walk(item, margins, mode)
+        word = expected.leaders[0] if len(expected.leaders) == 1 else "tie"
+        assert found.verdict == (word if expected.leaders else "undetermined")
+        assert len(found.rounds) == expected.calls
+    assert 0 < measured(items, margins, mode).calls <= 4
+
+
+def _drawn(draw: random.Random, number: int) -> Ranked:
+    def scores() -> dict[str, list[float]]:
+        return {each: [float(draw.randint(1, 5)) for _ in range(2)] for each in "ABC"}
+
+    return Ranked(str(number), "A", {"quick": {"small": scores()}, "deep": {"large": scores()}})
+
+
+def _file(item: Ranked, letter: str) -> File:
+    text = f"{item.id} {letter}"
+    return File(text, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+def _lines(item: Ranked) -> str:
+    found = []
+    for tier, model in MODELS.items():
+        for letter in item.letters:
+            for value in item.said[tier][model][letter]:
+                points = dict.fromkeys(("semantic", "pragmatic", "syntactic"), value)
+                text = json.dumps({"reasoning": "", "scores": points, "findings": []})
+                line = {
+                    "replay": 1,
+                    "subject": _file(item, letter).sha256,
+                    "rubric": "kls@1.0.0",
+                    "tier": tier,
+                    "model": model,
+                    "reply": {"text": text, "model": model},
+                }
+                found.append(json.dumps(line) + "\n")
+    return "".join(found)
