@@ -150,8 +150,14 @@ def cost_text(verdict: Mapping[str, Any]) -> str:
     cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
     if cost is None:
         return ", at a cost that nobody states" if complete is False else ""
-    source = _COST_SOURCES.get(verdict.get("cost_source") or "", "")
-    return f", {'at least ' if complete is False else ''}${cost:.4f}{f' ({source})' if source else ''}"
+    least = "at least " if complete is False else ""
+    return f", {least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+
+
+def source_text(source: str | None) -> str:
+    """Return who says what something cost, in brackets; "" where that is not known."""
+    said = _COST_SOURCES.get(source or "")
+    return f" ({said})" if said else ""
 
 
 def _round(record: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import paths
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import complain, say, source_text
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -53,10 +53,17 @@ def check(
 
     results = asyncio.run(_check(endpoints))
     for each in results:
-        cost = "" if each.cost_usd is None else f", ${each.cost_usd:.6f}"
-        outcome = f"answered in {each.latency_ms} ms{cost}" if each.ok else f"{each.failure}: {each.message}"
-        say(f"{each.provider:<18} {each.model}: {outcome}")
+        say(f"{each.provider:<18} {each.model}: {_outcome(each)}")
     return Exit.ACCEPTED if all(each.ok for each in results) else Exit.HUMAN_NEEDED
+
+
+def _outcome(checked: Checked) -> str:
+    if not checked.ok:
+        return f"{checked.failure}: {checked.message}"
+    usage = checked.usage
+    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
+    named = f" as {checked.answered}" if checked.model == "default" else ""
+    return f"answered in {checked.latency_ms} ms{named}{cost}"
 
 
 async def _check(endpoints: list[Endpoint]) -> list[Checked]:

@@ -13,6 +13,7 @@ from judgekit.gateway.base import Matter, Message, Request
 from judgekit.gateway.endpoints import first_set
 from judgekit.gateway.resolve import Wanted, detect, served
 from judgekit.provider import CommandProfile, LitellmProfile
+from judgekit.usage import Usage, of_failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,14 +37,18 @@ class ProviderState:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries."""
+    """What came of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries.
+
+    `answered` is the model that the reply names: it may be another name for the one that was asked.
+    """
 
     provider: str
     model: str
     failure: FailureKind | None
     message: str
     latency_ms: int
-    cost_usd: float | None
+    usage: Usage
+    answered: str | None
 
     @property
     def ok(self) -> bool:
@@ -69,16 +74,17 @@ async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Ch
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
     request = Request(messages, Matter("check", "check", "quick"), timeout, 16)
     start = time.monotonic()
-    failure, message, cost = None, "it answered", None
+    failure, message, usage, answered = None, "it answered", Usage(), None
     try:
-        cost = (await gateway.complete(endpoint, request)).usage.cost_usd
+        reply = await gateway.complete(endpoint, request)
+        usage, answered = reply.usage, reply.model
     except GatewayError as error:
-        failure, message = error.kind, error.message
+        failure, message, usage = error.kind, error.message, of_failure(error)
     # A model that was cut short did answer: sixteen tokens are few for one that explains itself.
     if failure is FailureKind.TRUNCATED:
         failure = None
     latency = round((time.monotonic() - start) * 1000)
-    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, cost)
+    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, usage, answered)
 
 
 def _state(

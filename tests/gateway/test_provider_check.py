@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from loopback import Loopback, says
+from loopback import Loopback, fails, says
 
 from judgekit import config
 from judgekit.cli import app
@@ -67,3 +69,97 @@ def test_a_model_that_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest
         file.truncate(models.known("smollm2-135m").size)
     app.run(["provider", "check", "--fetch"])
     assert fetched == ["smollm2-135m"]
+
+
+PROGRAM = """#!{python}
+import json, os, sys
+prompt = sys.stdin.read()
+assert sys.argv[1:] in ([], ["--model=large"]), sys.argv
+assert os.environ["JUDGEKIT_INSIDE"] == "1" and "OPENAI_API_KEY" not in os.environ
+if "--model=large" in sys.argv:
+    sys.exit("large is gone; there are: small")
+print(json.dumps({{"said": "yes", "by": "small-2026", "usd": 0.000125}}))
+"""
+PROFILE = """\
+provider: my-program
+title: A program of mine
+kind: command
+detect: {command: my-program}
+argv: [my-program, "--model={model}"]
+models: {quick: default, deep: large}
+output: text
+reply: json
+reply_key: said
+model_key: by
+usage: {cost: usd}
+"""
+
+
+def own_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "my-program"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-another-provider")
+    folder = config.user_file().parent / "providers"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "my-program.yaml").write_text(PROFILE)
+
+
+def test_a_program_of_ones_own_is_tried_with_every_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own_program(tmp_path, monkeypatch)
+    allow("[my-program]")
+    assert app.run(["provider", "check", "my-program"]) == 2
+    good, bad = capfd.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"my-program         default: answered in \d+ ms as small-2026, \$0.000125 \(the provider says so\)",
+        good,
+    )
+    told = (
+        "my-program         large: command_failed: my-program exited with 1: large is gone; there are: small"
+    )
+    assert bad == told
+
+
+def test_a_program_of_ones_own_is_chosen_when_it_is_all_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own_program(tmp_path, monkeypatch)
+    allow("[my-program]")
+    app.run(["provider", "list"])
+    listed = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("my-program"))
+    assert listed == "my-program         usable  my-program is on PATH; default, large"
+
+
+def test_a_program_of_ones_own_is_not_used_until_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own_program(tmp_path, monkeypatch)
+    assert app.run(["provider", "check", "my-program"]) == 64
+    assert "add my-program to providers.allow in" in capfd.readouterr().err
+
+
+def test_a_project_brings_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own_program(tmp_path, monkeypatch)
+    (config.user_file().parent / "providers" / "my-program.yaml").unlink()
+    for folder in (tmp_path / ".judgekit" / "providers", tmp_path / "providers"):
+        folder.mkdir(parents=True)
+        (folder / "my-program.yaml").write_text(PROFILE)
+    allow("[my-program]")
+    assert app.run(["provider", "check", "my-program"]) == 64
+    assert "no provider 'my-program'" in capfd.readouterr().err
+
+
+def test_a_model_that_is_gone_is_named_with_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_MODEL", "judge-4")
+    with Loopback(fails(404), models=("tts", "judge-5", "judge-5-mini")) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert app.run(["provider", "check"]) == 2
+    said = capfd.readouterr().out
+    assert "has no model custom/judge-4; it offers judge-5, judge-5-mini, tts" in said
