@@ -73,7 +73,8 @@ def test_the_best_margins_that_can_be_afforded_are_learned() -> None:
     items = [CLEAR, CLOSE]
     free = learn(items, candidates, "lenient", most_calls=2.0)
     assert free is not None
-    assert (free.margins["quick"], free.accuracy, free.calls) == (1.0, 1.0, pytest.approx(8 / 6))
+    assert (free.margins["quick"], free.accuracy) == (1.0, 1.0)
+    assert free.calls == pytest.approx(8 / 6)
     frugal = learn(items, candidates, "lenient", most_calls=1.0)
     assert frugal is not None
     assert (frugal.margins["quick"], frugal.accuracy, frugal.calls) == (0.5, 0.5, 1.0)
