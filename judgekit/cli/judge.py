@@ -44,7 +44,7 @@ def judge(
         float | None, typer.Option(min=0, metavar="USD", help="Ask no more once a document has cost this.")
     ] = None,
     author_family: Annotated[
-        str | None, typer.Option(metavar="FAMILY", help="Who trained the model that wrote it: openai, ….")
+        str | None, typer.Option(metavar="FAMILY", help="Who trained the model that wrote it.")
     ] = None,
     show_prompt: Annotated[
         bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")
