@@ -1,0 +1,148 @@
+"""What each bundled rubric that scores says about its labelled cases, with the models that are set up here.
+
+python bench/rubrics.py [--only ID]... [--json] [--write FILE]
+
+Both modes are judged as `judgekit judge` would. JUDGEKIT_RECORD and JUDGEKIT_REPLAY work as everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from judgekit import config, library, panel
+from judgekit.cases import ScoreCase, read_cases
+from judgekit.workshop import trial
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName
+    from judgekit.workshop.trial import Tried
+
+HEAD = """# Rubrics on their own cases, measured
+
+Made by `python bench/rubrics.py --write docs/figures/rubrics.md` on {day}, with {models}. Every
+rubric has [labelled cases](../rubrics.md#labelled-cases) that were written for it; they are few, and meant to
+be hard: read the intervals. *AUC* is how often a case that should be accepted has a higher mean score than
+one that should not: 0.5 is chance, 1 is a judge that only needs other thresholds. **Bold** verdicts are not
+as labelled.
+"""
+
+
+class Effect(NamedTuple):
+    """A rubric with its cases and what was said about them."""
+
+    loaded: LoadedRubric
+    cases: list[ScoreCase]
+    tried: list[Tried]
+
+    def of(self, mode: ModeName) -> list[Tried]:
+        """Return what was said in one mode."""
+        return [each for each in self.tried if each.mode == mode]
+
+
+def main() -> int:
+    """Try every rubric and print the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", metavar="ID", action="append", help="try this rubric; may be repeated")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    effects = []
+    for each in library.rubrics():
+        scored = [case for case in read_cases(each) if isinstance(case, ScoreCase)]
+        if scored and each.rubric.rubric in (asked.only or [each.rubric.rubric]):
+            effects.append(Effect(each, scored, trial.run(each, scored)))
+    page = "\n".join([_head(), *(_section(each) for each in effects)])
+    if asked.write:
+        asked.write.write_text(page, encoding="utf-8")
+    found = [{"rubric": each.loaded.rubric.ref} | one._asdict() for each in effects for one in each.tried]
+    print(json.dumps(found) if asked.json else page)
+    return 0
+
+
+def _head() -> str:
+    seats, _ = panel.seats(config.load(None))
+    models = ", ".join(sorted({Path(each).stem for each in panel.models(seats).values()}))
+    return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
+
+
+def _section(effect: Effect) -> str:
+    rubric = effect.loaded.rubric
+    sums = [_sum(effect.of(mode), mode) for mode in trial.MODES]
+    rows = [_row(case, effect) for case in effect.cases]
+    return "\n".join(
+        [
+            f"## {rubric.ref}",
+            "",
+            *(
+                "| mode | as labelled | accepted or not, as labelled | AUC |",
+                "| --- | --- | --- | --- |",
+                *sums,
+            ),
+            "",
+            *(
+                "| case | strict | lenient | scores | why the label |",
+                "| --- | --- | --- | --- | --- |",
+                *rows,
+            ),
+            "",
+        ]
+    )
+
+
+def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
+    accepted = [
+        one._replace(expected=str(one.expected == "accept"), said=str(one.said == "accept"))
+        for one in tried
+        if one.said not in trial.UNREAD
+    ]
+    return f"| {mode} | {_share(tried)} | {_share(accepted)} | {auc(tried):.2f} |"
+
+
+def _share(tried: Sequence[Tried]) -> str:
+    found = trial.agreement(tried)
+    if found.share is None or found.bounds is None:
+        return "none decided"
+    low, high = found.bounds
+    left = f", {found.undecided} undecided" if found.undecided else ""
+    return f"{found.right} of {found.decided} ({found.share:.0%}, {low:.0%} to {high:.0%}){left}"
+
+
+def auc(tried: Sequence[Tried]) -> float:
+    """Return how often an acceptable case has a higher mean score than another one; ties count half.
+
+    0.5 where there is nothing to compare. Hanley and McNeil, "The meaning and use of the area under a
+    receiver operating characteristic (ROC) curve", Radiology 143(1), 1982.
+    """
+    means = [(fmean(one.scores.values()), one.expected == "accept") for one in tried if one.scores]
+    good, bad = ([mean for mean, accept in means if accept is wanted] for wanted in (True, False))
+    wins = sum((one > other) + (one == other) / 2 for one in good for other in bad)
+    return wins / (len(good) * len(bad)) if good and bad else 0.5
+
+
+def _row(case: ScoreCase, effect: Effect) -> str:
+    said = {one.mode: one for one in effect.tried if one.case == case.id}
+    scores = next((one.scores for one in said.values() if one.scores), {})
+    shown = ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) or "none"
+    verdicts = " | ".join(_verdict(said[mode]) for mode in trial.MODES)
+    return f"| {case.id} | {verdicts} | {shown} | {case.why.replace('|', '/')} |"
+
+
+def _verdict(one: Tried) -> str:
+    return one.said if one.agrees else f"**{one.said}**, not {one.expected}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
