@@ -129,8 +129,9 @@ def test_swapping_the_texts_swaps_the_letter_alone() -> None:
 
 
 def test_disagreement_goes_to_a_tiebreaker_that_sees_both_opinions_without_their_authors() -> None:
-    said = {"quick": [better(GOOD, "A list.")] * 2, "deep": [better(POOR, "Prose.")] * 2}
-    gateway = ScriptedGateway({**said, "tiebreaker": both(POOR)})
+    quick: list[Answer] = [better(GOOD, "A list.")] * 2
+    deep: list[Answer] = [better(POOR, "Prose.")] * 2
+    gateway = ScriptedGateway({"quick": quick, "deep": deep, "tiebreaker": both(POOR)})
     found = compare(gateway)
     assert (found.verdict, found.consensus, found.judge_tier) == ("B", "majority", "tiebreaker")
     text = gateway.requests[-1].messages[-1].content
@@ -204,10 +205,11 @@ def test_a_text_cannot_close_its_fence_or_name_its_label() -> None:
 
 
 def test_a_jury_is_asked_in_both_orders_each() -> None:
-    seats = {"quick": [endpoint("one"), endpoint("two"), endpoint("three")], "deep": endpoint("deep")}
+    jury = [endpoint("one"), endpoint("two"), endpoint("three")]
+    seats: Seats = {"quick": jury, "deep": endpoint("deep")}
     said: list[Answer] = [*both(GOOD), *both(GOOD), *both(POOR)]
     found = compare(ScriptedGateway({"quick": said}), mode="lenient", seats=seats)
-    assert (found.verdict, found.lead, len(found.rounds)) == ("A", pytest.approx(1 / 3, abs=1e-4), 6)
+    assert (found.verdict, found.lead, len(found.rounds)) == ("A", 0.3333, 6)
     assert [each.model for each in found.rounds] == ["one", "one", "two", "two", "three", "three"]
 
 
@@ -233,7 +235,7 @@ def test_a_pointwise_model_is_asked_for_one_token_in_both_orders() -> None:
     def leaning(first: float) -> Callable[[Request], Reply]:
         return lambda _: Reply("1", "small", logprobs=({"1": first, "2": -1.0},))
 
-    seats = {"quick": endpoint("small", pointwise=True)}
+    seats: Seats = {"quick": endpoint("small", pointwise=True)}
     gateway = ScriptedGateway({"quick": [leaning(-0.5), leaning(-2.0)]})
     found = compare(gateway, mode="lenient", seats=seats)
     assert (found.verdict, found.judge_tier) == ("A", "quick")

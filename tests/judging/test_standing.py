@@ -10,7 +10,9 @@ from judgekit.rubric import Scale
 
 def test_the_mean_is_over_everything_that_was_said() -> None:
     said = {"m": {"A": [4.0, 5.0], "B": [3.0, 3.0]}, "n": {"A": [3.0], "B": [4.0]}}
-    assert values(said, "AB") == {"A": pytest.approx(4.0), "B": pytest.approx(10 / 3)}
+    found = values(said, "AB")
+    assert found is not None
+    assert (found["A"], round(found["B"], 4)) == (4.0, 3.3333)
 
 
 def test_a_model_that_failed_for_one_subject_counts_for_none() -> None:
