@@ -26,7 +26,18 @@ def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
     assert list(check(docs.ROOT)) == []
 
 
-SENDING = ("judge", "gate", "search --judge", "calibrate", "eval judge", "provider check", "demo", "escalate")
+RUBRICS = ("rubric check --run", "rubric diff --run")
+SENDING = (
+    *RUBRICS,
+    "judge",
+    "gate",
+    "search --judge",
+    "calibrate",
+    "eval judge",
+    "provider check",
+    "demo",
+    "escalate",
+)
 
 
 @pytest.mark.parametrize("command", SENDING)

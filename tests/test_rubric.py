@@ -143,7 +143,7 @@ def test_only_the_newest_version_is_read(tmp_path: Path, monkeypatch: pytest.Mon
     read: list[str] = []
     load = library.load_rubric
 
-    def noted(path: Path, origin: library.Origin = "path") -> library.LoadedRubric:
+    def noted(path: Path, origin: shelf.Origin = "path") -> library.LoadedRubric:
         read.append(path.name)
         return load(path, origin)
 
