@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -304,3 +305,14 @@ def test_a_command_of_ones_own_may_be_as_short_as_this() -> None:
 )
 def test_a_price_tells_cached_tokens_apart(price: Price, calls: tuple[int, ...], cost: float) -> None:
     assert price.of(*calls) == pytest.approx(cost / 1e6)
+
+
+def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "providers.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(provider: .*?)^```", guide, re.MULTILINE | re.DOTALL)
+    write("my-judge.yaml", example)
+    profile = providers.find("my-judge")
+    assert isinstance(profile, CommandProfile)
+    assert set(CommandProfile.model_fields) - profile.model_fields_set == {
+        *("rank", "family", "families", "outputs", "price", "notes", "reply_file")
+    }
