@@ -54,7 +54,8 @@ def test_requests_wait_until_it_is_ready(tmp_path: Path, model: Loopback) -> Non
     async def work() -> None:
         async with opened(tmp_path / "log", ready=False) as (client, service):
             asking = asyncio.create_task(client.post("/v1/judge", content=body(), timeout=LIMIT))
-            health = (await client.get("/v1/health")).json()
+            while not (health := (await client.get("/v1/health")).json())["waiting"]:
+                await asyncio.sleep(0.01)
             assert (health["ready"], health["waiting"]) == (False, 1)
             assert not asking.done()
             service.ready.set()
@@ -143,7 +144,8 @@ def test_work_for_a_caller_that_is_gone_is_cancelled(tmp_path: Path, monkeypatch
         service = Service(lambda _: None)
         service.ready.set()
         app = create_app(service, Log(str(tmp_path / "log")))
-        gone, content, sent = asyncio.Event(), body("# Nobody waits\n"), []
+        gone, content = asyncio.Event(), body("# Nobody waits\n")
+        sent: list[bool] = []
 
         async def receive() -> dict[str, Any]:
             if not sent:
@@ -162,7 +164,7 @@ def test_work_for_a_caller_that_is_gone_is_cancelled(tmp_path: Path, monkeypatch
             "headers": headers,
             "query_string": b"",
         }
-        asking = asyncio.create_task(app(scope, receive, send))  # type: ignore[arg-type]  # plain dicts
+        asking = asyncio.create_task(app(scope, receive, send))
         while not server.requests:  # noqa: ASYNC110 - filled by a thread
             await asyncio.sleep(0.01)
         assert app.inside == 1
