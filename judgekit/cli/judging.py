@@ -77,7 +77,7 @@ def judge(
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
-    connection = warm.connection(project, complain) if engine else None
+    connection = warm.connection(complain) if engine else None
     if connection is None:
         _here(documents, project, wish, hears, at_once)
         return
@@ -102,7 +102,7 @@ def task(document: Document, project: str, wish: Record, *, engine: bool) -> tup
 
     Raises as `judge` does.
     """
-    connection = warm.connection(project, complain) if engine else None
+    connection = warm.connection(complain) if engine else None
     if connection is not None:
         try:
             with connection:

@@ -58,10 +58,10 @@ def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the engine found; None where there is none, or a root that only this process can name."""
     if not all(Path(root).is_dir() for root in asked["roots"] or ()):
         return None
-    project = paths.project_root(str(Path.cwd()))
-    connection = warm.connection(project, complain)
+    connection = warm.connection(complain)
     if connection is None:
         return None
+    project = paths.project_root(str(Path.cwd()))
     roots = [str(Path(root).resolve()) for root in asked["roots"] or ()]
     body = {**client.carried(project), **asked, "roots": roots or None, "query": query}
     try:

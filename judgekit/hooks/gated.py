@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import paths
 from judgekit.engine import asking, client
 from judgekit.errors import JudgekitError
 from judgekit.gate.report import Report, Row
@@ -67,8 +66,7 @@ def since(base: str, wanted: Wanted) -> Report:
 
 def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -> Report:
     start = time.monotonic()
-    project = paths.project_root(str(Path.cwd()))
-    connection = warm.connection(project, wanted.says) if wanted.engine else None
+    connection = warm.connection(wanted.says) if wanted.engine else None
     spent = 0.0
     if connection is not None:
         start = time.monotonic()  # a start of the engine is none of the budget, as an import is not

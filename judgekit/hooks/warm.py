@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from judgekit import paths
 from judgekit.engine import client
 from judgekit.hooks import settings
 
@@ -11,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def wanted(project: str) -> bool:
-    """Whether the user's configuration and the variables let the engine be asked."""
-    return client.wanted() and allowed(settings.load(project)[0])
+def wanted() -> bool:
+    """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
+    return client.wanted() and allowed(settings.load(paths.config_home())[0])
 
 
 def allowed(configured: settings.Settings) -> bool:
@@ -21,12 +22,12 @@ def allowed(configured: settings.Settings) -> bool:
     return configured.values.get("engine", {}).get("use", True) is not False
 
 
-def connection(project: str, says: Callable[[str], None]) -> client.Connection | None:
+def connection(says: Callable[[str], None]) -> client.Connection | None:
     """Return a connection to the engine, started where none runs; None where none is wanted or can be.
 
     In the latter case `says` is told so in a line.
     """
-    if not wanted(project):
+    if not wanted():
         return None
     try:
         return client.connect_or_start()

@@ -1,0 +1,371 @@
+"""Commands that ask an engine: what they print, what they import, and what they do when it goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import imports
+import pytest
+from engine_processes import alive, end_all, private_folder
+from git_repo import GitRepo
+from loopback import Answer, Asked, Loopback, says
+from memory_store import jwt_store
+from scripted import by_content
+
+from judgekit.cli.app import run
+from judgekit.hooks import launch
+from judgekit.ledger import Ledger, VerdictLine
+from judgekit.ledger.read import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+KEEPS = "JWT"
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """Return the home folder of all tests here, so that they share an engine; it ends with them."""
+    with private_folder() as path:
+        try:
+            yield path
+        finally:
+            end_all(path / "judgekit")
+
+
+@pytest.fixture
+def project(home: Path, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project with a good and a bad page, in a world where the engine is used."""
+    monkeypatch.delenv("JUDGEKIT_ENGINE")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.md").write_text("# Good\n\nA sound document.\n")
+    (tmp_path / "bad.md").write_text("# Bad\n\nTODO\n")
+    return tmp_path
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """Return a model that tells good from bad, and keeps every candidate whose title it knows."""
+    with Loopback(answer) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        yield server
+
+
+def answer(asked: Asked) -> Answer:
+    """Keep what is about tokens; rate documents by their content."""
+    if "The memories, each after its label" not in asked.text:
+        return by_content(asked)
+    listed = [line for line in asked.text.splitlines() if line.startswith("[")]
+    return says(json.dumps({"keep": [line[1 : line.index("]")] for line in listed if KEEPS in line]}))
+
+
+@pytest.fixture
+def kept_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """Return a model that thinks for a while."""
+
+    def slowly(asked: Asked) -> Answer:
+        time.sleep(0.2)
+        return by_content(asked)
+
+    with Loopback(slowly) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        yield server
+
+
+def pages(folder: Path, count: int) -> list[str]:
+    names = [f"{number:03}.md" for number in range(count)]
+    for name in names:
+        (folder / name).write_text(f"# Page {name}\n\nA sound document.\n")
+    return names
+
+
+def begun(*words: str) -> subprocess.Popen[bytes]:
+    """Run a command in a process of its own."""
+    command = [sys.executable, "-m", "judgekit", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, list[Any], str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, [json.loads(line) for line in out.splitlines()], err.decode()
+
+
+def until(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def engines(home: Path) -> list[int]:
+    return alive(home / "judgekit")
+
+
+def test_judging_imports_nothing_for_it(project: Path, model: Loopback, home: Path) -> None:
+    done = imports.of(["judge", "bad.md", "good.md", "--format", "jsonl"])
+    verdicts = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["verdict"] for each in verdicts] == ["reject", "accept"]
+    assert [each["subjects"][0]["path"] for each in verdicts] == ["bad.md", "good.md"]
+    assert (done.codes, done.imported) == ([1], {})
+    assert len(engines(home)) == 1
+
+
+FORMATS = ("table", "json", "jsonl", "sarif", "junit")
+
+
+def timeless(text: str) -> str:
+    """Return what is printed without what differs from run to run."""
+    text = re.sub(r'"(id|timestamp|duration_ms|latency_ms|seconds)": ?("[^"]*"|[\d.]+)', "", text)
+    return re.sub(r'time="[^"]*"|[\d.]+ s', "", text)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_printed_is_the_same_without_an_engine(
+    project: Path, model: Loopback, capfd: pytest.CaptureFixture[str], format_: str
+) -> None:
+    printed = []
+    run(["judge", "bad.md", "good.md"])  # fills the cache of replies: costs are alike then
+    for words in ([], ["--no-engine"]):
+        capfd.readouterr()
+        assert run(["judge", "bad.md", "good.md", "--format", format_, *words]) == 1
+        printed.append(timeless(capfd.readouterr().out))
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["good.md", "--rubric", "klss"], 64, "judgekit: no rubric 'klss'; there are: "),
+        (["missing.md"], 65, "judgekit: missing.md: cannot be read (No such file or directory)"),
+        (["good.md", "--rubric", "own.yaml"], 78, "own.yaml:1: "),
+    ],
+)
+def test_errors_are_those_of_this_process(
+    project: Path, model: Loopback, capfd: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    (project / "own.yaml").write_text("rubrik: own\n")
+    assert run(["judge", *words]) == code
+    err = capfd.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_configuration_of_the_caller_holds(project: Path, model: Loopback, isolated: Path) -> None:
+    """The engine is started by one caller and serves another, with another configuration and key."""
+    imports.of(["judge", "good.md"])
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("judge: {mode: lenient}\n")
+    os.environ["JUDGEKIT_API_KEY"] = "sk-of-another"
+    try:
+        done = imports.of(["judge", "good.md", "--format", "json", "--no-cache"])
+    finally:
+        del os.environ["JUDGEKIT_API_KEY"]
+    assert json.loads(done.out)[0]["mode"] == "lenient"
+    assert model.requests[-1].headers["authorization"] == "Bearer sk-of-another"
+
+
+def test_a_task_is_in_the_ledger(project: Path, model: Loopback) -> None:
+    words = ["--task-id", "T-1", "--acceptance", "Covers it.", "--format", "json"]
+    done = imports.of(["judge", "good.md", "bad.md", *words])
+    (verdict,) = json.loads(done.out)
+    assert verdict["task_id"] == "T-1"
+    assert done.imported == {}
+    lines = list(Ledger.of(project).records(Wanted(kinds=[VerdictLine])))
+    assert [(each.id, each.of_task) for each in lines] == [(verdict["id"], True)]  # type: ignore[union-attr]
+
+
+def test_a_search_is_judged(project: Path, model: Loopback) -> None:
+    store = jwt_store(project, 5)
+    done = imports.of(["search", "refresh the JWT", "--judge", "--json", "--root", str(store.root)])
+    found = json.loads(done.out)
+    assert done.imported == {}
+    assert found["results"]
+    assert {each["kept_by"] for each in found["results"]} == {"quick"} or found["degraded"] is None
+    assert all(KEEPS in each["title"] for each in found["results"])
+    assert model.requests
+
+
+def test_another_engine_takes_over(project: Path, kept_waiting: Loopback, home: Path) -> None:
+    names = pages(project, 40)
+    process = begun("judge", *names, "-j", "4", "--format", "jsonl")
+    until(lambda: len(kept_waiting.requests) > 10)
+    for engine in engines(home):
+        os.kill(engine, signal.SIGKILL)
+    code, verdicts, err = ended(process)
+    assert [each["subjects"][0]["path"] for each in verdicts] == names
+    assert {each["verdict"] for each in verdicts} == {"accept"}
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.endswith("; another one is asked for what it left\n")
+
+
+def test_an_interrupt_ends_the_work(project: Path, kept_waiting: Loopback) -> None:
+    process = begun("judge", *pages(project, 60), "-j", "4", "--format", "jsonl")
+    until(lambda: len(kept_waiting.requests) > 10)
+    process.send_signal(signal.SIGINT)
+    code, verdicts, _ = ended(process)
+    assert code == 130
+    assert len(verdicts) < 60
+    time.sleep(0.5)
+    asked = len(kept_waiting.requests)
+    time.sleep(1)
+    assert len(kept_waiting.requests) == asked
+
+
+@pytest.mark.parametrize("words", [["--no-engine"], []])
+@pytest.mark.parametrize("command", ["judge", "search", "gate"])
+def test_no_engine_means_none(
+    project: Path,
+    model: Loopback,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    words: list[str],
+) -> None:
+    before = engines(home)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    if not words:
+        config = Path(os.environ["JUDGEKIT_HOME"]) / "config.yaml"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text("engine: {use: false}\n")
+    if command == "gate":
+        gated(project)
+    called = {
+        "judge": ["judge", "good.md"],
+        "search": ["search", "page", "--judge", "--root", "."],
+        "gate": ["gate", "--base", "HEAD~1"],
+    }[command]
+    done = imports.of([*called, *words])
+    assert "asyncio" in done.imported  # it is judged here
+    assert set(engines(home)) <= set(before)
+
+
+def gated(project: Path) -> GitRepo:
+    """Make the project a repository whose rules block, with a good and a bad page on top."""
+    texts = {name: (project / name).read_text() for name in ("good.md", "bad.md")}
+    for name in texts:
+        (project / name).unlink()
+    repository = GitRepo(project)
+    repository("init", "--quiet", "--initial-branch=main")
+    repository.write(".judgekit/config.yaml", "gate: {mode: blocking}\n")
+    repository.commit()
+    for name, text in texts.items():
+        repository.write(name, text)
+    repository.commit()
+    return repository
+
+
+@pytest.mark.parametrize("words", [[], ["--no-engine"]])
+def test_a_gate_blocks_and_notes_it_down(project: Path, model: Loopback, words: list[str]) -> None:
+    repository = gated(project)
+    done = imports.of(["gate", "--base", "HEAD~1", *words])
+    rows = [line.split("  ")[0].strip() for line in done.out.splitlines() if line[:1].isalpha()]
+    assert (done.codes, rows) == ([1], ["NO-GO", "GO"])
+    assert bool(done.imported) == bool(words)
+    lines = [
+        (each.word, each.gate and each.gate.mode, each.commit)
+        for each in Ledger.of(project).records(Wanted(kinds=[VerdictLine]))
+        if isinstance(each, VerdictLine)
+    ]
+    head = repository("rev-parse", "HEAD")
+    assert sorted(lines) == [("GO", "blocking", head), ("NO-GO", "blocking", head)]
+
+
+@pytest.mark.parametrize("words", [[], ["--no-engine"]])
+def test_a_push_of_a_linked_worktree(project: Path, model: Loopback, words: list[str]) -> None:
+    """Git tells its hook by variables where the repository is: they go with the request."""
+    repository = gated(project)
+    where = project / "linked"
+    repository("worktree", "add", "--quiet", str(where))
+    tip = repository("rev-parse", "HEAD")
+    environ = {**os.environ, "GIT_DIR": repository("rev-parse", "--absolute-git-dir")}
+    told = f"refs/heads/main {tip} refs/heads/main {'0' * 40}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", "gate", "--pre-push", "origin", "x", "--block", *words],
+        cwd=where,
+        env=environ,
+        input=told.encode(),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr.decode()
+    assert b"bad.md" in done.stdout
+
+
+def test_a_gate_whose_engine_dies_goes_on(project: Path, kept_waiting: Loopback, home: Path) -> None:
+    gated(project)
+    process = begun("gate", "--base", "HEAD~1", "--format", "jsonl")
+    until(lambda: len(kept_waiting.requests) > 0)
+    for engine in engines(home):
+        os.kill(engine, signal.SIGKILL)
+    code, verdicts, _ = ended(process)
+    assert (code, [each["verdict"] for each in verdicts]) == (1, ["reject", "accept"])
+
+
+def test_an_unknown_base_is_said(project: Path, model: Loopback, capfd: pytest.CaptureFixture[str]) -> None:
+    gated(project)
+    assert run(["gate", "--base", "nowhere"]) == 65
+    assert capfd.readouterr().err.startswith("judgekit: nowhere: no commit")
+
+
+HOOK = """
+import sys
+before = set(sys.modules)
+sys.path.insert(0, {root!r})
+from judgekit.hooks.claude_code import main
+del sys.path[0]
+main([])
+print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
+"""
+
+
+def hooked(payload: object) -> tuple[str, list[str]]:
+    done = subprocess.run(
+        [sys.executable, *launch.OPTIONS, HOOK.format(root=launch.ROOT)],
+        input=json.dumps(payload).encode(),
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.decode(), done.stderr.decode().splitlines()
+
+
+def test_the_hook_asks_the_engine(
+    project: Path, model: Loopback, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jwt_store(project, 20)
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_DEADLINE", "20")
+    payload = {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
+    payload["cwd"] = str(project)
+    for engine in engines(home):
+        os.kill(engine, signal.SIGKILL)
+    until(lambda: not engines(home))
+    out, err = hooked(payload)
+    assert "JWT token refresh flow" in out  # the BM25 answer
+    assert any("is being started; what is shown is the BM25 answer" in line for line in err)
+    assert model.requests == []
+    until(lambda: bool(engines(home)))
+    out, err = hooked(payload)
+    assert "JWT token refresh flow" in out
+    assert len(model.requests) == 1
+    assert not [line for line in err if line.startswith("judgekit: ")]
+    assert third_party(err) == []
+
+
+def third_party(modules: Sequence[str]) -> list[str]:
+    """Return the modules that are neither ours nor the standard library's."""
+    names = {each.partition(".")[0] for each in modules}
+    return sorted(names - sys.stdlib_module_names - {"judgekit"})
