@@ -233,6 +233,10 @@ class ScoreRubric(_Rubric):
     scale: Scale
     dimensions: dict[Key, Dimension] = Field(min_length=1)
     modes: ScoreModes
+    margins: dict[TierName, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description="points by which the best of several subjects must lead to win in a tier, where compared",
+    )
 
     @model_validator(mode="after")
     def _thresholds_are_on_the_scale(self) -> ScoreRubric:

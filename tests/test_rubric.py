@@ -99,6 +99,15 @@ def test_a_wrong_rubric_is_refused(
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("margins", [{"quick": -1}, {"first": 1}, {"quick": "wide"}])
+def test_margins_are_points_by_tier(margins: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    with path.open("w") as file:
+        YAML().dump({**raw(), "margins": margins}, file)
+    with pytest.raises(ConfigError, match="margins"):
+        datafile.read(path, RubricFile, version_key="rubric")
+
+
 def test_every_published_version_is_locked() -> None:
     assert {each.rubric.ref: each.sha256 for each in library.rubrics()} == shelf.published()
 

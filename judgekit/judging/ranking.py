@@ -39,7 +39,7 @@ class RankingJudge:
     """Ranks subjects under a rubric that scores, with one or several models for each tier.
 
     A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
-    tier, and `calibration` its id; without them a tenth of the scale holds, then a twentieth.
+    tier, and `calibration` its id; without them the rubric's hold, else a tenth and a twentieth of the scale.
     """
 
     gateway: Gateway
@@ -151,7 +151,8 @@ class _Run:
 
     def step(self, tier: TierName, alive: Sequence[str]) -> list[str] | Ended:
         """Return who goes up to the next tier, or the end."""
-        margins = self.judge.margins or standing.default_margins(self.judge.rubric.scale)
+        rubric = self.judge.rubric
+        margins = self.judge.margins or standing.default_margins(rubric.scale) | rubric.margins
         margin = margins.get(tier, 0.0)
         here = standing.values(self.said.get(tier, {}), alive)
         found = standing.values(self._pooled(), alive)

@@ -200,3 +200,14 @@ def test_what_would_be_sent_can_be_shown() -> None:
     texts = [messages[1].content for messages in judge.prompts("quick", contest())]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     assert all("Say who you are." in text for text in texts)
+
+
+def test_a_rubric_may_have_margins_of_its_own() -> None:
+    loaded = library.comparing_rubric("kls")
+    own = loaded._replace(rubric=loaded.rubric.model_copy(update={"margins": {"quick": 2.0}}))
+    given = {"quick": {"A": 3, "B": 4, "C": 1}, "deep": {"A": 5, "B": 2}}
+    verdicts = []
+    for each in (loaded, own):
+        judge = RankingJudge(Scorer(given), three_models(), each, "lenient", 60)
+        verdicts.append(asyncio.run(judge.judge(contest())).verdict)
+    assert verdicts == ["B", "A"]
