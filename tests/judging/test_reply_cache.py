@@ -170,3 +170,11 @@ def test_what_is_old_or_too_much_goes(
     connection.close()
     cache.keep(endpoint("m"), request("new"), REPLY)
     assert cache.find(endpoint("m"), request("5")) is None
+
+
+def test_each_sample_is_kept_for_itself(cache: ReplyCache) -> None:
+    model = endpoint("quick-model")
+    cache.keep(model, request(sample=1), REPLY)
+    assert cache.find(model, request(sample=1)) is not None
+    assert cache.find(model, request(sample=2)) is None
+    assert cache.find(model, request()) is None
