@@ -218,3 +218,25 @@ def test_a_changed_copy_of_a_published_rubric_is_no_published_one(judgekit: Run,
     done = judgekit("rubric", "list")
     assert done.code == 78
     assert "kls@1.0.0 is published with other content" in done.err
+
+
+def test_the_first_path_of_a_task_is_checked_against_the_others(
+    judgekit: Run, project: Path, use: Use
+) -> None:
+    words = ("judge", "--task-id", "summary", "--rubric", "groundedness", "--mode", "lenient")
+    reply = {"reasoning": "Supported.", "scores": {"supported": 5, "faithful": 4}, "findings": []}
+    with Loopback(says(json.dumps(reply))) as server:
+        use(server)
+        done = judgekit(*words, "good.md", "bad.md", "--format", "json")
+    (asked,) = server.requests
+    assert asked.text.index('path="bad.md" role="source"') < asked.text.index('path="good.md">')
+    assert (done.code, done.json[0]["verdict"]) == (0, "accept")
+    assert [each["path"] for each in done.json[0]["subjects"]] == ["good.md", "bad.md"]
+
+
+def test_without_sources_nothing_is_sent(judgekit: Run, project: Path, use: Use) -> None:
+    with Loopback(says("{}")) as server:
+        use(server)
+        done = judgekit("judge", "good.md", "--rubric", "groundedness")
+    assert (done.code, server.requests) == (2, [])
+    assert "groundedness@1.0.0 needs sources; give them after the text" in done.err
