@@ -54,7 +54,7 @@ def test_requests_wait_until_it_is_ready(tmp_path: Path, model: Loopback) -> Non
     async def work() -> None:
         async with opened(tmp_path / "log", ready=False) as (client, service):
             asking = asyncio.create_task(client.post("/v1/judge", content=body(), timeout=LIMIT))
-            while not (health := (await client.get("/v1/health")).json())["waiting"]:
+            while not (health := (await client.get("/v1/health")).json())["waiting"]:  # noqa: ASYNC110 - as a client would
                 await asyncio.sleep(0.01)
             assert (health["ready"], health["waiting"]) == (False, 1)
             assert not asking.done()
