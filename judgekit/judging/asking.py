@@ -13,6 +13,7 @@ from judgekit.judging import pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Paid, Session, Stopwatch
 from judgekit.parse import extract
+from judgekit.parse.cause import cause
 from judgekit.text import one_line
 from judgekit.usage import Usage, of_failure
 from judgekit.verdict import Failure
@@ -95,7 +96,7 @@ async def ask(
         try:
             value = extract(reply.text, question.reply)
         except InvalidReply as error:
-            failure = _failure(FailureKind.INVALID_REPLY, str(error))
+            failure = _failure(cause(reply.text), str(error))
             messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
             if session.cache and not kept:

@@ -176,7 +176,6 @@ def test_an_unreadable_reply_is_a_failure_and_never_a_low_score() -> None:
         scores(0, 4, 4),
         '{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4}}',
         '{"reasoning": "x", "scores": {"semantic": "80%", "pragmatic": "8/10", "syntactic": 4}}',
-        '{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4',
         "{}",
         "",
     ],
@@ -185,6 +184,19 @@ def test_scores_are_refused_rather_than_guessed(reply: str) -> None:
     verdict, _ = run(quick=[reply, reply])
     assert verdict.rounds[0].failure is not None
     assert verdict.rounds[0].failure.kind == "invalid_reply"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4', "truncated"),
+        ("I cannot rate this text, as it asks for something harmful.", "refusal"),
+    ],
+)
+def test_what_cannot_be_read_is_told_by_its_cause(reply: str, kind: str) -> None:
+    verdict, _ = run(quick=[reply, reply])
+    assert verdict.rounds[0].failure is not None
+    assert verdict.rounds[0].failure.kind == kind
 
 
 @pytest.mark.parametrize(

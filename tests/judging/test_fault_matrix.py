@@ -133,31 +133,37 @@ lenient | none  | a    | F          | undetermined       | dropped deep       | 
 lenient | ab    | F    | F          | kept quick         | kept quick         | q:ab             | -
 """  # noqa: E501 - a table
 
+CUT = {
+    "score": '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5',
+    "select": '{"keep": [',
+}
+SORRY = "I'm sorry, but I can't help with that."
+
 # Replies that came and say nothing: each is asked for once more, and is then a failure.
 UNREADABLE = {
     "score": (
         "",
         "accept",
         "REJECT. All scores are 1.",
-        "I'm sorry, but I can't help with that.",
+        SORRY,
         '{"verdict": "accept"}',
         '{"scores": {}}',
         '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5}}',
         '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 6}}',
         '{"reasoning": "bad", "scores": {"semantic": 0, "pragmatic": 1, "syntactic": 1}}',
         '{"reasoning": "fine", "scores": {"semantic": "90%", "pragmatic": "9/10", "syntactic": 5}}',
-        '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5',
+        CUT["score"],
     ),
     "select": (
         "",
         "All of them are relevant.",
         "None.",
-        "I'm sorry, but I can't help with that.",
+        SORRY,
         '{"keep": ["a label that nobody offered"]}',
         '{"keep": null}',
         '{"keep": {"first": true}}',
         '{"kept": []}',
-        '{"keep": [',
+        CUT["select"],
     ),
 }
 
@@ -188,7 +194,11 @@ RAISED = {
 
 def faults(task: str) -> dict[str, Fault]:
     """Return every failure that a call can raise, and every unreadable reply, which is given twice."""
-    written = {text or "(empty)": Fault((text, text), "invalid_reply (*)") for text in UNREADABLE[task]}
+    kinds = {SORRY: "refusal (*)", CUT[task]: "truncated (*)"}
+    written = {
+        text or "(empty)": Fault((text, text), kinds.get(text, "invalid_reply (*)"))
+        for text in UNREADABLE[task]
+    }
     return RAISED | written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +20,10 @@ from judgekit.parse.scan import scan
 class Finding(BaseModel):
     issue: str
     line: int = 0
+
+
+class Single(BaseModel):
+    score: float
 
 
 class Reply(BaseModel):
@@ -137,3 +142,18 @@ def test_unescaped_text_never_changes_the_score(before: str, after: str, score: 
     raw = f'{{"why": "{before}", "score": {score}, "more": "{after}"}}'
     with suppress(InvalidReply):
         assert extract(raw, Last).score == score
+
+
+@given(
+    st.text("{}[]\":,'\\ \n0123456789.-+eE%/abkscore"),
+    st.sampled_from(["{}", '{{"score": {}}}', "score: {}"]),
+)
+def test_a_number_that_is_read_stands_in_the_text(raw: str, form: str) -> None:
+    """Whatever the text, a score is one of the numbers in it, digit for digit."""
+    raw = form.format(raw)
+    try:
+        score = extract(raw, Single).score
+    except InvalidReply:
+        return
+    written = re.findall(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", raw)
+    assert score in [float(each) for each in written]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from judgekit.errors import InvalidReply
+from judgekit.errors import FailureKind, InvalidReply
 from judgekit.parse import extract
+from judgekit.parse.cause import cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,10 @@ class Overall(BaseModel):
 
 class Relevant(BaseModel):
     relevance: int = Field(ge=0, le=3)
+
+
+class Quality(BaseModel):
+    quality: str
 
 
 MODELS: dict[str, type[BaseModel]] = {"json": Relevant, "broken-json": Relevant, "utility": Overall}
@@ -70,3 +75,22 @@ def test_recorded_answers_of_other_formats_hold_no_number() -> None:
     assert [
         row["raw"] for row in rows for model in (Relevant, Overall) if _read(row["raw"], model) is not None
     ] == []
+
+
+def test_recorded_labels() -> None:
+    """A label that a JSON value states is read as it stands, prose behind the object or not."""
+    with DATA.open(encoding="utf-8") as lines:
+        rows = [row for row in map(json.loads, lines) if row["format"] == "quality-label broken json"]
+    stated = [row for row in rows if row["expected"] is not None]
+    assert stated
+    for row in stated:
+        assert extract(row["raw"], Quality).quality.lower().startswith(row["expected"])
+
+
+def test_recorded_refusals_are_told_apart() -> None:
+    """No answer that its authors could read counts as a refusal, and some that they could not do."""
+    with DATA.open(encoding="utf-8") as lines:
+        rows = list(map(json.loads, lines))
+    refused = [row for row in rows if cause(row["raw"]) is FailureKind.REFUSAL]
+    assert refused
+    assert [row["raw"] for row in refused if row["expected"] is not None] == []
