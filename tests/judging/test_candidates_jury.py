@@ -119,6 +119,10 @@ def test_probabilities_are_averaged_where_every_model_has_them() -> None:
     assert mixed.decisions[0].probability is None
 
 
+def text_of(request: Request) -> str:
+    return "\n".join(each.content for each in request.messages)
+
+
 def drawn(request: Request) -> str:
     """Keep the first always, the second in three samples of four, the third in two of them."""
     kept = [A, *([B] if request.sample > 1 else []), *([C] if request.sample > 2 else [])]
@@ -157,7 +161,7 @@ def test_most_samples_must_be_readable(failing: set[int], decision: str) -> None
 @pytest.mark.parametrize(("mode", "kept"), [("strict", {"a"}), ("lenient", {"a", "b", "c"})])
 def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) -> None:
     def answer(request: Request) -> str:
-        return keep(A, B)(request) if "- relevant:" in request.messages[-1].content else keep(A, C)(request)
+        return keep(A, B)(request) if "- relevant:" in text_of(request) else keep(A, C)(request)
 
     decided, found, gateway = judge(
         {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", mode=mode, manner=Manner(each=True)
@@ -169,7 +173,7 @@ def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) ->
 
 def test_a_criterion_that_fails_fails_the_round() -> None:
     def answer(request: Request) -> str:
-        return keep(A)(request) if "- relevant:" in request.messages[-1].content else "No idea."
+        return keep(A)(request) if "- relevant:" in text_of(request) else "No idea."
 
     decided, found, _ = judge(
         {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", manner=Manner(each=True)

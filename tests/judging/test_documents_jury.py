@@ -213,6 +213,10 @@ def test_a_local_server_is_asked_for_one_sample_at_a_time() -> None:
     assert (gateway.most, len(gateway.requests)) == (1, 9)
 
 
+def text_of(request: Request) -> str:
+    return "\n".join(each.content for each in request.messages)
+
+
 def one_score(request: Request) -> str:
     """Answer about the one dimension that is asked about."""
     (name,) = request.schema["properties"]["scores"]["properties"]  # type: ignore[index]  # there is one
@@ -233,13 +237,13 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
     )
     assert [(each.dimension, each.issue) for each in verdict.findings][1] == ("pragmatic", "pragmatic issue")
     assert len(verdict.rounds) == 1
-    prompts = [request.messages[-1].content for _, request in gateway.requests]
+    prompts = [text_of(request) for _, request in gateway.requests]
     assert ["- semantic:" in each for each in prompts] == [True, False, False]
 
 
 def test_a_dimension_that_fails_fails_the_round() -> None:
     def answer(request: Request) -> str:
-        return "No." if "- pragmatic:" in request.messages[1].content else one_score(request)
+        return "No." if "- pragmatic:" in text_of(request) else one_score(request)
 
     verdict, gateway = judge(seats(deep="a"), {"a": answer}, manner=Manner(each=True))
     assert (verdict.verdict, verdict.scores) == ("undetermined", None)
