@@ -6,6 +6,7 @@ case, accents and endings (the stems of search), a term of several words as thes
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from judgekit.retrieval.stemmer import fold, stem, words
@@ -61,4 +62,7 @@ def _stands_in(term: tuple[str, ...], stems: list[str]) -> bool:
 
 
 def _stems(text: str) -> list[str]:
-    return [stem(word) for word in words(fold(text))]
+    return [_stem(word) for word in words(fold(text))]
+
+
+_stem = lru_cache(maxsize=20_000)(stem)  # the words of rubrics and of judges come again and again

@@ -151,8 +151,10 @@ class LitellmGateway:
 
     def _pace(self, endpoint: Endpoint) -> Pace:
         whom = (endpoint.api_base, endpoint.model, endpoint.api_key)
-        limits = endpoint.profile.limits
-        return self._paces.setdefault(whom, Pace(limits.concurrency or AT_ONCE, limits.requests_per_minute))
+        if whom not in self._paces:
+            limits = endpoint.profile.limits
+            self._paces[whom] = Pace(limits.concurrency or AT_ONCE, limits.requests_per_minute)
+        return self._paces[whom]
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly

@@ -1,0 +1,84 @@
+"""A provider on this machine that answers every chat completion after a fixed time, with the same opinion.
+
+python bench/provider.py [--latency S]
+
+Prints its port and serves until its standard input ends. One process of its own, without a library: what it
+takes of the machine is small beside what it is asked by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import sys
+
+OPINION = {
+    "reasoning": "It says what it is for.",
+    "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4},
+    "findings": [],
+}
+_LABEL = re.compile(rb"\[([A-Za-z0-9]+)\] ")
+_LENGTH = re.compile(rb"(?i)content-length: *(\d+)")
+
+
+class Provider:
+    """Counts what it is asked; `GET /asked` says how often."""
+
+    def __init__(self, latency: float) -> None:
+        self._latency = latency
+        self._asked = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = _LENGTH.search(head)
+                asked = await reader.readexactly(int(length[1])) if length else b""
+                if head.startswith(b"GET"):
+                    body = json.dumps({"asked": self._asked, "data": []}).encode()
+                else:
+                    self._asked += 1
+                    await asyncio.sleep(self._latency)
+                    body = completion(asked)
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                    % (len(body), body)
+                )
+                await writer.drain()
+        writer.close()
+
+
+def completion(asked: bytes) -> bytes:
+    """Return an opinion, or the first candidate where candidates were shown."""
+    label = _LABEL.search(asked)
+    said = {"keep": [label[1].decode()]} if label and b'"keep"' in asked else OPINION
+    message = {"role": "assistant", "content": json.dumps(said)}
+    return json.dumps(
+        {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "bench",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": 500, "completion_tokens": 40, "total_tokens": 540},
+        }
+    ).encode()
+
+
+async def main() -> None:
+    """Serve until nobody holds the other end of standard input."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--latency", type=float, default=0.3)
+    provider = Provider(parser.parse_args().latency)
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    async with server:
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
