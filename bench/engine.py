@@ -59,7 +59,7 @@ A provider that answers after {latency} s; bytecode compiled. {when}, {machine}.
 
 | what | measured | target |
 | --- | --- | --- |
-| hook with a judge, engine warm: wall above the same hook without one and the latency | {hook_ms} ms | 40 ms |
+| hook with a judge, engine warm: wall above the hook without one and the latency | {hook_ms} ms | 40 ms |
 | the same: CPU of its process, as a multiple of `python -c pass` | {hook_cpu} | 3 |
 | `judgekit judge` on one file, engine warm: wall above the latency | {one_ms} ms | 200 ms |
 | the same, the engine started: wall above `import litellm` and the latency | {cold_s} s | 0.7 s |
