@@ -149,3 +149,17 @@ def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
     assert both.sha256 not in {each.sha256 for each in read}
     assert documents.document(read[:1]).sha256 == read[0].sha256
     assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:12]}"
+
+
+def test_a_file_of_a_folder_is_looked_at_when_its_turn_comes(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("Hello.")
+    found = documents.expand([str(tmp_path)])
+    assert next(found) == str(tmp_path / "a.md")
+    (tmp_path / "b.md").write_bytes(b"\0")
+    assert list(found) == []
+
+
+def test_an_empty_path_is_said_before_any_other_is_taken() -> None:
+    with pytest.raises(UsageError):
+        next(documents.expand(["a.md", ""]))

@@ -81,6 +81,22 @@ def test_single_values_are_extracted(reader: str, monkeypatch: pytest.MonkeyPatc
         sqljson.extract('{"prompt": ', places)
 
 
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(ANY)
+def test_what_is_written_is_read_by_others(value: object) -> None:
+    assert json.loads(sqljson.written(value)) == value
+
+
+def test_bytes_of_a_path_that_is_not_utf_8_are_written_as_ascii() -> None:
+    written = sqljson.written({"cwd": "/tmp/\udcff"})
+    assert written.encode() == b'{"cwd":"/tmp/\\udcff"}'
+
+
 LEAN = """
 import sys
 from judgekit.retrieval import sqljson

@@ -1,0 +1,89 @@
+"""Flows that block, in threads, with one gateway for all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from asking import custom, request
+
+from judgekit import running
+from judgekit.engine.lending import in_thread
+from judgekit.gateway.base import Endpoint, Reply
+from judgekit.gateway.open import open_gateway
+
+if TYPE_CHECKING:
+    from judgekit.gateway.base import Request
+
+
+class Held:
+    """A gateway that answers in the thread it was made for, or not at all."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.threads: list[int] = []
+        self.asked = threading.Event()
+        self.closed = self.cancelled = False
+        self._silent = silent
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.threads.append(threading.get_ident())
+        self.asked.set()
+        try:
+            await asyncio.sleep(60 if self._silent else 0)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return Reply("{}", endpoint.model)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def flow() -> str:
+    """Ask twice, as a flow does: with a gateway of its own, in an event loop of its own."""
+
+    async def run() -> str:
+        async with aclosing(open_gateway({})) as gateway:
+            await gateway.complete(custom("http://127.0.0.1:1/v1"), request())
+            return (await gateway.complete(custom("http://127.0.0.1:1/v1"), request())).model
+
+    return running.run(run())
+
+
+def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it() -> None:
+    gateway = Held()
+    assert asyncio.run(in_thread(gateway, flow)).endswith("stand-in")
+    assert gateway.threads == [threading.get_ident()] * 2
+    assert not gateway.closed
+
+
+def test_nothing_is_lent_beyond_the_flow() -> None:
+    asyncio.run(in_thread(Held(), flow))
+    assert not isinstance(open_gateway({}), Held)
+
+
+def test_a_flow_nobody_waits_for_ends() -> None:
+    gateway = Held(silent=True)
+    ended = threading.Event()
+
+    def work() -> None:
+        try:
+            flow()
+        finally:
+            ended.set()
+
+    async def run() -> None:
+        task = asyncio.create_task(in_thread(gateway, work))
+        await asyncio.to_thread(gateway.asked.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(ended.wait, 20)
+
+    asyncio.run(run())
+    assert ended.is_set()
+    assert gateway.cancelled
+    assert len(gateway.threads) == 1
