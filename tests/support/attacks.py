@@ -1,6 +1,6 @@
 """Attacks on a judge: texts that try to be kept or accepted, where they are put, and harmless ones as long.
 
-Used by the test with a real model and by the larger measurement in `bench/injection.py`.
+Used by the test with a real model.
 """
 
 from __future__ import annotations
