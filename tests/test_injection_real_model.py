@@ -1,4 +1,4 @@
-"""Attacks on the real local model: orders, forged fences and forged messages move it no further than plain prose.
+"""Attacks on the real local model: orders and forged fences move it no further than plain prose.
 
 What does sway it, a text that claims to hold the answer, is measured and told in docs/hardening.md.
 """
