@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def _head() -> str:
-    seats, _ = panel.seats(config.load(None))
+    seats, _ = panel.juries(config.load(None))
     models = ", ".join(sorted({Path(each).stem for each in panel.models(seats).values()}))
     return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
 

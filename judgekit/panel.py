@@ -50,14 +50,6 @@ def juries(
     return panel.endpoints, panel.reason
 
 
-def seats(
-    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[dict[TierName, Endpoint], str]:
-    """Return what `juries` does, of each tier the first model only."""
-    found, reason = juries(config, project, environ)
-    return {tier: jury[0] for tier, jury in found.items()}, reason
-
-
 def models(seats: Seats) -> dict[TierName, str]:
     """Return the models of each tier as one name, by which a calibration knows a panel."""
     return {tier: " + ".join(each.model for each in jury) for tier, jury in seated(seats).items()}

@@ -31,7 +31,7 @@ def test_an_order_gains_no_more_than_harmless_prose(place: attacks.Place) -> Non
     }
 
     async def run() -> tuple[int, int]:
-        seats, _ = panel.seats(config.load(None))
+        seats, _ = panel.juries(config.load(None))
         select, score = library.select_rubric("memory-relevance"), library.score_rubric("kls")
         async with aclosing(open_gateway({})) as gateway:
             targets = attacks.Targets(gateway, seats, select, score, 300)

@@ -64,7 +64,8 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
     from judgekit import config, panel
 
-    seats, reason = panel.seats(config.load(None), None, environ)
+    juries, reason = panel.juries(config.load(None), None, environ)
+    seats = {tier: jury[0] for tier, jury in juries.items()}
     local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
     if seats and not wanted and not next(iter(seats.values())).pointwise:
         say(f"Judging with what is set up here: {reason}.")

@@ -4,9 +4,6 @@ Standard library only, and little of it: the prompt hook imports this, and `http
 more than a bare interpreter.
 """
 
-# Strings for paths: importing `pathlib` costs the prompt hook too much.
-# ruff: noqa: PTH109, PTH110, PTH123
-
 from __future__ import annotations
 
 import _socket

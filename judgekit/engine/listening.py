@@ -3,9 +3,6 @@
 Standard library only: an engine listens before it loads anything, so that whoever starts it need not wait.
 """
 
-# Strings for paths: importing `pathlib` costs the prompt hook too much.
-# ruff: noqa: PTH105, PTH108
-
 from __future__ import annotations
 
 import os

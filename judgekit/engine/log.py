@@ -1,8 +1,5 @@
 """What an engine says of itself: a few lines, bounded in size, and nothing that a request brought."""
 
-# Strings for paths: importing `pathlib` costs the prompt hook too much.
-# ruff: noqa: PTH105, PTH119
-
 from __future__ import annotations
 
 import logging

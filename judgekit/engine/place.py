@@ -3,9 +3,6 @@
 Standard library and plain strings only: the prompt hook imports this.
 """
 
-# Strings for paths: importing `pathlib` costs the prompt hook too much.
-# ruff: noqa: PTH112, PTH114, PTH117, PTH118, PTH111, PTH120, PTH208
-
 from __future__ import annotations
 
 import os

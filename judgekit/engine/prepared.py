@@ -83,7 +83,7 @@ def _states(folder: Path) -> set[tuple[str, int, int, int]]:
     found: set[tuple[str, int, int, int]] = set()
     for base in (folder, *(folder / name for name in ("rubrics", "providers", "calibrations"))):
         try:
-            names = sorted(os.listdir(base))[:_MOST_FILES]  # noqa: PTH208 - names are enough
+            names = sorted(os.listdir(base))[:_MOST_FILES]
         except OSError:
             continue
         found |= {_state(str(base / name)) for name in names if name.endswith((".yaml", ".yml", ".json"))}
@@ -92,7 +92,7 @@ def _states(folder: Path) -> set[tuple[str, int, int, int]]:
 
 def _state(path: str) -> tuple[str, int, int, int]:
     try:
-        state = os.stat(path)  # noqa: PTH116 - a string here
+        state = os.stat(path)
     except OSError:
         return path, 0, 0, 0
     return path, state.st_size, state.st_mtime_ns, state.st_ino

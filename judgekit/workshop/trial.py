@@ -91,7 +91,7 @@ def run(
     able = (ScoreCase, SelectCase)
     if not all(isinstance(each, able) for each in cases):
         raise UsageError(f"cases of the task {loaded.rubric.task!r} cannot be tried; judge them one by one")
-    seats, reason = panel.seats(configuration.load(project), project)
+    seats, reason = panel.juries(configuration.load(project), project)
     if not seats:
         raise UsageError(f"nobody to ask: {reason}")
 
@@ -138,7 +138,7 @@ async def _selected(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
     settings = configuration.load(project)
-    seats, _ = panel.seats(settings, project)
+    seats, _ = panel.juries(settings, project)
     cache = None if is_recording(environment.environ()) else user_cache()
     judge = CandidateJudge(gateway, seats, loaded, mode, settings.judge.deadline, cache=cache)
     for case in cases:

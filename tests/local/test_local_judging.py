@@ -14,6 +14,7 @@ from judgekit.gateway.base import Endpoint, Matter
 from judgekit.judging import pointwise
 from judgekit.local.gateway import LocalGateway
 from judgekit.provider import LitellmProfile
+from judgekit.subject import Part, Task
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POINTS = ("1", "2", "3", "4", "5")
@@ -49,9 +50,7 @@ async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:
                 gateway,
                 endpoint,
                 system=f"{rubric.prompt.system} {fence.guard}",
-                context=prompt.document_context(
-                    fence, [prompt.Part("guide.md", text, len(text))], prompt.Task()
-                ),
+                context=prompt.document_context(fence, [Part("guide.md", text, len(text))], Task()),
                 questions={each: prompt.rating_question(rubric, each) for each in rubric.dimensions},
                 tokens=POINTS,
                 matter=Matter(name, rubric.ref, "quick"),

@@ -15,11 +15,10 @@ from judgekit.judging.subject import Document, File
 from judgekit.prompt import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.gateway.base import Gateway, Seats
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import TierName
 
 Place: TypeAlias = Literal["title", "tag", "turn", "document"]
 PLACES: tuple[Place, ...] = ("title", "tag", "turn", "document")
@@ -112,7 +111,7 @@ class Targets:
     def __init__(
         self,
         gateway: Gateway,
-        seats: Mapping[TierName, Endpoint],
+        seats: Seats,
         select: LoadedRubric,
         score: LoadedRubric,
         seconds: float,

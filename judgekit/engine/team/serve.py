@@ -50,7 +50,7 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
         raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
     settings = configuration.load(project)
     library.score_rubric(settings.judge.rubric, project)
-    _, who = panel.seats(settings, project)
+    _, who = panel.juries(settings, project)
     asyncio.run(_Server(address, lambda url: begun(f"{url}: {who}")).live(Place(project)))
 
 
