@@ -24,7 +24,7 @@ PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
-PROMPT, EDIT, STOP = "UserPromptSubmit", "PostToolUse", "Stop"
+PROMPT, EDIT, STOP, SESSION = "UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"
 _PLACES = (  # of the client's JSON that are read
     *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
     *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
@@ -192,6 +192,10 @@ def _answer(payload: Mapping[str, Any]) -> None:
         from judgekit.hooks import edited  # noqa: PLC0415 - most events are prompts
 
         edited.refresh(payload, _project(payload))
+    if event == SESSION:
+        from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
+
+        session.begin(_project(payload))
     if event == STOP:
         from judgekit.hooks import stop  # noqa: PLC0415 - most events are prompts
 

@@ -12,12 +12,13 @@ from judgekit.install.forms import is_ours
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, and
-# an agent's stop, which costs the start of an interpreter where judging then is switched off.
+# The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, an
+# agent's stop and a session's start; the last two cost the start of an interpreter where judging is off.
 EVENTS: dict[str, str | None] = {
     "UserPromptSubmit": None,
     "PostToolUse": "Edit|Write|MultiEdit|NotebookEdit",
     "Stop": None,
+    "SessionStart": None,
 }
 _UNTOUCHED = "nothing was changed"
 

@@ -9,8 +9,8 @@ from typing import Any
 from judgekit.hooks import launch
 
 TIMEOUT = 30  # seconds, after which the client goes on without an answer; its own default for a prompt
-# An edit asks no model; where an agent stops, `stop.deadline` is 60 at most, and litellm is imported.
-TIMEOUTS = {"PostToolUse": 10, "Stop": 75}
+# Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
+TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase

@@ -105,7 +105,7 @@ def assert_answers(machine: Machine) -> None:
 
 
 def test_all_events_run_the_same_command() -> None:
-    assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse", "Stop"]
+    assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"]
     assert len(set(COMMANDS)) == 1
 
 

@@ -35,6 +35,7 @@ WHOLE = [
     ("UserPromptSubmit", None, HOOK),
     ("PostToolUse", "Edit|Write|MultiEdit|NotebookEdit", EDIT),
     ("Stop", None, STOP),
+    ("SessionStart", None, EDIT),
 ]
 
 
@@ -46,6 +47,7 @@ def test_a_new_file() -> None:
             "UserPromptSubmit": [{"hooks": [HOOK]}],
             "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [EDIT]}],
             "Stop": [{"hooks": [STOP]}],
+            "SessionStart": [{"hooks": [EDIT]}],
         }
     }
     assert uninstall(text) == ""
@@ -156,7 +158,7 @@ def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
                     {"hooks": [FOREIGN, OLD]},
                     {"hooks": [{"type": "command", "command": "judgekit hook"}]},
                 ],
-                "SessionStart": [{"hooks": [OLD]}],
+                "SessionEnd": [{"hooks": [OLD]}],
                 "PostToolUse": [{"matcher": "Write", "hooks": [OLD, FOREIGN]}],
             }
         }
@@ -165,7 +167,7 @@ def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
     assert there["UserPromptSubmit"] == [{"hooks": [FOREIGN]}, {"hooks": [HOOK]}]
     assert there["PostToolUse"][0] == {"matcher": "Write", "hooks": [FOREIGN]}
     assert there["PostToolUse"][1]["hooks"] == [EDIT]
-    assert there["SessionStart"] == []
+    assert there["SessionEnd"] == []
     assert ours(uninstall(text)) == []
 
 
@@ -176,6 +178,7 @@ def test_equal_entries_among_others_hooks_stay_where_they_are() -> None:
                 "PostToolUse": [{"matcher": "Edit|Write|MultiEdit|NotebookEdit", "hooks": [FOREIGN, EDIT]}],
                 "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
                 "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
+                "SessionStart": [{"hooks": [EDIT, FOREIGN]}],
             }
         }
     )
@@ -272,7 +275,7 @@ groups = st.lists(
     ),
     max_size=2,
 )
-events = st.sampled_from(["UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"])
+events = st.sampled_from(["UserPromptSubmit", "PostToolUse", "Stop", "SessionStart", "SessionEnd"])
 settings_ = st.dictionaries(texts.filter(lambda each: each != "hooks"), anything, max_size=3)
 with_hooks = st.tuples(settings_, st.dictionaries(events, groups, max_size=3)).map(
     lambda pair: pair[0] | {"hooks": pair[1]}
@@ -338,6 +341,7 @@ def test_any_file_comes_back(text: str, first: dict[str, Any], second: dict[str,
         ("UserPromptSubmit", {}),
         ("PostToolUse", {"matcher": entries.EVENTS["PostToolUse"]}),
         ("Stop", {}),
+        ("SessionStart", {}),
     ):
         hook = forms.timed(first, event)
         added["hooks"][event] = [*added["hooks"].get(event, []), {**group, "hooks": [hook]}]

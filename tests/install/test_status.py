@@ -141,8 +141,8 @@ def test_an_interpreter_of_a_clone_that_is_gone_is_said(project: Path) -> None:
 def test_events_that_are_missing_are_named(project: Path) -> None:
     write("user", project, command(sys.executable, "-m", "judgekit", "hook"))
     (found,) = status.findings(project)
-    assert found.missing == ("PostToolUse", "Stop")
+    assert found.missing == ("PostToolUse", "Stop", "SessionStart")
     assert found.form == f"another form, {sys.executable} -m judgekit hook"
     write("user", project, forms.fastest(), event="PostToolUse")
     (found,) = status.findings(project)
-    assert found.missing == ("UserPromptSubmit", "Stop")
+    assert found.missing == ("UserPromptSubmit", "Stop", "SessionStart")
