@@ -7,6 +7,8 @@ import io
 import os
 import shutil
 import stat
+import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
+MOST_KEPT = 256  # files whose models are kept
+# A file that was changed so lately may change again without its times telling so: it is not kept yet.
+FRESH_SECONDS = 0.1
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
 
@@ -33,6 +38,7 @@ class Strict(BaseModel):
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
+State = tuple[int, int, int, int, int]
 
 
 def read(
@@ -48,8 +54,34 @@ def read(
     `version_key` names a key that must be there before anything else is looked at, so that a file of
     another kind is called that instead of a list of unknown keys.
 
+    As long as a file stays as it is, it is parsed once: the model is shared, and not to be changed.
+
     Raises `ConfigError` naming file, line, key, what was expected and what to do.
     """
+    state = _state(path) if context is None else None
+    if state is None:
+        return _read(path, model, version_key, context, most)
+    kept: Model = _kept(path, state, model, version_key, most)
+    return kept
+
+
+@lru_cache(MOST_KEPT)
+def _kept(path: Path, _state: State, model: type[Model], version_key: str | None, most: int) -> Model:
+    return _read(path, model, version_key, None, most)
+
+
+def _state(path: Path) -> State | None:
+    """Return what changes with a file; None where it is missing, or was changed just now."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    if abs(time.time() - max(found.st_mtime, found.st_ctime)) < FRESH_SECONDS:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _read(path: Path, model: type[Model], version_key: str | None, context: object, most: int) -> Model:
     data = load_yaml(path, most)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)

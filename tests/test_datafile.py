@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,3 +164,56 @@ def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
     for name in ("zero.yaml", "pipe.yaml"):
         with pytest.raises(ConfigError, match="no regular file"):
             datafile.load_yaml(tmp_path / name)
+
+
+def settled(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file that counts as unchanged for long."""
+    monkeypatch.setattr(datafile, "FRESH_SECONDS", -1.0)
+    return write(tmp_path, text)
+
+
+def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settled(tmp_path, "kind: x\ninner: {limit: 1}\n", monkeypatch)
+    first = datafile.read(path, Outer)
+    monkeypatch.setattr(datafile, "load_yaml", lambda *_: pytest.fail("parsed again"))
+    assert datafile.read(path, Outer) is first
+
+
+def test_a_change_is_seen_though_size_and_time_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path, "kind: x\ninner: {limit: 1}\n", monkeypatch)
+    state = path.stat()
+    assert datafile.read(path, Outer).inner.limit == 1
+    time.sleep(0.05)  # longer than the file system's tick
+    path.write_text("kind: x\ninner: {limit: 2}\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert datafile.read(path, Outer).inner.limit == 2
+
+
+def test_a_file_that_was_just_written_is_parsed_each_time(tmp_path: Path) -> None:
+    for limit in range(50):  # of the same size, and some of them in one tick of the file system
+        path = write(tmp_path, f"kind: x\ninner: {{limit: {limit:02}}}\n")
+        assert datafile.read(path, Outer).inner.limit == limit
+
+
+def test_the_same_file_may_be_read_as_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settled(tmp_path, "limit: 3\n", monkeypatch)
+    with pytest.raises(ConfigError, match="unknown key"):
+        datafile.read(path, Outer)
+    assert datafile.read(path, Inner).limit == 3
+    with pytest.raises(ConfigError, match="not a kind file"):
+        datafile.read(path, Inner, version_key="kind")
+    with pytest.raises(ConfigError, match="larger than 2 bytes"):
+        datafile.read(path, Inner, most=2)
+
+
+def test_a_file_that_is_gone_or_wrong_is_said_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path, "limit: 3\n", monkeypatch)
+    datafile.read(path, Inner)
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            datafile.read(path, Inner)
