@@ -172,10 +172,21 @@ class LitellmProfile(_Profile):
         default=False,
         description="the beginning that many prompts share is marked to be cached (cache_control)",
     )
+    logprobs: bool | dict[Text, bool] = Field(
+        default=False,
+        description="replies bring token probabilities (logprobs, top_logprobs) when asked to: all, or by "
+        "the beginning of a bare model name",
+    )
     embedded: bool = Field(default=False, description="judgekit itself runs its server")
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"
     )
+
+    def logprobs_of(self, model: str) -> bool:
+        """Return whether replies of `model` bring the probabilities of their tokens when asked to."""
+        if isinstance(self.logprobs, bool):
+            return self.logprobs
+        return by_beginning(self.logprobs, self.bare_name(model), default=False)
 
     def full_name(self, model: str) -> str:
         """Return `model`, named without or with the prefix, as litellm names it."""

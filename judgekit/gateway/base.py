@@ -28,7 +28,8 @@ class Endpoint:
 
     `model` is named as litellm names it ("anthropic/claude-haiku-4-5"). `parameters` are further
     arguments of the provider's client (a region, a deployment). `pointwise` marks a small local model
-    that is asked once per candidate or dimension and answers in token probabilities.
+    that is asked once per candidate or dimension and answers in token probabilities; `logprobs` one whose
+    whole replies bring the probabilities of their tokens when asked to.
     """
 
     profile: Profile
@@ -39,6 +40,7 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
     parameters: dict[str, str] = field(default_factory=dict, repr=False)
     pointwise: bool = False
+    logprobs: bool = False
     price: Price | None = None
 
 
@@ -74,7 +76,8 @@ class Request:
     """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
 
     `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives
-    of each generated token. `labels` maps each label in the prompt to the id it stands for: labels differ
+    of each generated token: with a schema they are wanted where they can be had, without one they are the
+    answer. `labels` maps each label in the prompt to the id it stands for: labels differ
     between installations, so a recording needs to know. `sample` is the number of one of several replies
     to the same question, from 1: only these are drawn at random, at temperature 1.
     """
@@ -91,12 +94,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered. `model` is the name in the reply, `logprobs` the alternatives per token."""
+    """What a model answered.
+
+    `model` is the name in the reply. `tokens` are what it wrote, piece by piece, and `logprobs` beside each
+    the alternatives there were, itself among them; both are empty where a provider gives neither.
+    """
 
     text: str
     model: str
     usage: Usage = field(default_factory=Usage)
     logprobs: tuple[dict[str, float], ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 class Gateway(Protocol):

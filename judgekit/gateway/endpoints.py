@@ -36,6 +36,7 @@ def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str
         api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
         parameters=_parameters(profile, environ),
         pointwise=profile.pointwise,
+        logprobs=profile.logprobs_of(model) and not profile.pointwise,
         price=profile.price_of(model),
     )
 

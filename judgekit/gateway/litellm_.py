@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
-_CONCESSIONS = 4  # as many as a manner has: the name of the limit, the temperature, the format twice
+_CONCESSIONS = 5  # as many as a manner has: the limit's name, temperature, probabilities, the format twice
 _LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
@@ -78,6 +78,7 @@ class Manner(NamedTuple):
     mode: OutputMode
     temperature: bool = True
     max_tokens: str = "max_tokens"
+    logprobs: bool = True
 
     def adapted(self, failure: GatewayError, request: Request) -> Manner | None:
         """Return the manner to try after a failure, or None when another one would not help."""
@@ -87,6 +88,9 @@ class Manner(NamedTuple):
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
+        # Without a schema they are the answer.
+        if self.logprobs and request.top_logprobs and request.schema and "logprobs" in failure.message:
+            return self._replace(logprobs=False)
         if request.schema is not None and self.mode in schema.WEAKER and failures.rejects_format(failure):
             return self._replace(mode=schema.WEAKER[self.mode])
         return None
@@ -248,7 +252,7 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
         arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
     else:
         arguments["max_tokens"] = limit
-    if request.top_logprobs:
+    if request.top_logprobs and (manner.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return arguments
 

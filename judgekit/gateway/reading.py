@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import math
 from typing import Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Reply, Request
 from judgekit.usage import CostSource, Usage
+
+_LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
 
 
 class Cost(NamedTuple):
@@ -32,10 +36,10 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, cost: Cost) ->
     if problem is not None:
         raise GatewayError(*problem, usage=usage)
     text = _text(message)
-    logprobs = _logprobs(choice)
-    if not text and not logprobs:
+    logprobs, tokens = _logprobs(choice, request)
+    if not text and (request.schema is not None or not logprobs):
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
-    return Reply(text, getattr(response, "model", None) or endpoint.model, usage, logprobs)
+    return Reply(text, getattr(response, "model", None) or endpoint.model, usage, logprobs, tokens)
 
 
 def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, str] | None:  # noqa: ANN401 - litellm's objects
@@ -47,8 +51,8 @@ def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, 
     if (refusal and not getattr(message, "content", None)) or reason == "refusal":
         said = " ".join(str(refusal or "").split())[:200]
         return FailureKind.REFUSAL, f"the model refused: {said}"
-    # A call that asks for probabilities wants the first token only, and is cut on purpose.
-    if reason == "length" and not request.top_logprobs:
+    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
+    if reason == "length" and (request.schema is not None or not request.top_logprobs):
         return FailureKind.TRUNCATED, f"the reply was cut at {request.max_tokens} tokens"
     return None
 
@@ -68,11 +72,33 @@ def _extra(message: Any, name: str) -> Any:  # noqa: ANN401 - litellm's object
     return (getattr(message, "provider_specific_fields", None) or {}).get(name)
 
 
-def _logprobs(choice: Any) -> tuple[dict[str, float], ...]:  # noqa: ANN401 - litellm's object
-    tokens = getattr(getattr(choice, "logprobs", None), "content", None) or []
-    return tuple(
-        {each.token: float(each.logprob) for each in (token.top_logprobs or [token])} for token in tokens
-    )
+def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
+    """Return the alternatives of each token, and the tokens; nothing where they are not as they should be.
+
+    A whole reply has hundreds of tokens: of these, alternatives that hardly ever come are left out.
+    """
+    content = getattr(getattr(choice, "logprobs", None), "content", None) or []
+    least = float("-inf") if request.schema is None else _LEAST_LOGPROB
+    try:
+        found = tuple(
+            {
+                each.token: float(each.logprob)
+                for each in (*(token.top_logprobs or ()), token)
+                if math.isfinite(each.logprob) and (each is token or each.logprob >= least)
+            }
+            for token in content
+        )
+        return found, tuple(_pieces(content))
+    except (AttributeError, TypeError, ValueError):
+        return (), ()
+
+
+def _pieces(content: Any) -> list[str]:  # noqa: ANN401 - litellm's objects
+    """Return the tokens as text; a character that is spread over several belongs to the last of them."""
+    if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
+        return [str(token.token) for token in content]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return [decoder.decode(bytes(token.bytes)) for token in content]
 
 
 def _usage(response: Any, endpoint: Endpoint, cost: Cost) -> Usage:  # noqa: ANN401 - litellm's object

@@ -5,7 +5,7 @@ A recording is a JSONL file, one object a line:
     {"replay": 1, "subject": "<sha256>", "rubric": "kls@1.0.0", "tier": "quick", "part": "",
      "model": "anthropic/claude-haiku-4-5", "family": "anthropic", "pointwise": false,
      "reply": {"text": "...", "model": "...", "input_tokens": 1, "output_tokens": 2, "cost_usd": 0.1,
-               "logprobs": [{"yes": -0.1}]}}
+               "logprobs": [{"yes": -0.1}], "tokens": ["yes"]}}
 
 `replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
 "message": "..."}. A request is matched by what it is about (subject, rubric, tier, part) and its model,
@@ -53,6 +53,7 @@ class RecordedReply(Strict):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     logprobs: list[dict[str, float]] = []
+    tokens: list[str] = []
 
 
 class RecordedFailure(Strict):
@@ -108,11 +109,19 @@ def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     profile = providers.find("replay")
     found: dict[TierName, dict[str, Endpoint]] = {}
     first: dict[TierName, tuple[str, str]] = {}
-    for line in read(path):
+    lines = read(path)
+    told = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
+    for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
             seat = Endpoint(
-                profile, line.model, line.family, profile.output, api_base=str(path), pointwise=line.pointwise
+                profile,
+                line.model,
+                line.family,
+                profile.output,
+                api_base=str(path),
+                pointwise=line.pointwise,
+                logprobs=line.model in told,
             )
             found.setdefault(line.tier, {}).setdefault(line.model, seat)
     if not found:
@@ -254,7 +263,11 @@ def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
         recorded.cache_write_tokens,
     )
     return Reply(
-        _relabelled(recorded.text, line.labels, labels), recorded.model, usage, tuple(recorded.logprobs)
+        _relabelled(recorded.text, line.labels, labels),
+        recorded.model,
+        usage,
+        tuple(recorded.logprobs),
+        tuple(recorded.tokens),
     )
 
 
@@ -278,5 +291,6 @@ def _recorded(reply: Reply) -> RecordedReply:
         cost_source=reply.usage.cost_source,
         cache_read_tokens=reply.usage.cache_read_tokens,
         cache_write_tokens=reply.usage.cache_write_tokens,
-        logprobs=list(reply.logprobs),
+        logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
+        tokens=[encodable(each) for each in reply.tokens],
     )

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from judgekit.errors import FailureKind, GatewayError, InvalidReply
 from judgekit.gateway.base import Message, Request
-from judgekit.judging import pointwise
+from judgekit.judging import likely, pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Paid, Session, Stopwatch
 from judgekit.parse import extract
@@ -21,7 +21,7 @@ from judgekit.verdict import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from judgekit.gateway.base import Endpoint, Matter
+    from judgekit.gateway.base import Endpoint, Matter, Reply
 
 Value = TypeVar("Value")
 Other = TypeVar("Other")
@@ -32,13 +32,17 @@ FAILURE_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Value]):
-    """What one round brought: a value or a failure, and what it took. `model` is the one that replied."""
+    """What one round brought: a value or a failure, and what it took.
+
+    `model` is the one that replied, `reply` what a value of one call was read from.
+    """
 
     value: Value | None
     failure: Failure | None
     usage: Usage
     latency_ms: int
     model: str
+    reply: Reply | None = None
 
     def map(self, read: Callable[[Value], Other]) -> Answer[Other]:
         """Return the same round with its value, where there is one, read as something else."""
@@ -50,7 +54,8 @@ class Answer(Generic[Value]):
 class Question(Generic[ReplyModel]):
     """What is asked of one tier; `tokens` bounds the reply, `labels` maps the prompt's labels to ids.
 
-    Where several replies to one question are wanted, `sample` is the number of this one, from 1.
+    Where several replies to one question are wanted, `sample` is the number of this one, from 1. `likely`
+    asks models that can tell it for the probabilities of the reply's tokens.
     """
 
     messages: tuple[Message, ...]
@@ -59,6 +64,7 @@ class Question(Generic[ReplyModel]):
     tokens: int
     labels: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
+    likely: bool = False
 
 
 async def ask(
@@ -79,6 +85,7 @@ async def ask(
                 seconds,
                 question.tokens,
                 json_schema(question.reply),
+                likely.ALTERNATIVES if question.likely and endpoint.logprobs else 0,
                 labels=question.labels,
                 sample=question.sample,
             )
@@ -101,7 +108,7 @@ async def ask(
         else:
             if session.cache and not kept:
                 session.cache.keep(endpoint, request, reply)
-            return Answer(value, None, usage, watch.ms, model)
+            return Answer(value, None, usage, watch.ms, model, reply)
     return Answer(None, failure, usage, watch.ms, model)
 
 

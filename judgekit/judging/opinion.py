@@ -16,7 +16,8 @@ class Opinion:
 
     `samples` is how many replies of the model the scores are the mean of. Of a jury whose families came to
     different outcomes, `divided` says whether most of them came to this one; else it is None. `dimensions`
-    are those that the reasoning speaks of.
+    are those that the reasoning speaks of, `expected` those whose score is the mean over the scale's points,
+    each weighted with its probability.
     """
 
     outcome: Outcome
@@ -27,10 +28,13 @@ class Opinion:
     samples: int = 1
     divided: bool | None = None
     dimensions: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return the opinion as it stands in a round."""
         findings = [each.model_dump() for each in self.findings]
+        how = {"samples": self.samples} if self.samples > 1 else {}
+        told = {"expected": list(self.expected)} if self.expected else {}
         return {
             "outcome": self.outcome,
             "scores": self.scores,
@@ -38,7 +42,9 @@ class Opinion:
             "dimensions": list(self.dimensions),
             "findings": findings,
             "said": self.said,
-        } | ({"samples": self.samples} if self.samples > 1 else {})
+            **how,
+            **told,
+        }
 
 
 @dataclass(frozen=True, slots=True)

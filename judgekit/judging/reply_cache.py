@@ -73,7 +73,8 @@ class ReplyCache:
             if found is None:
                 return None
             kept = json.loads(found[0])
-            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]))
+            tokens = tuple(kept.get("tokens", ()))
+            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens)
         except sqlite3.Error as error:
             self._renew(error)
         except (OSError, ValueError, KeyError, TypeError):
@@ -84,7 +85,8 @@ class ReplyCache:
         """Keep a reply that could be read."""
         if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
             return
-        text = json.dumps({"text": reply.text, "model": reply.model, "logprobs": reply.logprobs})
+        kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
+        text = json.dumps(kept)
         if len(text) > MAX_REPLY:
             return
         row = (key(endpoint, request), time.time(), text)

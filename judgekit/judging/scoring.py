@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit import prompt, terms
 from judgekit.gateway.base import Matter
-from judgekit.judging import jury, pointwise
+from judgekit.judging import jury, likely, pointwise
 from judgekit.judging.asking import Answer, Points, Question, ask, ask_pointwise
 from judgekit.judging.calls import all_of, joined
 from judgekit.judging.opinion import Opinion
-from judgekit.judging.replies import score_reply_model
+from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.session import Stopwatch
 from judgekit.text import visible
 from judgekit.verdict import Finding
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.fence import Fence
-    from judgekit.gateway.base import Endpoint, Message
+    from judgekit.gateway.base import Endpoint, Message, Reply
     from judgekit.judging.manner import Manner
     from judgekit.judging.session import Session
     from judgekit.judging.subject import Document
@@ -65,14 +65,18 @@ class Rating:
         if seat.pointwise:
             return await self._ask_pointwise(seat, session)
         samples = self.manner.samples_of(seat)
-        if samples == 1:
-            return await self._ask_once(seat, session, 0)
-        watch = Stopwatch()
+        watch, before = Stopwatch(), list[Answer[Opinion]]()
+        if samples == 1 or seat.logprobs:
+            once = await self._ask_once(seat, session, 0)
+            # Token probabilities leave nothing to repeat.
+            if samples == 1 or (once.value and len(once.value.expected) == len(self.rubric.dimensions)):
+                return once
+            before = [once]
         tries = [partial(self._ask_once, seat, session, number) for number in range(1, samples + 1)]
         answers = await all_of(tries, session, seat)
         opinions = [each.value for each in answers if each.value]
         found = self._mean(opinions) if jury.has_quorum(len(opinions), samples) else None
-        return joined(answers, found, watch.ms)
+        return joined([*before, *answers], found, watch.ms)
 
     def _asked(self) -> dict[str, ScoreRubric]:
         """Return what each call asks about, by its part of the matter: the whole rubric, or one dimension."""
@@ -113,9 +117,14 @@ class Rating:
             self._matter(part),
             REPLY_TOKENS,
             sample=sample,
+            likely=True,
         )
         answer = await ask(session, seat, question, self._timeout)
-        return answer.map(lambda reply: _said(reply, part))
+        return answer.map(lambda told: _said(told, part, self._expected(told, answer.reply)))
+
+    def _expected(self, told: ScoreReply, reply: Reply | None) -> dict[str, float]:
+        scale = self.rubric.scale
+        return likely.expectations(reply, told, range(scale.min, scale.max + 1)) if reply else {}
 
     async def _ask_pointwise(self, seat: Endpoint, session: Session) -> Answer[Opinion]:
         answer = await ask_pointwise(session, seat, self._points(seat, session.fence), self._timeout)
@@ -152,6 +161,7 @@ class Rating:
             findings=terms.placed(said.findings, self.rubric),
             said=said.word,
             dimensions=terms.dimensions_in(said.reasoning, self.rubric),
+            expected=said.expected,
         )
 
     def _mean(self, opinions: Sequence[Opinion]) -> Opinion:
@@ -169,16 +179,23 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add."""
+    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add.
 
-    scores: dict[str, int]
+    `expected` names the dimensions whose score is an expectation.
+    """
+
+    scores: dict[str, float]
     reasoning: str
     findings: tuple[Finding, ...]
     word: str | None
+    expected: tuple[str, ...] = ()
 
 
-def _said(reply: BaseModel, dimension: str) -> Said:
-    """Return what a reply says; a `dimension` that was asked about alone is what its findings are about."""
+def _said(reply: BaseModel, dimension: str, expected: Mapping[str, float]) -> Said:
+    """Return what a reply says, with the scores that are `expected` in place of those it gives.
+
+    A `dimension` that was asked about alone is what its findings are about.
+    """
     told: dict[str, Any] = reply.model_dump()
     # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
     findings = [
@@ -186,10 +203,11 @@ def _said(reply: BaseModel, dimension: str) -> Said:
     ]
     word = told.get("verdict")
     return Said(
-        told["scores"],
+        told["scores"] | expected,
         visible(told["reasoning"]),
         tuple(Finding(**each | ({"dimension": dimension} if dimension else {})) for each in findings),
         visible(word) if word else None,
+        tuple(expected),
     )
 
 
@@ -200,4 +218,5 @@ def _merged(said: Sequence[Said]) -> Said:
         "\n".join(f"{name}: {each.reasoning}" for each in said for name in each.scores if each.reasoning),
         tuple(finding for each in said for finding in each.findings),
         None,
+        tuple(name for each in said for name in each.expected),
     )

@@ -1,0 +1,238 @@
+"""Scores by token probabilities: where a number stands among the tokens, and what else it might have been."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgekit import library
+from judgekit.gateway.base import Reply
+from judgekit.judging.likely import aligned, expectation, expectations, places
+from judgekit.judging.replies import score_reply_model
+from judgekit.parse import extract
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+KLS = score_reply_model(library.score_rubric("kls").rubric)
+FIVE = range(1, 6)
+PLAIN = '{"reasoning": "Sound.", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 4}, "findings": []}'
+
+
+def logs(probabilities: Mapping[str, float]) -> dict[str, float]:
+    return {token: math.log(each) for token, each in probabilities.items()}
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a text as tokenizers do: words with the blank before them, digits alone, marks together."""
+    return re.findall(r" ?[^\W\d]+|\d| ?[^\w\s]+|\s", text)
+
+
+def replied(
+    text: str, doubts: Mapping[int, Mapping[str, float]], tokens: Sequence[str] | None = None
+) -> Reply:
+    """Return a reply that was sure of all tokens but its numbers, counted from 0, that `doubts` names."""
+    tokens = pieces(text) if tokens is None else tokens
+    numbers = iter(range(len(tokens)))
+    beside = [
+        logs(doubts.get(next(numbers), {token: 1.0}) if token.isdigit() else {token: 1.0}) for token in tokens
+    ]
+    return Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens))
+
+
+def expected(reply: Reply, points: range = FIVE) -> dict[str, float]:
+    return expectations(reply, extract(reply.text, KLS), points)
+
+
+def test_each_score_is_the_mean_of_what_its_number_might_have_been() -> None:
+    reply = replied(
+        PLAIN, {0: {"4": 0.6, "3": 0.4}, 1: {"3": 0.5, "2": 0.25, "4": 0.25}, 2: {"4": 0.5, "5": 0.5}}
+    )
+    found = expected(reply)
+    assert found == pytest.approx({"semantic": 3.6, "pragmatic": 3.0, "syntactic": 4.5})
+
+
+def test_what_is_not_on_the_scale_counts_for_nothing() -> None:
+    reply = replied(PLAIN, {0: {"4": 0.6, "3": 0.3, " null": 0.05, "7": 0.05}})
+    assert expected(reply)["semantic"] == pytest.approx((4 * 0.6 + 3 * 0.3) / 0.9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Here it is:\n```json\n{PLAIN}\n```\nTell me if more is wanted.",
+        PLAIN.replace("Sound.", 'It says \\"semantic\\": 4, and 3 times so: 4, 4.'),
+        PLAIN.replace("Sound.", "Gut — aber »knapp« 🙂."),
+        '{"semantic": 4, "pragmatic": 3, "syntactic": 4, "reasoning": "flat"}',
+        '{"scores": {"semantic": {"score": 4, "why": "x"}, "pragmatic": {"score": 3}, "syntactic": 4}}',
+        '{"scores": {"semantic": "4", "pragmatic": "3", "syntactic": "4"}}',
+        json.dumps(json.loads(PLAIN), indent=2),
+        PLAIN.replace(" ", ""),
+        '{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather: ' + PLAIN,
+    ],
+)
+def test_numbers_are_found_in_whatever_form_the_reply_is_read(text: str) -> None:
+    told = extract(text, KLS)
+    found = places(text, told, FIVE)
+    assert set(found) == {"semantic", "pragmatic", "syntactic"}
+    given = told.model_dump()["scores"]
+    assert {name: int(text[place.start : place.end]) for name, place in found.items()} == given
+    starts = {place.start for place in found.values()}
+    doubted = {
+        at: {token: 0.7, "2": 0.3}
+        for at, token in enumerate(token for token in pieces(text) if token.isdigit())
+    }
+    assert len(starts) == 3
+    wanted = {name: 0.7 * score + 0.6 for name, score in given.items()}
+    assert expected(replied(text, doubted)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ("", "<|im_end|>"),
+        ("<think>\nA 4, or so.\n</think>\n\n", ""),
+        ("  \n", "\n"),
+        (f"<think>{PLAIN}</think>", ""),
+    ],
+)
+def test_thinking_and_marks_around_the_text_move_no_number(before: str, behind: str) -> None:
+    own = replied(PLAIN, {0: {"4": 0.6, "3": 0.4}})
+    tokens = (*pieces(before), *own.tokens, behind)
+    sure = tuple({token: 0.0} for token in tokens)
+    start = len(pieces(before))
+    logprobs = (*sure[:start], *own.logprobs, *sure[start + len(own.tokens) :])
+    found = expected(Reply(PLAIN, "m", logprobs=logprobs, tokens=tokens))
+    assert found["semantic"] == pytest.approx(3.6)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(PLAIN, "m"),
+        Reply(PLAIN, "m", logprobs=({"4": 0.0},)),
+        replied(PLAIN, {}, tokens=[*pieces(PLAIN)[:-2], "?"]),
+        Reply(PLAIN, "m", logprobs=({PLAIN: 0.0},), tokens=(PLAIN,)),
+        Reply(PLAIN, "m", logprobs=({},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
+        Reply(PLAIN, "m", logprobs=({"1": 0.0},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
+    ],
+    ids=[
+        "no tokens",
+        "fewer tokens",
+        "another text",
+        "one token",
+        "no alternatives",
+        "chosen not among them",
+    ],
+)
+def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> None:
+    assert expected(reply) == {}
+
+
+@pytest.mark.parametrize(
+    ("token", "beside", "wanted"),
+    [
+        ("4", {"4": 0.5, "5": 0.5}, 4.5),
+        (" 4", {" 4": 0.5, "4": 0.2, " 5": 0.3}, 4.3),
+        ("4,", {"4,": 0.5, "4": 0.2, "3": 0.3}, 3.7),
+        ('"4', {'"4': 0.75, '"3': 0.25}, 3.75),
+        ("4", {"4": 0.5, "5": 0.25}, None),  # who knows what the rest is
+        ("4", {"5": 0.9, "3": 0.1}, None),  # what was written is not told of
+        ("4", {"4": 1.0, "5": 1.0}, None),  # no probabilities
+        ("3", {"3": 1.0}, None),  # another value than was read
+        ("4.", {"4.": 1.0}, None),
+        (": 4, 5", {": 4, 5": 1.0}, None),
+    ],
+)
+def test_an_expectation_needs_the_number_and_most_of_the_probability(
+    token: str, beside: dict[str, float], wanted: float | None
+) -> None:
+    found = expectation(token, logs(beside), 4, FIVE)
+    assert found == (wanted if wanted is None else pytest.approx(wanted))
+
+
+@pytest.mark.parametrize(
+    ("beside", "wanted"),
+    [
+        ({"8": 0.6, "9": 0.4}, 8.4),
+        ({"8": 0.6, "9": 0.3, "1": 0.1}, None),  # 1, or the beginning of 10
+        ({"8": 0.6, "9": 0.2, "1": 0.1, "10": 0.1}, 7.7),  # numbers are single tokens here
+        ({"8": 0.6, "9": 0.395, "1": 0.005}, 8.36),
+    ],
+)
+def test_a_digit_that_may_go_on_is_no_point(beside: dict[str, float], wanted: float | None) -> None:
+    found = expectation("8", logs(beside), 8, range(1, 11))
+    assert found == (wanted if wanted is None else pytest.approx(wanted))
+
+
+def test_an_infinite_or_absurd_logarithm_is_no_probability() -> None:
+    beside = {"4": math.log(0.9), "3": -math.inf, "2": math.nan, "5": 1000.0}
+    assert expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(("doubt", "wanted"), [(0.04, 4.0), (0.06, 3.94)])
+def test_a_model_that_is_nearly_sure_gave_a_whole_number(doubt: float, wanted: float) -> None:
+    found = expected(replied(PLAIN, {0: {"4": 1 - doubt, "3": doubt}}))
+    assert found["semantic"] == pytest.approx(wanted)
+
+
+def test_a_flood_of_numbers_is_not_searched() -> None:
+    text = PLAIN.replace("Sound.", "a: 4,\\n" * 40)
+    assert places(text, extract(text, KLS), FIVE) == {}
+
+
+def test_a_scale_below_zero_is_left_alone() -> None:
+    assert expected(replied(PLAIN, {}), range(-1, 6)) == {}
+
+
+SCORES = st.fixed_dictionaries(dict.fromkeys(("semantic", "pragmatic", "syntactic"), st.integers(1, 5)))
+
+
+@given(
+    scores=SCORES,
+    reasoning=st.text(max_size=60),
+    prose=st.sampled_from(["", "Well.\n", "```json\n", "<think>a 3</think>"]),
+    cuts=st.sets(st.integers(1, 400), max_size=200),
+    ascii_only=st.booleans(),
+)
+def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
+    scores: dict[str, int], reasoning: str, prose: str, cuts: set[int], *, ascii_only: bool
+) -> None:
+    """A number that is a token of its own is weighed, each other one stays; no other token is looked at."""
+    body = {"reasoning": reasoning, "scores": scores, "findings": []}
+    text = prose + json.dumps(body, ensure_ascii=ascii_only)
+    told = extract(text, KLS)
+    assert told.model_dump()["scores"] == scores
+    bounds = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    tokens = [text[at:end] for at, end in itertools.pairwise(bounds)]
+    assert aligned(text, tokens) == 0
+    # Every token is in the same doubt: a wrong one would give a wrong mean.
+    beside = [logs({token: 0.6} | ({"1": 0.4} if token != "1" else {"5": 0.4})) for token in tokens]
+    found = expectations(Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), told, FIVE)
+    for name, mean in found.items():
+        other = 5 if scores[name] == 1 else 1
+        assert mean == pytest.approx(0.6 * scores[name] + 0.4 * other)
+    whole = pieces(text)
+    sure = Reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
+    if "".join(whole) == text:
+        assert expectations(sure, told, FIVE) == scores
+
+
+@given(text=st.text(max_size=30), before=st.text(max_size=10), behind=st.text(max_size=10))
+def test_an_alignment_is_where_the_text_stands(text: str, before: str, behind: str) -> None:
+    tokens = [*before, *text, *behind]
+    at = aligned(text, tokens)
+    if not text.strip():
+        assert at is None
+        return
+    assert at is not None
+    inner = len(text) - len(text.lstrip())
+    joined = "".join(tokens)
+    assert joined[at + inner :].startswith(text.strip())
