@@ -15,7 +15,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import paths
+from judgekit import chance, paths
 from judgekit.lookalikes import plain, skeleton
 from judgekit.text import visible
 
@@ -40,7 +40,7 @@ class Fence:
     """One fence, used for every untrusted part of one prompt."""
 
     def __init__(self, nonce: str | None = None) -> None:
-        self.tag = f"{_WORD}-{nonce or secrets.token_hex(_NONCE_BYTES)}"
+        self.tag = f"{_WORD}-{nonce or chance.token(_NONCE_BYTES)}"
 
     @property
     def guard(self) -> str:

@@ -64,6 +64,8 @@ def redact(text: str) -> Redacted:
 
     Lines keep their numbers. The same text always gives the same, and what is replaced is no secret again.
     """
+    if not text:
+        return Redacted("", 0)
     text = visible(text)
     parts, at, found = [], 0, _merged(text)
     for each in found:

@@ -48,12 +48,16 @@ def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:
     """Return how many different terms of each dimension stand in a text, where there are any."""
     stems = _stems(text)
     found = {
-        name: sum(
-            _stands_in(term, stems) for term in {tuple(_stems(each)) for each in (name, *dimension.terms)}
-        )
+        name: sum(_stands_in(term, stems) for term in _terms(name, *dimension.terms))
         for name, dimension in rubric.dimensions.items()
     }
     return {name: count for name, count in found.items() if count}
+
+
+@lru_cache(maxsize=1024)
+def _terms(*terms: str) -> frozenset[tuple[str, ...]]:
+    """Return the stems of each term."""
+    return frozenset(tuple(_stems(each)) for each in terms)
 
 
 def _stands_in(term: tuple[str, ...], stems: list[str]) -> bool:

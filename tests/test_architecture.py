@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ledger",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
-    ("fence", "lookalikes", "redaction", "secret_kinds", "prompt", "parse", "terms"),
+    ("chance", "fence", "lookalikes", "redaction", "secret_kinds", "prompt", "parse", "terms"),
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
     ("shared",),

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pydantic import BaseModel, RootModel, ValidationError
 
 from judgekit.parse import kinds
-from judgekit.parse.keys import CutOff, Misfit, all_names, children, keyed, match, names_of, plain, unwrapped
+from judgekit.parse.keys import (
+    CutOff,
+    Misfit,
+    children,
+    keyed,
+    match,
+    names_of,
+    plain,
+    plain_names,
+    unwrapped,
+)
 from judgekit.parse.scan import CUT, Array, Object
 from judgekit.parse.tokens import NUMBER, number
 
@@ -37,7 +47,7 @@ def fit(found: Object, model: type[Model], behind: AbstractSet[str] = frozenset(
     that `found` holds too is refused: this is what is left when a string with unescaped quotes, perhaps the
     subject's own, ended too early.
     """
-    twice = behind & {plain(name) for name in all_names(model)} & {plain(key) for key in _keys(found)}
+    twice = behind and behind & plain_names(model) & {plain(key) for key in _keys(found)}
     if twice:
         raise Misfit(f"`{min(twice)}` is given again behind the object")
     shaped = _shaped(found, model, "")

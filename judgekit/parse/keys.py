@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pydantic import AliasChoices
@@ -39,23 +40,32 @@ class CutOff(Misfit):
         super().__init__(f"`{where}` is cut off")
 
 
+_MODELS: Final = 64  # as many rubrics' replies as one process reads by turns
+
+
 def plain(key: str) -> str:
     """Return what counts when keys are compared tolerantly: no case, spaces, underscores, hyphens."""
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-def names_of(name: str, model: type[BaseModel]) -> list[str]:
+@lru_cache(maxsize=16 * _MODELS)
+def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
     """Return the keys under which `model` reads a field, the one to write first."""
     alias = model.model_fields[name].validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     names = [choice for choice in choices if isinstance(choice, str)]
     config = model.model_config
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    return [*names, name] if by_name or not names else names
+    return (*names, name) if by_name or not names else tuple(names)
 
 
-def all_names(model: type[BaseModel]) -> Iterator[str]:
-    """Yield the keys of `model` and of the models that are its fields."""
+@lru_cache(maxsize=_MODELS)
+def plain_names(model: type[BaseModel]) -> frozenset[str]:
+    """Return the keys (plain) of `model` and of the models that are its fields."""
+    return frozenset(map(plain, _all_names(model)))
+
+
+def _all_names(model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         yield from names_of(name, model)
         kind = kinds.strip(field.annotation)
@@ -63,17 +73,21 @@ def all_names(model: type[BaseModel]) -> Iterator[str]:
             yield from (key for inner in kind.model_fields for key in names_of(inner, kind))
 
 
+@lru_cache(maxsize=16 * _MODELS)
+def _wanted(name: str, model: type[BaseModel]) -> frozenset[str]:
+    """Return the keys (plain) that may be meant for a field: none when another field's are alike."""
+    wanted = frozenset(map(plain, names_of(name, model)))
+    others = {key for other in model.model_fields if other != name for key in names_of(other, model)}
+    return frozenset() if wanted & set(map(plain, others)) else wanted
+
+
 def match(value: Object, name: str, model: type[BaseModel]) -> str | None:
     """Return the key of `value` that holds the field `name`: the same, else the only one that is alike."""
-    names = names_of(name, model)
-    for key in names:
+    for key in names_of(name, model):
         if key in value:
             return key
-    wanted = {plain(key) for key in names}
-    others = {key for other in model.model_fields if other != name for key in names_of(other, model)}
-    if wanted & {plain(key) for key in others}:
-        return None
-    alike = [key for key in value if plain(key) in wanted]
+    wanted = _wanted(name, model)
+    alike = [key for key in value if plain(key) in wanted] if wanted else []
     if len(alike) > 1:
         raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
     return alike[0] if alike else None
@@ -89,7 +103,7 @@ def children(value: Object) -> Iterator[Object]:
 
 def unwrapped(value: Object, model: type[BaseModel]) -> Object:
     """Return the object in `value` that has keys of `model`; `value` itself when it has, or it is unclear."""
-    names = {plain(name) for name in all_names(model)}
+    names = plain_names(model)
     inner = value
     for _ in range(MAX_WRAPPERS + 1):
         if any(plain(key) in names for key in inner):
@@ -116,5 +130,4 @@ def keyed(value: object, model: type[BaseModel] | None = None) -> Object | None:
             return None
         whole.put(item[naming[0]], item)
     whole.closed = value.closed
-    wanted = None if model is None else {plain(name) for name in all_names(model)}
-    return whole if wanted is None or any(plain(key) in wanted for key in whole) else None
+    return whole if model is None or any(plain(key) in plain_names(model) for key in whole) else None
