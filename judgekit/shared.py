@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import json
+import re
 import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +38,7 @@ TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
 _LEDGER_SECONDS = 5.0
+_TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
 
 
@@ -63,12 +66,18 @@ class Shared:
             nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
             return verdict(nobody, watch.ms)
 
-    def send(self, lines: Sequence[bytes]) -> None:
-        """Send lines of a ledger; the server keeps each once. Raises `SharedError`."""
+    def send(self, lines: Sequence[bytes]) -> str | None:
+        """Send lines of a ledger; the server keeps each once.
+
+        Return which it refuses for good, and why, if any. Raises `SharedError`.
+        """
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         headers = {"Content-Type": "application/json"}
         with self._asking() as client:
-            self._content(client.post("/v1/ledger", content=body, headers=headers))
+            answer = self._content(client.post("/v1/ledger", content=body, headers=headers))
+        refused = json.loads(answer).get("refused") or {}
+        why = one_line(str(next(iter(refused.values()), "")), _SAID)
+        return f"the shared judge at {self.url} refused {len(refused)} lines ({why})" if refused else None
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
@@ -129,8 +138,13 @@ def configured(settings: Config) -> Shared | None:
         token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")
     except (OSError, ValueError) as error:
         raise wrong("server", "token_file", f"cannot be read ({type(error).__name__})", None) from None
-    if not token.isascii() or not token:
-        raise wrong("server", "token_file", f"no token: name the file that holds it, or set {TOKEN}", None)
+    if not _TOKEN.fullmatch(token):
+        raise wrong(
+            "server",
+            "token_file",
+            f"expected one token and nothing else; name the file that holds it, or set {TOKEN}",
+            None,
+        )
     return Shared(url.rstrip("/"), token)
 
 
@@ -138,11 +152,9 @@ def hand_on(settings: Config, ledger: Ledger) -> list[str]:
     """Send the team's server what it does not have of a ledger; return a line that says why not, if so."""
     try:
         server = configured(settings)
-        if server is not None:
-            forward(ledger, server.send)
+        return list(forward(ledger, server.send).remarks) if server is not None else []
     except JudgekitError as error:
         return [f"{error}; its ledger gets these lines the next time"]
-    return []
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:

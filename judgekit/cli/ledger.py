@@ -137,7 +137,10 @@ def forward() -> int:
     """Send the shared judge the lines of this project's ledger that it does not have yet."""
     from judgekit.ledger.forward import forward
 
-    say(f"{forward(here(), team().send)} lines sent")
+    done = forward(here(), team().send)
+    for remark in done.remarks:
+        complain(remark)
+    say(f"{done.count} lines sent")
     return 0
 
 

@@ -75,8 +75,10 @@ class Door:
     def _full(self, size: int) -> Refusal | None:
         if self.leaving:
             return 503, "leaving", "the engine is leaving", 0
-        if self.inside >= self._most or self._bytes + size > MOST_BYTES:
+        if self.inside >= self._most:
             return 503, "busy", f"{self.inside} requests are waiting already", 1
+        if self._bytes + size > MOST_BYTES:
+            return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are on their way already", 1
         return None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from judgekit import recall, tasks
 from judgekit.datafile import Strict
@@ -22,6 +22,7 @@ from judgekit.gate.commits import UnknownCommit
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
 from judgekit.retrieval.candidate import Candidate
+from judgekit.retrieval.profile import KINDS
 from judgekit.rubric import ModeName  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
@@ -47,6 +48,12 @@ class Search(Carried):
     limit: Annotated[int, Field(ge=1, le=100)] = recall.RESULTS
 
 
+def _kind(value: str) -> str:
+    if value not in KINDS:
+        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    return value
+
+
 class CandidateGiven(Strict):
     """A candidate as the hook found it."""
 
@@ -56,12 +63,11 @@ class CandidateGiven(Strict):
     tags: list[Raw] = []
     root: Raw
     place: Raw
-    kind: Raw
-    snippet: Raw = ""
+    kind: Annotated[Raw, AfterValidator(_kind)]
 
     def candidate(self) -> Candidate:
         """Return it as retrieval knows it; what judging does not look at is left out."""
-        found = Candidate(
+        return Candidate(
             self.id,
             self.title,
             self.category,
@@ -71,8 +77,6 @@ class CandidateGiven(Strict):
             place=self.place,
             kind=self.kind,
         )
-        found.snippet = self.snippet
-        return found
 
 
 class Select(Carried):

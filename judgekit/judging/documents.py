@@ -106,7 +106,8 @@ class DocumentJudge:
         watch = Stopwatch()
         document, left_out = self._outgoing(document)
         if self.elsewhere is not None:
-            return await self.elsewhere.judge(self, document)
+            found = await self.elsewhere.judge(self, document)
+            return found.model_copy(update={"redacted": left_out + found.redacted})
         session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
         seats = seated(self.endpoints)
         cut = {tier for tier in seats if self._is_cut(tier, document)}

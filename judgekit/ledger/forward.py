@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import lock
 from judgekit.errors import JudgekitError
@@ -25,29 +25,38 @@ MOST_LINES = 500  # at a time
 MOST_BYTES = 4_000_000
 
 
-def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], None]) -> int:
-    """Hand on what `send` has not taken yet, and return how many lines that were.
+class Forwarded(NamedTuple):
+    """How many lines were handed on, and what was said about them."""
+
+    count: int
+    remarks: tuple[str, ...] = ()
+
+
+def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None]) -> Forwarded:
+    """Hand on what `send` has not taken yet; it may return a remark.
 
     A line may be handed on twice, when the power fails at the wrong moment; never none. Nothing happens
     while another process does the same. What `send` raises ends it, and is raised again.
     """
     if not read.exists(ledger.folder):
-        return 0
+        return Forwarded(0)
     count = 0
+    remarks: list[str] = []
     try:
         with lock.held(ledger.folder / LOCK, seconds=0):
             places = _places(ledger.folder)
             for path in read.files([ledger.folder]):
                 for lines, place in _batches(path, places.get(path.name)):
-                    send(lines)
+                    remark = send(lines)
+                    remarks += [remark] if remark else []
                     count += len(lines)
                     places[path.name] = place
                     _keep(ledger.folder, places)
     except TimeoutError:
-        return count
+        return Forwarded(count, tuple(remarks))
     except OSError as error:
         raise JudgekitError(f"{ledger.folder}: cannot be handed on ({error.strerror or error})") from None
-    return count
+    return Forwarded(count, tuple(remarks))
 
 
 def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 from judgekit import paths
 
 _HASH = 12
 _READABLE = 40
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
 
 
 def home() -> Path:
@@ -28,6 +30,11 @@ def name(start: Path) -> str:
         char if char.isascii() and (char.isalnum() or char in "._") else "-" for char in Path(place).name
     )
     return f"{readable.strip('-.')[:_READABLE] or 'project'}-{digest}"
+
+
+def is_name(text: str) -> bool:
+    """Whether `name` can have made this: it is then the name of a folder, and of no other place."""
+    return _NAME.fullmatch(text) is not None
 
 
 def same(project: str, wanted: str) -> bool:

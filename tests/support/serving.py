@@ -13,14 +13,14 @@ _CREATE = "from judgekit.engine.team.tokens import user_tokens; print(user_token
 class Serving:
     """A server's process with one token, and where it said that it listens."""
 
-    def __init__(self, *words: str, **environ: str) -> None:
+    def __init__(self, *words: str, program: tuple[str, ...] = ("-m", "judgekit"), **environ: str) -> None:
         environment = {**os.environ, **environ}
         made = subprocess.run(
             [sys.executable, "-c", _CREATE], env=environment, capture_output=True, text=True, check=True
         )
         self.token = made.stdout.strip()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "judgekit", "serve", "--port", "0", *words],
+            [sys.executable, *program, "serve", "--port", "0", *words],
             stderr=subprocess.PIPE,
             env=environment,
             text=True,

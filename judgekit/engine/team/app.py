@@ -63,6 +63,7 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, place: Place) ->
     app.state.service, app.state.metrics, app.state.place = service, metrics, place
     app.include_router(router)
     app.get("/healthz", tags=["operation"])(healthz)
+    app.head("/healthz", include_in_schema=False)(healthz)
     guarded = app.get(
         "/metrics",
         tags=["operation"],
@@ -74,7 +75,7 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, place: Place) ->
     for kind in (JudgekitError, working.Gone, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, said)
     app.add_exception_handler(Exception, _Faults(log))
-    return Guard(Door(app, always=OPEN), tokens, metrics, OPEN)
+    return Guard(Door(app, always=OPEN), tokens, metrics, OPEN, log)
 
 
 async def healthz() -> dict[str, str]:
@@ -151,7 +152,9 @@ async def said(_: Request, error: Exception) -> Response:
     """Return the answer that an error becomes."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
+        where = (
+            ".".join(str(part) for part in first["loc"][1:]) or "body, with Content-Type: application/json"
+        )
         body = error_body("input", f"{where}: {first['msg']}", Exit.BAD_INPUT)
         return Response(body, 422, media_type=JSON)
     if isinstance(error, HTTPException):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import DocumentJudge
     from judgekit.ledger import Record
 
-_NAME = re.compile(r"[\w.-]{1,60}")
+_FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 
 
 def limited(
@@ -37,8 +36,10 @@ def keep(lines: Sequence[dict[str, Any]]) -> Kept:
         found = read.parse(json.dumps(each).encode())
         if isinstance(found, str):
             refused[place] = found
-        elif not _NAME.fullmatch(found.project):
+        elif not project.is_name(found.project):
             refused[place] = "project: expected the name of a ledger"
+        elif not _FIRST <= found.timestamp.year <= _LAST:
+            refused[place] = "timestamp: no time at which anything was judged"
         else:
             by_name.setdefault(found.project, []).append(found)
     for name, records in by_name.items():

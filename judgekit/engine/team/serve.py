@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import socket
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,14 +14,14 @@ import uvicorn
 
 from judgekit import config as configuration
 from judgekit import library, panel, paths
-from judgekit.engine.log import Log
+from judgekit.engine.log import Handler, Log
 from judgekit.engine.service import Service
 from judgekit.engine.team.app import Place, create_team_app
+from judgekit.engine.team.protocol import PatientProtocol
 from judgekit.engine.team.tokens import user_tokens
 from judgekit.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
 DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
@@ -50,8 +53,12 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
         raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
     settings = configuration.load(project)
     library.score_rubric(settings.judge.rubric, project)
-    _, who = panel.juries(settings, project)
-    asyncio.run(_Server(address, lambda url: begun(f"{url}: {who}")).live(Place(project)))
+    juries, who = panel.juries(settings, project)
+    if not juries:
+        raise ConfigError(f"nobody to judge with: {who}")
+    with _listening(address) as listener:
+        server = _Server(address, lambda url: begun(f"{url}: {who}"))
+        asyncio.run(server.live(listener, Place(project)))
 
 
 class _Server(uvicorn.Server):
@@ -60,10 +67,8 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 "",
-                host=address.host,
-                port=address.port,
                 loop="asyncio",
-                http="h11",
+                http=PatientProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -76,13 +81,14 @@ class _Server(uvicorn.Server):
             )
         )
 
-    async def live(self, place: Place) -> None:
+    async def live(self, listener: socket.socket, place: Place) -> None:
         log = Log(str(Path(paths.private_folder(str(Path(paths.state_home()) / "serve"))) / "log"))
+        logging.getLogger().addHandler(Handler(log))  # else uvicorn's words of errors would go to stderr
         service = Service(lambda _: None)
         self.config.app = create_team_app(service, log, user_tokens(), place)
         await service.prepare()
         try:
-            await self.serve()
+            await self.serve([listener])
         finally:
             await service.aclose()
 
@@ -93,12 +99,34 @@ class _Server(uvicorn.Server):
             self._begun(self._address._replace(port=port).url)
 
 
+def _listening(address: Address) -> socket.socket:
+    """Return the socket to serve; raises `ConfigError` when the address cannot be had."""
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, place = found[0]
+        return socket.create_server(place[:2], family=family, backlog=512)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        problem = (
+            f"{where} cannot be listened on ({error.strerror or error}); choose another --host or --port"
+        )
+        raise ConfigError(problem) from None
+
+
 def _refuse_open(address: Address) -> None:
     if bool(address.certificate) != bool(address.key):
         raise UsageError("--tls-cert and --tls-key belong together")
     for path in filter(None, (address.certificate, address.key)):
         if not path.is_file():
             raise UsageError(f"{path}: no such file")
+    if address.certificate is not None and address.key is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(address.certificate, address.key)
+        except (ssl.SSLError, OSError):
+            files = f"{address.certificate}, {address.key}"
+            raise ConfigError(f"{files}: no certificate and its key; expected PEM") from None
     if address.certificate is None and not _is_loopback(address.host):
         raise UsageError(
             f"{address.host}: without TLS everyone between would read tokens and texts; give --tls-cert and "

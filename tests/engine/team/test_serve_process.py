@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -73,7 +74,8 @@ def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
         capture_output=True,
     )
     certificate = tmp_path / "cert.pem"
-    serving = Serving("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
+    model = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
+    serving = Serving("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"), **model)
     try:
         assert serving.url.startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=str(certificate))
@@ -97,3 +99,32 @@ def test_a_server_that_nobody_may_ask_does_not_start() -> None:
 def test_half_a_certificate_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="belong together"):
         serve(Address("127.0.0.1", 0, tmp_path / "cert.pem"), None, lambda _: None)
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_text("no PEM")
+    with pytest.raises(ConfigError, match=r"cert\.pem.*expected PEM"):
+        serve(Address("127.0.0.1", 0, tmp_path / "cert.pem", tmp_path / "key.pem"), None, lambda _: None)
+
+
+@pytest.fixture
+def able(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a server have whom to ask and who may ask it."""
+    user_tokens().create("ada")
+    monkeypatch.setenv("JUDGEKIT_API_BASE", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+
+
+@pytest.mark.usefixtures("able")
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be listened on"):
+            serve(Address("127.0.0.1", port), None, lambda _: pytest.fail("it listens"))
+
+
+def test_a_server_without_a_model_does_not_start() -> None:
+    user_tokens().create("ada")
+    with pytest.raises(ConfigError, match="nobody to judge with: no model found"):
+        serve(Address("127.0.0.1", 0), None, lambda _: pytest.fail("it listens"))

@@ -70,6 +70,7 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     (verdict,) = api.judge_texts({"b.md": f"# Setup\n\nThe token is {secret}\n"}, mode="lenient")
     assert verdict.rounds
+    assert verdict.redacted == 1
     assert all(secret not in each.text for each in team_model.requests[before:])
 
 
@@ -166,3 +167,22 @@ def test_lines_wait_while_the_server_is_away(tmp_path: Path, monkeypatch: pytest
         assert shared.hand_on(settings, ledger) == []
     assert len(taken) == 1
     assert user_tokens().all() == []
+
+
+@pytest.mark.parametrize("token", ["two tokens", "abc\r\nX: y", "jk_é", "# a comment"])
+def test_what_is_no_token_is_never_shown(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_SERVER_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv(shared.TOKEN, token)
+    with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
+        judged()
+    assert token not in str(caught.value)
+
+
+def test_lines_that_are_refused_for_good_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
+    ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
+    monkeypatch.setenv(shared.TOKEN, "jk_x")
+    with Loopback(sends({"taken": 0, "refused": {"0": "of a kind it does not know"}})) as server:
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
+        (told,) = shared.hand_on(config.load(None), ledger)
+    assert "refused 1 lines (of a kind it does not know)" in told

@@ -124,11 +124,29 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
 
 
 def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient) -> None:
-    bad = [{"schema": "judgekit/skip@1"}, {}, lines("c", project="../up")[0], lines("d", project="")[0]]
+    names = ["../up", "", "..", ".", "...", "x.jsonl", "-x", "docs", "docs-0123456789AB", "é-0123456789ab"]
+    bad = [{"schema": "judgekit/skip@1"}, {}, *(lines("c", project=each)[0] for each in names)]
+    times = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+    bad += [lines("d")[0] | {"timestamp": each} for each in times]
     answer = client.post("/v1/ledger", json={"lines": [*bad, *lines("a")]})
     assert answer.status_code == 200
     assert answer.json()["taken"] == 1
-    assert sorted(answer.json()["refused"]) == ["0", "1", "2", "3"]
+    assert len(answer.json()["refused"]) == len(bad)
+    assert [path.name for path in project.home().iterdir()] == ["docs-0123456789ab"]
+
+
+def test_damaged_tokens_let_nobody_in_and_are_said(client: TestClient, tokens: Tokens) -> None:
+    tokens._path.write_text("{bad")
+    answer = client.get("/v1/rubrics")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["kind"] == "config"
+    assert client.get("/healthz").status_code == 200
+    assert client.head("/healthz").status_code == 200
+
+
+def test_a_body_that_is_not_called_json_is_said(client: TestClient) -> None:
+    answer = client.post("/v1/judge", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
 
 
 def test_a_time_that_is_none_is_said(client: TestClient) -> None:
