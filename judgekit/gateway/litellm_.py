@@ -82,18 +82,25 @@ class Manner(NamedTuple):
 
     def adapted(self, failure: GatewayError, request: Request) -> Manner | None:
         """Return the manner to try after a failure, or None when another one would not help."""
+        # Without a schema they are the answer.
+        if self.logprobs and request.top_logprobs and request.schema and _is_about_logprobs(failure):
+            return self._replace(logprobs=False)
         if failure.kind is not FailureKind.BAD_REQUEST:
             return None
         if self.max_tokens != _NEWER and _NEWER in failure.message:
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
-        # Without a schema they are the answer.
-        if self.logprobs and request.top_logprobs and request.schema and "logprobs" in failure.message:
-            return self._replace(logprobs=False)
         if request.schema is not None and self.mode in schema.WEAKER and failures.rejects_format(failure):
             return self._replace(mode=schema.WEAKER[self.mode])
         return None
+
+
+def _is_about_logprobs(failure: GatewayError) -> bool:
+    """Whether a failure may come of having asked for probabilities: refused, or given in some odd form."""
+    if failure.kind is FailureKind.BAD_REQUEST:
+        return "logprobs" in failure.message
+    return "Invalid response object" in failure.message  # what litellm says of all that it cannot read
 
 
 class LitellmGateway:

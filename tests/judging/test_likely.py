@@ -17,11 +17,14 @@ from judgekit.gateway.base import Reply
 from judgekit.judging.likely import aligned, expectation, expectations, places
 from judgekit.judging.replies import score_reply_model
 from judgekit.parse import extract
+from judgekit.rubric import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-KLS = score_reply_model(library.score_rubric("kls").rubric)
+RUBRIC = library.score_rubric("kls").rubric
+assert isinstance(RUBRIC, ScoreRubric)
+KLS = score_reply_model(RUBRIC)
 FIVE = range(1, 6)
 PLAIN = '{"reasoning": "Sound.", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 4}, "findings": []}'
 

@@ -1,0 +1,167 @@
+"""What becomes of token probabilities in a verdict: scores, outcomes, repeated samples, recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loopback import Loopback, fails, says
+from scripted import ScriptedGateway, endpoint, scores
+
+from judgekit import library, providers
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway import endpoints
+from judgekit.gateway.base import Reply
+from judgekit.gateway.litellm_ import LitellmGateway
+from judgekit.gateway.replay import Recorder, ReplayGateway
+from judgekit.gateway.replay import endpoints as recorded_endpoints
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
+from judgekit.judging.reply_cache import ReplyCache
+from judgekit.judging.subject import Document, File
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loopback import Answer
+
+    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.verdict import Verdict
+
+DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
+GOOD = scores(4, 4, 4)
+TELLING = dataclasses.replace(endpoint("m"), logprobs=True)
+
+
+def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
+    """Return the alternatives of each token of a text in which every number is in the same doubt."""
+    tokens = re.findall(r" ?[^\W\d]+|\d| ?[^\w\s]+|\s", text)
+    assert "".join(tokens) == text
+    doubtful = {token: math.log(each) for token, each in doubt.items()}
+    return [doubtful if token.isdigit() else {token: 0.0} for token in tokens]
+
+
+def reply(text: str, doubt: dict[str, float]) -> Reply:
+    logprobs = beside(text, doubt)
+    tokens = tuple(next(iter(each)) for each in logprobs)
+    return Reply(text, "m-1", Usage(100, 10, 0.001), tuple(logprobs), tokens)
+
+
+def judge(gateway: Gateway, seat: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
+    own = DocumentJudge(
+        gateway, {"deep": seat}, library.score_rubric("kls"), "strict", deadline=30, **options
+    )
+    return asyncio.run(own.judge(DOCUMENT))
+
+
+def semantic(verdict: Verdict) -> float:
+    assert verdict.scores is not None
+    return verdict.scores["semantic"]
+
+
+def opinion(verdict: Verdict) -> dict[str, Any]:
+    found = verdict.rounds[0].opinion
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("doubt", "score", "outcome"),
+    [
+        ({"4": 0.75, "5": 0.25}, 4.25, "accept"),
+        ({"4": 0.6, "1": 0.4}, 2.8, "improve"),  # a 4 that was nearly a 1
+        ({"4": 0.99, "1": 0.01}, 4.0, "accept"),
+    ],
+)
+def test_scores_are_expectations_and_decide(doubt: dict[str, float], score: float, outcome: str) -> None:
+    verdict = judge(ScriptedGateway({"deep": [lambda _: reply(GOOD, doubt)]}), TELLING)
+    assert (verdict.scores, verdict.verdict) == (
+        dict.fromkeys(("semantic", "pragmatic", "syntactic"), score),
+        outcome,
+    )
+    assert opinion(verdict)["expected"] == ["semantic", "pragmatic", "syntactic"]
+    assert opinion(verdict)["reasoning"]
+
+
+@pytest.mark.parametrize("doubt", [{"4": 0.5, "?": 0.5}, {"5": 0.9, "3": 0.1}])
+def test_numbers_stay_where_probabilities_tell_nothing(doubt: dict[str, float]) -> None:
+    own = reply(GOOD, doubt)
+    own = dataclasses.replace(own, tokens=tuple("4" if token == "5" else token for token in own.tokens))
+    verdict = judge(ScriptedGateway({"deep": [lambda _: own]}), TELLING)
+    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
+    assert "expected" not in opinion(verdict)
+
+
+def test_only_a_seat_that_tells_is_asked_for_probabilities() -> None:
+    for seat, asked in ((TELLING, 8), (endpoint("m"), 0)):
+        gateway = ScriptedGateway({"deep": [GOOD]})
+        judge(gateway, seat)
+        assert [each.top_logprobs for each in gateway.requests] == [asked]
+
+
+def test_a_call_for_each_dimension_tells_each() -> None:
+    def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
+        name = request.matter.part
+        return reply(
+            json.dumps({"reasoning": "x", "scores": {name: 4}, "findings": []}), {"4": 0.5, "5": 0.5}
+        )
+
+    verdict = judge(ScriptedGateway({"deep": [answer] * 3}), TELLING, manner=Manner(each=True))
+    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4.5)
+    assert opinion(verdict)["expected"] == ["semantic", "pragmatic", "syntactic"]
+
+
+def test_samples_are_not_drawn_where_probabilities_tell() -> None:
+    gateway = ScriptedGateway({"deep": [lambda _: reply(GOOD, {"4": 0.5, "5": 0.5})]})
+    verdict = judge(gateway, TELLING, manner=Manner(samples=5))
+    assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
+    assert "samples" not in opinion(verdict)
+
+
+@pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
+def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
+    gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})
+    verdict = judge(gateway, TELLING, manner=Manner(samples=2))
+    assert [each.sample for each in gateway.requests] == [0, 1, 2]
+    assert semantic(verdict) == 4
+    assert opinion(verdict)["samples"] == 2
+    assert verdict.rounds[0].usage.output_tokens == (30 if first == GOOD else 20)
+
+
+def over_the_wire(*script: Answer, **options: Any) -> tuple[Verdict, list[dict[str, Any]]]:  # noqa: ANN401
+    with Loopback(*script) as server:
+        seat = endpoints.endpoint(providers.find("llama-server"), "m", {}, base=server.base)
+        verdict = judge(options.pop("gateway", LitellmGateway)(), seat, **options)
+        return verdict, [each.body for each in server.requests]
+
+
+def test_over_the_wire_a_verdict_weighs_what_the_server_tells() -> None:
+    told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
+    verdict, [asked] = over_the_wire(told)
+    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 3.7)
+    assert (asked["logprobs"], asked["top_logprobs"]) == (True, 8)
+
+
+def test_over_the_wire_a_server_that_refuses_gives_whole_numbers() -> None:
+    verdict, asked = over_the_wire(fails(400, "logprobs is not supported"), says(GOOD))
+    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
+    assert ["logprobs" in each for each in asked] == [True, False]
+
+
+def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> None:
+    file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
+    told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
+    with Loopback(told, fails(500)) as server:
+        seat = endpoints.endpoint(providers.find("llama-server"), "m", {}, base=server.base)
+        first = judge(Recorder(LitellmGateway(), file), seat, cache=cache, manner=Manner(samples=3))
+        kept = judge(LitellmGateway(), seat, cache=cache, manner=Manner(samples=3))
+        assert len(server.requests) == 1
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], manner=Manner(samples=3))
+    assert first.scores == kept.scores == replayed.scores
+    assert semantic(first) == 3.7
