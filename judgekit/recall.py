@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from judgekit import config as configuration
 from judgekit import environment, library, panel, paths, redaction, running, transcript
 from judgekit.calibrate import store as calibrations
-from judgekit.errors import InputError
+from judgekit.errors import ConfigError, InputError
 from judgekit.gateway.open import is_recording, kind_of, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import configured
@@ -161,7 +161,8 @@ def judged_hook(
     settings = configuration.load(Path(project))
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
-    texts = [_passage(each, redact=settings.judge.redact) for each in candidates]
+    found = api.passages(prompt, candidates, _profiles(Path(project)))
+    texts = [_passage(*each, redact=settings.judge.redact) for each in found]
     shown = _shown(candidates, texts)
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
@@ -257,6 +258,14 @@ async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
     return seconds - (time.monotonic() - start)
 
 
+def _profiles(project: Path) -> Profiles | None:
+    """Return how each kind of store is read; None, for the bundled ones, where the project's are wrong."""
+    try:
+        return Profiles(compile_profiles(project))
+    except ConfigError:  # said where the candidates were looked for
+        return None
+
+
 def _beginning(candidate: Candidate, profiles: Profiles, *, redact: bool) -> str:
     """Return the beginning of a candidate's text as models may see it, no secret cut in two."""
     if not redact:
@@ -264,12 +273,12 @@ def _beginning(candidate: Candidate, profiles: Profiles, *, redact: bool) -> str
     return redaction.redact(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles)).text[:BODY_CHARS]
 
 
-def _passage(candidate: Candidate, *, redact: bool) -> str:
-    """Return the passage of a candidate that models may see, no secret cut in two."""
-    snippet = candidate.snippet[:SNIPPET_CHARS]
-    if not redact or not snippet:
-        return snippet
-    return redaction.passage(api.body(candidate, WHOLE_CHARS), snippet).text[:SNIPPET_CHARS]
+def _passage(passage: str, body: str, *, redact: bool) -> str:
+    """Return a passage of `body` as models may see it, no secret cut in two."""
+    passage = passage[:SNIPPET_CHARS]
+    if not redact or not passage:
+        return passage
+    return redaction.passage(body[:WHOLE_CHARS], passage).text[:SNIPPET_CHARS]
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:

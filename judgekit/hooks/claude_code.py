@@ -137,7 +137,6 @@ def find(prompt: str, configured: Settings) -> Ranked:
         limit=max(configured["pool"], configured["max_inject"]),
         trusted=configured.trusted,
         profiles=configured.profiles,
-        snippets=configured["judge"] == "on",
         scorer=configured["scorer"],
         pins=configured["pin"],
         pool=POOL,

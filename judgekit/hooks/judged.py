@@ -102,7 +102,7 @@ def _of_engine(
 
 
 def _told(candidate: Candidate) -> dict[str, object]:
-    """Return what the engine needs to know of a candidate."""
+    """Return what the engine needs to know of a candidate; what stands in it is read there."""
     return {
         "id": candidate.id,
         "title": candidate.title,
@@ -111,7 +111,6 @@ def _told(candidate: Candidate) -> dict[str, object]:
         "root": candidate.root,
         "place": candidate.place,
         "kind": candidate.kind,
-        "snippet": candidate.snippet,
     }
 
 

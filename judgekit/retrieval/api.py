@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.query import Term
 
-__all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "resolve", "search"]
+__all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "passages", "resolve", "search"]
 
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
@@ -117,6 +117,18 @@ def body(candidate: Candidate, limit: int, profiles: Profiles | None = None) -> 
     profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
     entry, _ = update.read(candidate.root, candidate.place, profile, None)
     return entry.body[:limit] if entry is not None else ""
+
+
+def passages(
+    text: str, candidates: Sequence[Candidate], profiles: Profiles | None = None
+) -> list[tuple[str, str]]:
+    """Return for each candidate its passage for the query `text`, and its whole text, read anew.
+
+    Both are empty when the file is gone, unreadable, retired by now, or no longer inside its store.
+    """
+    from judgekit.retrieval import excerpts  # noqa: PLC0415 - reads files, which the hook does without
+
+    return excerpts.of(text, candidates, profiles or Profiles(bundled()), SNIPPET_LIMIT)
 
 
 def _pin(ranked: Ranked, options: _Options) -> None:

@@ -5,34 +5,74 @@ The index holds stems, so the few bodies that are shown are read anew and put in
 
 from __future__ import annotations
 
-from judgekit.retrieval import schema, update
+from judgekit.retrieval import query, schema, update
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from sqlite3 import Connection
+
     from judgekit.retrieval.candidate import Candidate
+    from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.index import Index
     from judgekit.retrieval.query import Term
 
 TOKENS = 40  # words of a passage
 _TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
-_PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ? AND rowid = ?"
-_BEGINNING = "SELECT substr(text, 1, ?) FROM body WHERE rowid = ?"
+_CLEAR = "DELETE FROM body"
+_ADD = "INSERT INTO body (rowid, text) VALUES (1, ?)"
+_PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
+_BEGINNING = "SELECT substr(text, 1, ?) FROM body"
 
 
 def add(index: Index, terms: list[Term], candidates: list[Candidate], limit: int) -> None:
     """Give each candidate its passage, `limit` characters at most; without a match the body's beginning."""
-    connection = schema.connect(":memory:")
+    connection = _table()
     try:
-        connection.execute(_TABLE)
-        wanted = " OR ".join(term.shown for term in terms)
-        for number, candidate in enumerate(candidates):
-            entry, _ = update.read(index.root, candidate.place, index.profile, None)
-            if entry is None:
-                continue
-            body = entry.body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-            connection.execute("INSERT INTO body (rowid, text) VALUES (?, ?)", (number, body))
-            row = connection.execute(_PASSAGE, (TOKENS, wanted, number)).fetchone()
-            row = row or connection.execute(_BEGINNING, (limit, number)).fetchone()
-            candidate.snippet = " ".join(row[0].split())[:limit]
+        for candidate in candidates:
+            body = _body(index.root, candidate.place, index.profile)
+            candidate.snippet = _passage(connection, body, terms, limit)
     finally:
         connection.close()
+
+
+def of(text: str, candidates: Sequence[Candidate], profiles: Profiles, limit: int) -> list[tuple[str, str]]:
+    """Return for each candidate its passage for the query `text`, and the body where it stands.
+
+    Both are empty when the file is gone, unreadable, retired by now, or no longer inside its store.
+    """
+    found = []
+    terms: dict[str, list[Term]] = {}  # by kind: languages may differ
+    connection = _table()
+    try:
+        for candidate in candidates:
+            profile = profiles.by_kind[candidate.kind]
+            if candidate.kind not in terms:
+                terms[candidate.kind] = query.parse(text, profile.language)
+            body = _body(candidate.root, candidate.place, profile)
+            found.append((_passage(connection, body, terms[candidate.kind], limit), body))
+    finally:
+        connection.close()
+    return found
+
+
+def _table() -> Connection:
+    connection: Connection = schema.connect(":memory:")
+    connection.execute(_TABLE)
+    return connection
+
+
+def _body(root: str, place: str, profile: Profile) -> str:
+    entry, _ = update.read(root, place, profile, None)
+    return "" if entry is None else entry.body
+
+
+def _passage(connection: Connection, body: str, terms: list[Term], limit: int) -> str:
+    if not body:
+        return ""
+    connection.execute(_CLEAR)
+    connection.execute(_ADD, (body.encode("utf-8", "replace").decode("utf-8").replace("\0", " "),))
+    wanted = " OR ".join(term.shown for term in terms)
+    row = connection.execute(_PASSAGE, (TOKENS, wanted)).fetchone() if wanted else None
+    row = row or connection.execute(_BEGINNING, (limit,)).fetchone()
+    return " ".join(row[0].split())[:limit]

@@ -179,3 +179,33 @@ def test_a_passage_is_text_as_it_was_written(memories: MemoryStore) -> None:
     assert "were refreshed by a rotating cookie." in passages["jwt"]
     assert passages["title"] == "Keys are kept in the vault."
     assert all(len(each) <= api.SNIPPET_LIMIT for each in passages.values())
+
+
+def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None:
+    query, project = "refreshing the JWT", str(memories.project)
+    asked = api.search(query, [".claude/memory"], project=project, limit=5, snippets=True).candidates
+    found = api.search(query, [".claude/memory"], project=project, limit=5).candidates
+    assert [each.snippet for each in found] == ["", ""]
+    made = api.passages(query, found)
+    assert [passage for passage, _ in made] == [each.snippet for each in asked]
+    assert all(body == api.body(each, 10_000) for each, (_, body) in zip(found, made, strict=True))
+    assert api.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "../../../outside.json",
+        "decisions/link.json",
+        "decisions/../../../../outside.json",
+        "decisions/gone.json",
+    ],
+)
+def test_nothing_outside_a_store_is_read_for_a_passage(memories: MemoryStore, place: str) -> None:
+    query, project = "refreshing the JWT", str(memories.project)
+    found = api.search(query, [".claude/memory"], project=project, limit=1).candidates
+    inside = memories.root / found[0].place
+    (memories.project.parent / "outside.json").write_bytes(inside.read_bytes())
+    (memories.root / "decisions" / "link.json").symlink_to(memories.project.parent / "outside.json")
+    found[0].place = place
+    assert api.passages(query, found) == [("", "")]

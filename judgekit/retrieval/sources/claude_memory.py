@@ -153,7 +153,10 @@ def _in_store(path: str) -> str:
 
 def _category_of(relative: str, profile: Profile) -> Category:
     folder = relative.rpartition("/")[0]
-    return next(each for each in profile.categories.values() if each.folder == folder)
+    found = [each for each in profile.categories.values() if each.folder == folder]
+    if not found:  # asked for by whoever sees other profiles
+        raise Unreadable("in no folder of the store")
+    return found[0]
 
 
 def _split_hint(hint: str) -> tuple[str, list[str]]:
