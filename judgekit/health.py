@@ -78,11 +78,14 @@ def _configuration(project: Path) -> str:
 
 def _models(project: Path) -> Iterator[Check]:
     try:
-        seats, reason = panel.juries(config.load(project), project)
+        settings = config.load(project)
+        seats, reason = panel.juries(settings, project)
     except JudgekitError as error:
         yield Check("wrong", "models", str(error))
         return
-    if not seats:
+    if settings.server.url is not None:
+        yield Check("ok", "shared judge", f"documents go to {settings.server.url}")
+    elif not seats:
         yield Check("note", "models", f"{reason}. Until then BM25 answers alone and documents are not judged")
     for tier, jury in seats.items():
         named = ", ".join(f"{seat.model} ({seat.profile.title})" for seat in jury)

@@ -139,12 +139,8 @@ def configured(settings: Config) -> Shared | None:
     except (OSError, ValueError) as error:
         raise wrong("server", "token_file", f"cannot be read ({type(error).__name__})", None) from None
     if not _TOKEN.fullmatch(token):
-        raise wrong(
-            "server",
-            "token_file",
-            f"expected one token and nothing else; name the file that holds it, or set {TOKEN}",
-            None,
-        )
+        expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
+        raise wrong("server", "token_file", expected, None)
     return Shared(url.rstrip("/"), token)
 
 

@@ -140,7 +140,7 @@ def forward() -> int:
     done = forward(here(), team().send)
     for remark in done.remarks:
         complain(remark)
-    say(f"{done.count} lines sent")
+    say(f"{done.lines} lines sent")
     return 0
 
 

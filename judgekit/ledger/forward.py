@@ -28,7 +28,7 @@ MOST_BYTES = 4_000_000
 class Forwarded(NamedTuple):
     """How many lines were handed on, and what was said about them."""
 
-    count: int
+    lines: int
     remarks: tuple[str, ...] = ()
 
 

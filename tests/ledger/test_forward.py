@@ -46,15 +46,15 @@ def add(ledger: Ledger, *ids: str) -> None:
 def test_each_line_is_handed_on_once(ledger: Ledger) -> None:
     team = Team()
     add(ledger, "a", "b")
-    assert forward(ledger, team).count == 2
-    assert forward(ledger, team).count == 0
+    assert forward(ledger, team).lines == 2
+    assert forward(ledger, team).lines == 0
     add(ledger, "c")
-    assert forward(ledger, team).count == 1
+    assert forward(ledger, team).lines == 1
     assert team.ids == ["a", "b", "c"]
 
 
 def test_there_need_be_no_ledger(ledger: Ledger) -> None:
-    assert forward(ledger, Team()).count == 0
+    assert forward(ledger, Team()).lines == 0
     assert not ledger.folder.exists()
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_taken_is_handed_on_later(ledger: Ledger, monkeypatch: pytes
         forward(ledger, away)
     assert away.ids == list("abcd")
     team = Team()
-    assert forward(ledger, team).count == 3
+    assert forward(ledger, team).lines == 3
     assert team.ids == list("efg")
 
 
@@ -76,9 +76,9 @@ def test_a_line_that_is_being_written_waits(ledger: Ledger) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:20])
     team = Team()
-    assert forward(ledger, team).count == 1
+    assert forward(ledger, team).lines == 1
     path.write_bytes(whole + whole.replace(b'"a"', b'"b"'))
-    assert forward(ledger, team).count == 1
+    assert forward(ledger, team).lines == 1
     assert team.ids == ["a", "b"]
 
 
@@ -88,7 +88,7 @@ def test_damage_holds_up_nothing(ledger: Ledger) -> None:
     path.write_bytes(b"{broken\n" + path.read_bytes())
     (ledger.folder / forwarding.PLACES).write_text("[nonsense")
     team = Team()
-    assert forward(ledger, team).count == 1
+    assert forward(ledger, team).lines == 1
 
 
 def test_a_file_that_was_written_anew_is_handed_on_anew(ledger: Ledger) -> None:
@@ -102,14 +102,14 @@ def test_a_file_that_was_written_anew_is_handed_on_anew(ledger: Ledger) -> None:
     forward(ledger, team)
     assert set(team.ids) == {"b"}
     purge.purge(ledger.folder, date.max)
-    assert forward(ledger, team).count == 0
+    assert forward(ledger, team).lines == 0
 
 
 def test_of_two_at_once_one_does_it(ledger: Ledger) -> None:
     add(ledger, "a")
     with lock.held(ledger.folder / forwarding.LOCK, seconds=1):
-        assert forward(ledger, Team()).count == 0
-    assert forward(ledger, Team()).count == 1
+        assert forward(ledger, Team()).lines == 0
+    assert forward(ledger, Team()).lines == 1
 
 
 def test_what_is_said_about_them_is_passed_on(ledger: Ledger) -> None:

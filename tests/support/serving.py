@@ -13,8 +13,9 @@ _CREATE = "from judgekit.engine.team.tokens import user_tokens; print(user_token
 class Serving:
     """A server's process with one token, and where it said that it listens."""
 
-    def __init__(self, *words: str, program: tuple[str, ...] = ("-m", "judgekit"), **environ: str) -> None:
+    def __init__(self, *words: str, code: str = "", **environ: str) -> None:
         environment = {**os.environ, **environ}
+        program = ["-c", code] if code else ["-m", "judgekit"]
         made = subprocess.run(
             [sys.executable, "-c", _CREATE], env=environment, capture_output=True, text=True, check=True
         )

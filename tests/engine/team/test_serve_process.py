@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from loopback import Answer, Asked
 
+NOBODY = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
 GOOD = '{"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}'
 
 
@@ -74,8 +75,8 @@ def test_with_a_certificate_it_speaks_tls(tmp_path: Path) -> None:
         capture_output=True,
     )
     certificate = tmp_path / "cert.pem"
-    model = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
-    serving = Serving("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"), **model)
+    key = tmp_path / "key.pem"
+    serving = Serving("--tls-cert", str(certificate), "--tls-key", str(key), **NOBODY)
     try:
         assert serving.url.startswith("https://127.0.0.1:")
         trusting = ssl.create_default_context(cafile=str(certificate))
@@ -112,8 +113,8 @@ def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a server have whom to ask and who may ask it."""
     user_tokens().create("ada")
-    monkeypatch.setenv("JUDGEKIT_API_BASE", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.usefixtures("able")

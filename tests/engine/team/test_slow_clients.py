@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from serving import Serving
 
-from judgekit.engine.team import protocol
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,18 +18,17 @@ BEGUN = {
     "half a head": b"GET /healthz HTTP/1.1\r\nHost: x\r\n",
     "no body": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n",
 }
-SECONDS = 3
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """Return a server that waits for seconds only."""
     code = (
         "from judgekit.engine.team import protocol as p; p.HEAD_SECONDS = p.BODY_SECONDS = 1; p._LOOK = 0.2; "
         "import sys; from judgekit.__main__ import main; sys.exit(main())"
     )
     model = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
-    found = Serving(program=("-c", code), **model)
+    found = Serving(code=code, JUDGEKIT_HOME=str(tmp_path_factory.mktemp("team")), **model)
     yield found
     found.end()
 
@@ -47,4 +44,3 @@ def test_they_are_hung_up_on(serving: Serving, begun: str) -> None:
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(100) == b""
     assert time.monotonic() - start < 50
-    assert protocol.HEAD_SECONDS > SECONDS
