@@ -31,11 +31,12 @@ Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 
 
 class Carried(Strict):
-    """The base of what a local client sends."""
+    """The base of what a local client sends; `client` tells apart those who are to get turns alike."""
 
     environ: Annotated[Any, AfterValidator(_variables)]
     cwd: Raw
     project: Raw | None = None
+    client: Raw = ""
 
     @property
     def folder(self) -> Path | None:

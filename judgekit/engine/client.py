@@ -326,13 +326,13 @@ def wait_until_ready(seconds: float = START_SECONDS) -> bool:
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return what every request brings along: the caller's environment, current folder and project.
+    """Return what every request brings along: the caller's environment, folder, project and process.
 
     Git's own variables stay here unless `git` says otherwise.
     """
     given = environment.environ()
     variables = {name: value for name, value in given.items() if git or not name.startswith("GIT_")}
-    return {"environ": variables, "cwd": os.getcwd(), "project": project}
+    return {"environ": variables, "cwd": os.getcwd(), "project": project, "client": str(os.getpid())}
 
 
 def wanted() -> bool:

@@ -15,7 +15,6 @@ from judgekit import recall, tasks
 from judgekit.datafile import Strict
 from judgekit.engine import asked, lending, working
 from judgekit.engine.asked import Carried, Raw
-from judgekit.environment import Brought
 from judgekit.escalate import flow as escalate
 from judgekit.gate import push
 from judgekit.gate.commits import UnknownCommit
@@ -198,7 +197,7 @@ async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
             tell({"event": "error", **_error(error)})
 
     async def worked() -> None:
-        with Brought(given.environ):
+        with working.on_behalf_of(given):
             await lending.in_thread(service.gateway, work)
 
     working_on_it = asyncio.create_task(worked())

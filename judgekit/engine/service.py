@@ -14,6 +14,7 @@ from judgekit.engine.prepared import Judges
 from judgekit.gateway import litellm_
 from judgekit.gateway.base import seated
 from judgekit.gateway.open import open_gateway
+from judgekit.gateway.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class Service:
         self.ready = asyncio.Event()
         self.gateway: Gateway = open_gateway({})
         self.judges = Judges(self.gateway)
-        self._bearable: dict[tuple[tuple[str, str], ...], asyncio.Semaphore] = {}
+        self._bearable: dict[tuple[tuple[str, str], ...], Pace] = {}
         self._since = datetime.now(UTC)
 
     async def prepare(self) -> None:
@@ -48,13 +49,18 @@ class Service:
         self.ready.set()
 
     async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict on a document, judged when its provider bears one more at a time."""
+        """Return the verdict on a document, judged when its provider bears one more at a time.
+
+        Clients take turns: one that has a thousand documents lets the only one of another go between.
+        """
         most = assess.bearable(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(document)
         seats = [seat for jury in seated(judge.endpoints).values() for seat in jury]
         whom = tuple(sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
-        async with self._bearable.setdefault(whom, asyncio.Semaphore(most)):
+        if whom not in self._bearable:
+            self._bearable[whom] = Pace(most)
+        async with self._bearable[whom].turn():
             return await judge.judge(document)
 
     async def aclose(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Response
@@ -11,9 +11,10 @@ from fastapi import Response
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
+from judgekit.gateway.pace import caller
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from fastapi import Request
 
@@ -52,8 +53,19 @@ async def done(
 
 async def _with_environment(service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
     await service.ready.wait()
-    with Brought(asked.environ):
+    with on_behalf_of(asked):
         return await work()
+
+
+@contextmanager
+def on_behalf_of(asked: Carried) -> Iterator[None]:
+    """Work with a caller's environment, and in its turns."""
+    before = caller.set(asked.client)
+    try:
+        with Brought(asked.environ):
+            yield
+    finally:
+        caller.reset(before)
 
 
 async def _hung_up(request: Request) -> None:

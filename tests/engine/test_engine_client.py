@@ -200,7 +200,8 @@ def test_the_user_at_the_other_end_is_known(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_request_brings_its_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with environment.Brought({"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}):
-        assert client.carried("/p") == {"environ": {"A_KEY": "1"}, "cwd": str(tmp_path), "project": "/p"}
+        place = {"cwd": str(tmp_path), "project": "/p", "client": str(os.getpid())}
+        assert client.carried("/p") == {"environ": {"A_KEY": "1"}, **place}
         assert client.carried(git=True)["environ"] == {"A_KEY": "1", "GIT_DIR": "/x", "GIT_CONFIG_KEY_0": "y"}
 
 

@@ -14,6 +14,7 @@ from judgekit import running
 from judgekit.engine.lending import in_thread
 from judgekit.gateway.base import Endpoint, Reply
 from judgekit.gateway.open import open_gateway
+from judgekit.gateway.pace import caller
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Request
@@ -58,6 +59,22 @@ def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it() -> None:
     assert asyncio.run(in_thread(gateway, flow)).endswith("stand-in")
     assert gateway.threads == [threading.get_ident()] * 2
     assert not gateway.closed
+
+
+def test_a_flow_asks_in_the_turns_of_its_client() -> None:
+    class Hears(Held):
+        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+            heard.append(caller.get())
+            return await super().complete(endpoint, request)
+
+    heard: list[str] = []
+
+    async def run() -> None:
+        caller.set("4711")
+        await in_thread(Hears(), flow)
+
+    asyncio.run(run())
+    assert heard == ["4711"] * 2
 
 
 def test_nothing_is_lent_beyond_the_flow() -> None:

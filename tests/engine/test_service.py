@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from judgekit import assess
+from judgekit.engine import working
+from judgekit.engine.asked import Carried
 from judgekit.engine.service import Service, rss_bytes
 
 if TYPE_CHECKING:
@@ -58,3 +60,28 @@ def test_it_says_how_it_is() -> None:
 
 def test_memory_is_known() -> None:
     assert 10_000_000 < rss_bytes() < 10_000_000_000
+
+
+def test_one_document_does_not_wait_for_a_thousand_of_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at a time: what comes last is judged after those that are under way, and at most one turn."""
+    monkeypatch.setattr(assess, "bearable", lambda *_: 2)
+
+    async def run() -> int:
+        service, judge = Service(lambda _: None), Counting()
+        finished: list[str] = []
+
+        async def ask(client: str) -> None:
+            with working.on_behalf_of(Carried(environ={}, cwd="/", client=client)):
+                await service.judged(cast("DocumentJudge", judge), cast("Document", None))
+            finished.append(client)
+
+        many = [asyncio.create_task(ask("many")) for _ in range(1000)]
+        while judge.now < 2:  # noqa: ASYNC110 - until both turns are taken, and all others wait
+            await asyncio.sleep(0)
+        await ask("one")
+        place = finished.index("one")
+        await asyncio.gather(*many)
+        assert len(finished) == 1001
+        return place
+
+    assert asyncio.run(run()) <= 4
