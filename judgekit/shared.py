@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from judgekit import environment
 from judgekit.config import wrong
-from judgekit.errors import JudgekitError
+from judgekit.errors import Exit, JudgekitError
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.record import Judged, verdict
@@ -38,12 +38,18 @@ TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
 _LEDGER_SECONDS = 5.0
+HAND_ON_SECONDS = 3.0
 _TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
 
 
 class SharedError(JudgekitError):
-    """The shared judge could not be asked, or refused; the text says why."""
+    """The shared judge could not be asked, or refused; the text says why.
+
+    The user's configuration names the server, so the exit code is that of a wrong configuration.
+    """
+
+    exit_code = Exit.BAD_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +150,14 @@ def configured(settings: Config) -> Shared | None:
     return Shared(url.rstrip("/"), token)
 
 
-def hand_on(settings: Config, ledger: Ledger) -> list[str]:
-    """Send the team's server what it does not have of a ledger; return a line that says why not, if so."""
+def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) -> list[str]:
+    """Send the team's server what it does not have of a ledger; return a line that says why not, if so.
+
+    What is not sent within so many seconds is sent the next time.
+    """
     try:
         server = configured(settings)
-        return list(forward(ledger, server.send).remarks) if server is not None else []
+        return list(forward(ledger, server.send, seconds).remarks) if server is not None else []
     except JudgekitError as error:
         return [f"{error}; its ledger gets these lines the next time"]
 

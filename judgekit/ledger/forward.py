@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import lock
@@ -32,14 +34,15 @@ class Forwarded(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None]) -> Forwarded:
-    """Hand on what `send` has not taken yet; it may return a remark.
+def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf) -> Forwarded:
+    """Hand on what `send` has not taken yet; it may return a remark. After so many seconds no more is begun.
 
     A line may be handed on twice, when the power fails at the wrong moment; never none. Nothing happens
     while another process does the same. What `send` raises ends it, and is raised again.
     """
     if not read.exists(ledger.folder):
         return Forwarded(0)
+    start = time.monotonic()
     count = 0
     remarks: list[str] = []
     try:
@@ -52,6 +55,8 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None]) -> Fo
                     count += len(lines)
                     places[path.name] = place
                     _keep(ledger.folder, places)
+                    if time.monotonic() - start > seconds:
+                        return Forwarded(count, tuple(remarks))
     except TimeoutError:
         return Forwarded(count, tuple(remarks))
     except OSError as error:
@@ -62,9 +67,11 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None]) -> Fo
 def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:
     """Yield whole lines from a place on, some at a time, each time with the place behind them."""
     with path.open("rb") as file:
-        inode = os.fstat(file.fileno()).st_ino
+        state = os.fstat(file.fileno())
+        inode = state.st_ino
         # Another file of the same name was written anew, as when old lines are removed.
-        file.seek(start[1] if start is not None and start[0] == inode else 0)
+        same = start is not None and start[0] == inode and start[1] <= state.st_size
+        file.seek(start[1] if start is not None and same else 0)
         lines: list[bytes] = []
         size = 0
         while (line := file.readline()).endswith(b"\n"):

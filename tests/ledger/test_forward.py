@@ -115,3 +115,12 @@ def test_of_two_at_once_one_does_it(ledger: Ledger) -> None:
 def test_what_is_said_about_them_is_passed_on(ledger: Ledger) -> None:
     add(ledger, "a")
     assert forward(ledger, Team(remark="one of them is odd")).remarks == ("one of them is odd",)
+
+
+def test_when_the_time_is_over_the_rest_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "MOST_LINES", 2)
+    add(ledger, *"abcde")
+    team = Team()
+    assert forward(ledger, team, seconds=0).lines == 2
+    assert forward(ledger, team).lines == 3
+    assert team.ids == list("abcde")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,20 +46,11 @@ _bearer = HTTPBearer(auto_error=False, description="judgekit serve token create 
 router = APIRouter(prefix="/v1", dependencies=[Depends(_bearer)], responses=_ERRORS)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a server judges: its project, if it has one, and the most it lets a client ask for."""
-
-    project: Path | None = None
-    deadline: float | None = None
-    max_cost_usd: float | None = None
-
-
-def create_team_app(service: Service, log: Log, tokens: Tokens, place: Place) -> Guard:
+def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Guard:
     """Return the application of a shared judge, for whoever holds one of the `tokens`."""
     metrics = Metrics()
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
-    app.state.service, app.state.metrics, app.state.place = service, metrics, place
+    app.state.service, app.state.metrics, app.state.project = service, metrics, project
     app.include_router(router)
     app.get("/healthz", tags=["operation"])(healthz)
     app.head("/healthz", include_in_schema=False)(healthz)
@@ -91,8 +81,8 @@ async def scraped(request: Request) -> Response:
 @router.get("/rubrics")
 async def rubrics(request: Request) -> list[RubricSaid]:
     """Return the rubrics by which this server can judge."""
-    place: Place = request.app.state.place
-    found = await run_in_threadpool(lambda: list(library.rubrics(place.project)))
+    project: Path | None = request.app.state.project
+    found = await run_in_threadpool(lambda: list(library.rubrics(project)))
     return [
         RubricSaid(
             id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
@@ -108,16 +98,13 @@ async def judge(request: Request, given: JudgeSent) -> Response:
     """Return the verdict on one document."""
     state = request.app.state
     service: Service = state.service
-    place: Place = state.place
 
     async def work() -> Verdict:
-        made = await service.judges.get(place.project, given.wish.wish())
+        made = await service.judges.get(state.project, given.wish.wish())
         wanted = given.wish.rubric_sha256
         if wanted is not None and wanted != made.loaded.sha256:
             raise _OtherRubricError(f"{made.loaded.rubric.ref} is another rubric here: {made.loaded.sha256}")
-        return await service.judged(
-            book.limited(made, given.wish, place.deadline, place.max_cost_usd), given.document.document()
-        )
+        return await service.judged(book.limited(made, given.wish), given.document.document())
 
     verdict = await working.done(request, service, _mine(), work)
     state.metrics.count(verdict)

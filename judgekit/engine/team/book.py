@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 
 
-def limited(
-    judge: DocumentJudge, wish: WishSent, deadline: float | None, max_cost_usd: float | None
-) -> DocumentJudge:
+def limited(judge: DocumentJudge, wish: WishSent) -> DocumentJudge:
     """Return the judge with the client's limits, where they are below the server's own."""
-    seconds = [judge.deadline, *(each for each in (wish.deadline, deadline) if each is not None)]
-    costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd, max_cost_usd) if each is not None]
-    return replace(judge, deadline=min(seconds), max_cost_usd=min(costs, default=None))
+    costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
+    seconds = min(judge.deadline, wish.deadline or judge.deadline)
+    return replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
 
 
 def keep(lines: Sequence[dict[str, Any]]) -> Kept:

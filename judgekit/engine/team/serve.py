@@ -16,7 +16,7 @@ from judgekit import config as configuration
 from judgekit import library, panel, paths
 from judgekit.engine.log import Handler, Log
 from judgekit.engine.service import Service
-from judgekit.engine.team.app import Place, create_team_app
+from judgekit.engine.team.app import create_team_app
 from judgekit.engine.team.protocol import PatientProtocol
 from judgekit.engine.team.tokens import user_tokens
 from judgekit.errors import ConfigError, UsageError
@@ -58,7 +58,7 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
         raise ConfigError(f"nobody to judge with: {who}")
     with _listening(address) as listener:
         server = _Server(address, lambda url: begun(f"{url}: {who}"))
-        asyncio.run(server.live(listener, Place(project)))
+        asyncio.run(server.live(listener, project))
 
 
 class _Server(uvicorn.Server):
@@ -81,11 +81,11 @@ class _Server(uvicorn.Server):
             )
         )
 
-    async def live(self, listener: socket.socket, place: Place) -> None:
+    async def live(self, listener: socket.socket, project: Path | None) -> None:
         log = Log(str(Path(paths.private_folder(str(Path(paths.state_home()) / "serve"))) / "log"))
         logging.getLogger().addHandler(Handler(log))  # else uvicorn's words of errors would go to stderr
         service = Service(lambda _: None)
-        self.config.app = create_team_app(service, log, user_tokens(), place)
+        self.config.app = create_team_app(service, log, user_tokens(), project)
         await service.prepare()
         try:
             await self.serve([listener])

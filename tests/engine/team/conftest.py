@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from judgekit.engine.log import Log
 from judgekit.engine.service import Service
-from judgekit.engine.team.app import Place, create_team_app
+from judgekit.engine.team.app import create_team_app
 from judgekit.engine.team.tokens import Tokens, user_tokens
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def stranger(tmp_path: Path, tokens: Tokens) -> Iterator[TestClient]:
     """Return a client without a token."""
     service = Service(lambda _: None)
     service.ready.set()
-    app = create_team_app(service, Log(str(tmp_path / "log")), tokens, Place(deadline=30))
+    app = create_team_app(service, Log(str(tmp_path / "log")), tokens)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
