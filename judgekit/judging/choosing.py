@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import prompt
 from judgekit.gateway.base import Matter
@@ -36,6 +36,8 @@ POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no bette
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
 LABEL_TOKENS = 16
 _YES_NO = ("yes", "no")
+_Found: TypeAlias = "Mapping[str, Mapping[str, float]]"
+"""The probabilities of yes and no, by criterion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +151,32 @@ class Choice:
         marks: Marks = {}
         total, failure, model = Usage(), None, seat.model
         for each in asked:
-            points = self._points(session.fence, each, matter.within(each.id))
-            answer = await ask_pointwise(session, seat, points, self._timeout)
+            answer = await self._ask_alone(each, seat, session, matter.within(each.id))
             total, model = total.plus(answer.usage), answer.model
             failure = failure or answer.failure
-            marks[each.id] = self._likely(answer.value) if answer.value else None
+            marks[each.id] = answer.value
         value = marks if any(marks.values()) else None
         return Answer(value, failure, total, watch.ms, model)
 
-    def _points(self, fence: Fence, candidate: Shown, matter: Matter) -> Points:
+    async def _ask_alone(
+        self, candidate: Shown, seat: Endpoint, session: Session, matter: Matter
+    ) -> Answer[Mark]:
+        """Ask about one candidate, and where yes is likelier than no, once more for an idle request.
+
+        A text that claims to answer anything makes yes likely for that one too.
+        """
+        watch = Stopwatch()
+        points = self._points(session.fence, candidate, self.query, matter)
+        found = await ask_pointwise(session, seat, points, self._timeout)
+        if not found.value or self._likely(found.value).outcome != "accept":
+            return found.map(self._likely)
+        query = replace(self.query, text=pointwise.IDLE)
+        points = self._points(session.fence, candidate, query, matter.within("idle"))
+        idle = await ask_pointwise(session, seat, points, self._timeout)
+        mark = self._likely(found.value, idle.value) if idle.value else None
+        return joined([found, idle], mark, watch.ms)
+
+    def _points(self, fence: Fence, candidate: Shown, query: Query, matter: Matter) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         questions = {
             name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
@@ -165,15 +184,20 @@ class Choice:
         }
         return Points(
             f"{self.rubric.prompt.system} {fence.guard}",
-            prompt.candidate_context(fence, short, self.query.text, self.query.turns),
+            prompt.candidate_context(fence, short, query.text, query.turns),
             questions,
             _YES_NO,
             matter,
             [_worked(fence, each) for each in self.rubric.prompt.examples],
         )
 
-    def _likely(self, found: Mapping[str, Mapping[str, float]]) -> Mark:
+    def _likely(self, found: _Found, idle: _Found | None = None) -> Mark:
         yes = {name: pointwise.yes_probability(each) for name, each in found.items()}
+        if idle:
+            yes = {
+                name: pointwise.earned(each, pointwise.yes_probability(idle[name]))
+                for name, each in yes.items()
+            }
         rule = getattr(self.rubric.modes, self.mode).keep
         probability = min(yes.values()) if rule == "all" else max(yes.values())
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))

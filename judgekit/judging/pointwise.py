@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
+IDLE = "How long is the river Danube?"
+"""A request that hardly any memory answers: what makes yes likely even then is not the request."""
+
+LEAST_GAIN = 1.5
+"""How many times those for the idle request the odds of yes must be, for yes to count.
+
+Of the 1.5B model of the demo, where it said yes: 2.4 to 3 times for three memories that answer their request,
+.98 times for an unrelated one beside a turn that claims to hold the answer (22 November 2026).
+"""
+
+_UNSEEN = 1e-6
 _AROUND = " \t\r\n*_`\"'.:"
 
 
@@ -147,6 +158,24 @@ def expectation(probabilities: Mapping[str, float]) -> float:
 def yes_probability(probabilities: Mapping[str, float]) -> float:
     """Return the probability of "yes" among "yes" and "no"."""
     return probabilities["yes"]
+
+
+def earned(yes: float, idle: float) -> float:
+    """Return the probability of yes as far as the request earned it; never more than it is.
+
+    `idle` is the probability of yes to the same question for a request that the text has nothing to do
+    with. Where its odds are nearly as high, something in the text speaks for yes whatever is asked; at
+    `LEAST_GAIN` times those odds yes and no are even. That an input without content measures a prompt's own
+    leaning is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
+    """
+    gain = _odds(yes) / _odds(idle)
+    return min(yes, gain / (gain + LEAST_GAIN))
+
+
+def _odds(probability: float) -> float:
+    # Where one answer is not among the alternatives the other seems certain.
+    sure = min(max(probability, _UNSEEN), 1 - _UNSEEN)
+    return sure / (1 - sure)
 
 
 def messages(system: str, examples: Sequence[Example], context: str, question: str) -> tuple[Message, ...]:

@@ -15,6 +15,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import replay
 from judgekit.gateway.base import Reply
 from judgekit.gateway.replay import Recorder, ReplayGateway
+from judgekit.judging import pointwise
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.prompt import Shown
 from judgekit.provider import Limits
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scripted import Answer
 
     from judgekit.gateway.base import Endpoint, Gateway, Request
-    from judgekit.rubric import ModeName
+    from judgekit.rubric import ModeName, TierName
     from judgekit.verdict import Selection
 
 CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
@@ -141,35 +142,82 @@ def test_the_hooks_single_tier_decides_alone() -> None:
     assert gateway.requests[0].timeout == 3
 
 
+SMALL: dict[TierName, Endpoint] = {"quick": endpoint("small", pointwise=True)}
+
+
+def said(likely: bool) -> Reply:  # noqa: FBT001 - it is what is said
+    tokens = {"yes": -0.1, "no": -3.0} if likely else {"yes": -3.0, "no": -0.1}
+    return Reply("yes", "small", Usage(30, 1), (tokens,))
+
+
+def for_what_is_asked(request: Request) -> Reply:
+    """Say yes, unless the request is the idle one."""
+    return said(pointwise.IDLE not in request.messages[-1].content)
+
+
+def for_anything(_: Request) -> Reply:
+    """Say yes, as to a text that claims to answer whatever is asked."""
+    return said(likely=True)
+
+
 def test_a_pointwise_model_is_asked_about_each_candidate() -> None:
     def answer(request: Request) -> Reply:
-        likely = (
-            {"yes": -0.1, "no": -3.0}
-            if "Title b" in request.messages[-1].content
-            else {"yes": -3.0, "no": -0.1}
-        )
-        return Reply("yes", "small", Usage(30, 1), (likely,))
+        return for_what_is_asked(request) if "Title b" in request.messages[-1].content else said(likely=False)
 
-    gateway = ScriptedGateway({"quick": [answer] * 3})
-    selection = judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    gateway = ScriptedGateway({"quick": [answer] * 4})
+    selection = judge(gateway, tiers=SMALL)
     assert [each.decision for each in selection.decisions] == ["dropped", "kept", "dropped"]
     assert selection.decisions[1].probability == pytest.approx(0.948, abs=0.001)
-    assert len(gateway.requests) == 3
-    assert selection.rounds[0].usage.input_tokens == 90
+    assert len(gateway.requests) == 4
+    assert selection.rounds[0].usage.input_tokens == 120
+
+
+def test_what_a_pointwise_model_would_keep_for_any_request_is_dropped() -> None:
+    gateway = ScriptedGateway({"quick": [for_anything] * 6})
+    selection = judge(gateway, tiers=SMALL)
+    assert [each.decision for each in selection.decisions] == ["dropped"] * 3
+    assert all(each.probability is not None and each.probability < 0.5 for each in selection.decisions)
+
+
+def test_every_criterion_has_to_be_earned() -> None:
+    """Lenient keeps a memory when either holds; the second one holds for any request."""
+
+    def answer(request: Request) -> Reply:
+        useful = request.matter.part.endswith("useful")
+        return for_anything(request) if useful else said(likely=False)
+
+    gateway = ScriptedGateway({"quick": [answer] * 12})
+    selection = judge(gateway, "lenient", "memory-two-criteria", tiers=SMALL)
+    assert [each.decision for each in selection.decisions] == ["dropped"] * 3
+
+
+def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
+    gateway = ScriptedGateway({"quick": [for_anything] * 6})
+    own = CandidateJudge(gateway, SMALL, library.select_rubric("memory-relevance"), "strict", 30)
+    asyncio.run(own.judge(Query("How do we refresh the JWT?", ("user: Before.",)), CANDIDATES[:1]))
+    first, idle = gateway.requests
+    assert idle.messages[:-1] == first.messages[:-1]
+    asked = first.messages[-1].content
+    assert idle.messages[-1].content == asked.replace("How do we refresh the JWT?", pointwise.IDLE)
+    assert (first.matter.part, idle.matter.part) == ("a/relevant", "a/idle/relevant")
 
 
 def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
-    yes = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
-    gateway = ScriptedGateway({"quick": [lambda _: yes, TIMEOUT, lambda _: yes]})
-    selection = judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    gateway = ScriptedGateway({"quick": [*[for_what_is_asked] * 2, TIMEOUT, *[for_what_is_asked] * 2]})
+    selection = judge(gateway, tiers=SMALL)
     assert [each.decision for each in selection.decisions] == ["kept", "undetermined", "kept"]
     assert selection.degraded == "quick: timeout (no answer in 3 s)"
 
 
+def test_what_could_not_be_asked_of_an_idle_request_is_open() -> None:
+    gateway = ScriptedGateway({"quick": [for_what_is_asked, TIMEOUT, *[for_what_is_asked] * 4]})
+    selection = judge(gateway, tiers=SMALL)
+    assert [each.decision for each in selection.decisions] == ["undetermined", "kept", "kept"]
+
+
 def test_a_pointwise_model_sees_worked_examples_first() -> None:
-    yes = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
-    gateway = ScriptedGateway({"quick": [lambda _: yes] * 3})
-    judge(gateway, tiers={"quick": endpoint("small", pointwise=True)})
+    gateway = ScriptedGateway({"quick": [for_what_is_asked] * 6})
+    judge(gateway, tiers=SMALL)
     roles = [message.role for message in gateway.requests[0].messages]
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     answers = [message.content for message in gateway.requests[0].messages if message.role == "assistant"]

@@ -14,6 +14,7 @@ from scripted import endpoint, keep, labels
 from judgekit import library
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Reply
+from judgekit.judging import pointwise
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import Manner
 from judgekit.prompt import Shown
@@ -106,9 +107,13 @@ def test_a_juror_that_fails_does_not_spoil_the_others_but_most_must_answer() -> 
 
 
 def leaning(yes: float) -> Callable[[Request], Reply]:
-    """Answer yes with a probability, as a model with token probabilities does."""
-    tokens = {"yes": math.log(yes), "no": math.log(1 - yes)}
-    return lambda _: Reply("yes", "small", Usage(1, 1), (tokens,))
+    """Answer yes with a probability, as a model with token probabilities does; hardly to an idle request."""
+
+    def answer(request: Request) -> Reply:
+        likely = 0.05 if pointwise.IDLE in request.messages[-1].content else yes
+        return Reply("yes", "small", Usage(1, 1), ({"yes": math.log(likely), "no": math.log(1 - likely)},))
+
+    return answer
 
 
 def test_probabilities_are_averaged_where_every_model_has_them() -> None:
@@ -145,7 +150,7 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
 
 def test_a_model_with_probabilities_is_not_asked_repeatedly() -> None:
     small = {"quick": [seat("m", pointwise=True)]}
-    _, _, gateway = judge(small, {"m": leaning(0.9)}, manner=Manner(samples=8))
+    _, _, gateway = judge(small, {"m": leaning(0.4)}, manner=Manner(samples=8))
     assert len(gateway.requests) == len(CANDIDATES)
 
 

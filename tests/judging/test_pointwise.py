@@ -214,3 +214,35 @@ def test_moving_mass_up_the_scale_raises_the_expectation() -> None:
         for up in (0.1, 0.5, 0.9)
     ]
     assert scores == pytest.approx([1.4, 3.0, 4.6])
+
+
+chances = st.floats(0.01, 0.99)
+
+
+@given(yes=chances, idle=chances)
+def test_what_is_earned_is_never_more_than_what_was_said(yes: float, idle: float) -> None:
+    assert 0 < pointwise.earned(yes, idle) <= yes
+
+
+@given(yes=chances, idle=chances, more=chances)
+def test_the_likelier_for_an_idle_request_the_less_is_earned(yes: float, idle: float, more: float) -> None:
+    low, high = sorted((idle, more))
+    assert pointwise.earned(yes, high) <= pointwise.earned(yes, low)
+
+
+@pytest.mark.parametrize(
+    ("yes", "idle", "kept"),
+    [
+        (0.6, 0.6, False),  # the same for any request
+        (0.69, 0.69, False),
+        (0.9, 0.6, True),  # odds of 9 against 1.5
+        (0.6, 0.45, True),  # 1.5 against .82
+        (0.6, 0.55, False),  # 1.5 against 1.22
+        (0.4, 0.01, False),  # never likelier than no
+        (0.6, 0.0, True),
+        (1.0, 1.0, False),  # certain of it, whatever is asked
+        (1.0, 0.99, True),
+    ],
+)
+def test_yes_counts_when_the_request_earned_it(yes: float, idle: float, kept: bool) -> None:  # noqa: FBT001
+    assert (pointwise.earned(yes, idle) >= 0.5) is kept

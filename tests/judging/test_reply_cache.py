@@ -15,7 +15,7 @@ from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
 from judgekit import library
 from judgekit.fence import Fence, without_nonce
 from judgekit.gateway.base import Matter, Message, Reply, Request
-from judgekit.judging import reply_cache
+from judgekit.judging import pointwise, reply_cache
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.reply_cache import ReplyCache
@@ -80,6 +80,10 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
     shown = [Shown("a", "Title a", "DECISION", (), "Body")]
     rubric = library.select_rubric("memory-relevance")
     likely = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
+    idle = Reply("no", "small", Usage(30, 1), ({"yes": -3.0, "no": -0.1},))
+
+    def is_idle(request: Request) -> bool:
+        return pointwise.IDLE in request.messages[-1].content
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
         own = CandidateJudge(gateway, {"quick": model}, rubric, "strict", 30, cache=cache)
@@ -87,9 +91,9 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
 
     for model, answer in (
         (endpoint("large"), keep("Title a")),
-        (endpoint("small", pointwise=True), lambda request: likely),
+        (endpoint("small", pointwise=True), lambda request: idle if is_idle(request) else likely),
     ):
-        assert select(ScriptedGateway({"quick": [answer]}), model) == ["kept"]
+        assert select(ScriptedGateway({"quick": [answer] * 2}), model) == ["kept"]
         assert select(ScriptedGateway({}), model) == ["kept"]
 
 
