@@ -90,10 +90,14 @@ class JudgeConfig(Strict):
         default="together", description="all dimensions or criteria in one call, or a call for each"
     )
     margin: float = Field(
-        default=0, ge=0, le=10, description="points; scores nearer to a threshold are not final in their tier"
+        default=0,
+        ge=0,
+        le=10,
+        description="points; scores nearer to a threshold are not final in their tier; a project's does not count",
     )
     author_family: Text | None = Field(
-        default=None, description="who trained the models that wrote the subjects, beside what commits say"
+        default=None,
+        description="who trained the models that wrote the subjects, beside what commits say; a project adds",
     )
     redact: bool = Field(
         default=True, description="send no keys, tokens and passwords; the user's file alone"
@@ -279,8 +283,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
-        # Consent is settled: a variable that says "project" must not undo what the project says.
-        for section, key in _CONSENTS:
+        # Settled: a variable that says "project" must not undo what the project says.
+        for section, key in (*_CONSENTS, ("judge", "author_family")):
             variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
 
@@ -383,6 +387,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
             bounded[section][key] = limit
     _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
+    _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
@@ -394,12 +399,25 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 
 def _limit_calls(judge: Layer, own: Layer) -> None:
-    """Leave a project no more jurors in a tier than the user names, and no more calls for a question."""
+    """Leave a project no more jurors in a tier than the user names, and no more calls for a question.
+
+    A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
+    """
+    judge.pop("margin", None)
     if own.get("criteria", "together") == "together":
         judge.pop("criteria", None)
     for tier, named in judge.get("tiers", {}).items():
         if isinstance(named, list):
             judge["tiers"][tier] = named[: len(own.get("tiers", {}).get(tier) or [""])]
+
+
+def _add_families(judge: Layer, own: str | None) -> None:
+    """Leave a project to add to the families of authors that the user names, not to take one away."""
+    if not own or "author_family" not in judge:
+        return
+    words = [word.strip() for word in f"{own},{judge['author_family'] or ''}".split(",")]
+    added = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
+    judge["author_family"] = ", ".join(reversed(added.values())) or own
 
 
 def _limit_tiers(retrieval: Layer, allowed: list[TierName]) -> None:

@@ -400,7 +400,7 @@ def test_a_project_cannot_make_more_calls_than_the_user_would(project: Path) -> 
         " tiers: {quick: [anthropic/claude-haiku-5-5, openai/gpt-6-luna]}}\n",
     )
     own = config.load(project).judge
-    assert (own.samples, own.criteria, own.jury, own.margin) == (1, "together", "majority", 0.5)
+    assert (own.samples, own.criteria, own.jury, own.margin) == (1, "together", "majority", 0)
     assert own.tiers.quick == ["anthropic/claude-haiku-5-5"]
     by_user("judge: {samples: 3, criteria: each, tiers: {quick: [a/b, c/d]}}\n")
     own = config.load(project).judge
@@ -415,3 +415,38 @@ def test_a_project_names_only_jurors_that_a_profile_lists(project: Path) -> None
     by_project(project, "judge: {tiers: {quick: [anthropic/claude-haiku-5-5, evil/model]}}\n")
     with pytest.raises(ConfigError, match=r"judge\.tiers\.quick: no provider profile lists .*'evil/model'"):
         config.load(project)
+
+
+@pytest.mark.parametrize("margin", ["0", "10"])
+def test_a_projects_margin_does_not_count(
+    project: Path, monkeypatch: pytest.MonkeyPatch, margin: str
+) -> None:
+    by_user("judge: {margin: 0.5}\n")
+    by_project(project, f"judge: {{margin: {margin}}}\n")
+    assert config.load(project).judge.margin == 0.5
+    monkeypatch.setenv("JUDGEKIT_JUDGE_MARGIN", "0.25")
+    assert config.load(project).judge.margin == 0.25
+
+
+@pytest.mark.parametrize(
+    ("own", "projects", "together"),
+    [
+        ("anthropic", "none", "anthropic"),
+        ("anthropic", "null", "anthropic"),
+        ("anthropic", "openai", "anthropic, openai"),
+        ("anthropic, google", "Google,mistral", "anthropic, google, mistral"),
+        ("null", "openai", "openai"),
+        ("null", "null", None),
+        ("none", "none", "none"),
+    ],
+)
+def test_a_project_adds_families_of_authors_and_takes_none_away(
+    project: Path, monkeypatch: pytest.MonkeyPatch, own: str, projects: str, together: str | None
+) -> None:
+    by_user(f"judge: {{author_family: '{own}'}}\n" if own != "null" else "")
+    by_project(project, f"judge: {{author_family: '{projects}'}}\n".replace("'null'", "null"))
+    assert config.load(project).judge.author_family == together
+    monkeypatch.setenv("JUDGEKIT_JUDGE_AUTHOR_FAMILY", "xai")
+    own = config.load(project).judge.author_family or ""
+    assert own.startswith("xai")
+    assert ("openai" in own) == (projects == "openai")
