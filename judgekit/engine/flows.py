@@ -92,12 +92,13 @@ class Task(asked.Judge):
 
 
 class Gate(Carried):
-    """`POST /v1/gate`: a push, or the commits since a `base`."""
+    """`POST /v1/gate`: a push, or the commits since a `base`; `run` is the id of its `push.Run`."""
 
     updates: list[tuple[Raw, Raw, Raw, Raw]] = []
     remote: Raw = ""
     url: Raw = ""
     base: Raw | None = None
+    run: Raw = ""
     mode: Literal["advisory", "blocking"] | None = None
 
     def check(self, run: push.Run) -> Outcome:
@@ -190,7 +191,9 @@ async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
         tell({"event": "begin", "count": count})
 
     def work() -> None:
-        run = push.Run(given.mode, lambda passed: tell({"event": "passed", **passed.row()}), begins)
+        run = push.Run(
+            given.mode, lambda passed: tell({"event": "passed", **passed.row()}), begins, id=given.run
+        )
         try:
             tell({"event": "end", **given.check(run).report()._asdict()})
         except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told

@@ -6,6 +6,7 @@ Whatever goes wrong here is UNDETERMINED. Only a verdict of models, or a person'
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class Gatekeeper:
 
     `budget` is in seconds for all files together. Verdicts go to `ledger` as they come, with the `push` they
     belong to. With `keep_text` they keep models' words, and with `any_override` those overrides count that
-    were given without a terminal.
+    were given without a terminal. Verdicts of the same `run` on the same file have the same id.
     """
 
     rules: Path
@@ -79,6 +80,7 @@ class Gatekeeper:
     push: Gate
     keep_text: bool = False
     any_override: bool = False
+    run: str = ""
 
     def judge(self, files: Sequence[Pushed], hears: Hears = lambda _: None) -> tuple[list[Passed], list[str]]:
         """Return a word for each file, in their order, and a line for each thing a person should know.
@@ -127,6 +129,7 @@ class Gatekeeper:
             async def one(pushed: Pushed, document: Document) -> None:
                 async with free:
                     verdict, kept = await _verdict(judge, document, until)
+                verdict = verdict.model_copy(update=self._named(pushed))
                 push = self.push.model_copy(update={"cached": kept})
                 lost = self._note(verdict, push)
                 notes.extend(filter(None, [lost]))
@@ -136,6 +139,13 @@ class Gatekeeper:
                 for pushed, document in asked:
                     group.create_task(one(pushed, document))
         return notes
+
+    def _named(self, pushed: Pushed) -> dict[str, str]:
+        """Return the id of a file's verdict, where the run may have been begun before."""
+        if not self.run:
+            return {}
+        name = "\0".join([self.run, *_key(pushed)])
+        return {"id": hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]}
 
     def _note(self, verdict: Verdict, push: Gate) -> str:
         """Add a verdict to the ledger; return why that could not be done, "" when it was."""

@@ -56,13 +56,15 @@ class Outcome(NamedTuple):
 class Run(NamedTuple):
     """How a run is wanted: a `mode` that goes before the configured one, and who hears of each file.
 
-    `begins` is told how many files there are to judge. `spent` are seconds of the budget that are gone.
+    `begins` is told how many files there are to judge. `spent` are seconds of the budget that are gone. A run
+    that is begun again with the same `id` names its verdicts alike, so that a ledger counts none twice.
     """
 
     mode: GateMode | None = None
     hears: Hears = lambda _: None
     begins: Callable[[int], None] = lambda _: None
     spent: float = 0.0
+    id: str = ""
 
 
 def check_push(
@@ -119,6 +121,7 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
             push.model_copy(update={"mode": mode}),
             keep_text=settings.ledger.text,
             any_override=settings.gate.override_without_terminal,
+            run=run.id,
         )
         pushed = list(files.read(repository, found.changes))
         run.begins(len(pushed))

@@ -6,6 +6,7 @@ Whatever goes wrong between here and the engine costs a push nothing but time: i
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from judgekit.hooks import warm
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from judgekit.gate.flow import Passed
     from judgekit.gate.push import Outcome, Run
     from judgekit.gate.updates import RefUpdate
     from judgekit.ledger.records import GateMode
@@ -67,17 +69,20 @@ def since(base: str, wanted: Wanted) -> Report:
 def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -> Report:
     start = time.monotonic()
     connection = warm.connection(wanted.says) if wanted.engine else None
-    spent = 0.0
+    spent, run = 0.0, os.urandom(16).hex()
     if connection is not None:
         start = time.monotonic()  # a start of the engine is none of the budget, as an import is not
         try:
             with connection:
-                return _of_engine(connection, body, wanted)
+                return _of_engine(connection, {**body, "run": run}, wanted)
         except (client.NoEngine, client.EngineLost, JudgekitError):
             spent = time.monotonic() - start  # whatever it is, it is found here again, and said
     from judgekit.gate.push import Run  # noqa: PLC0415 - pydantic; the engine has it
 
-    return here(Run(wanted.mode, lambda passed: wanted.hears(passed.row()), wanted.begins, spent)).report()
+    def hears(passed: Passed) -> None:
+        wanted.hears(passed.row())
+
+    return here(Run(wanted.mode, hears, wanted.begins, spent, run)).report()
 
 
 def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: Wanted) -> Report:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -312,6 +313,35 @@ def test_a_gate_whose_engine_dies_goes_on(project: Path, kept_waiting: Loopback,
         os.kill(engine, signal.SIGKILL)
     code, verdicts, _ = ended(process)
     assert (code, [each["verdict"] for each in verdicts]) == (1, ["reject", "accept"])
+
+
+def test_what_was_noted_before_the_engine_died_counts_once(
+    project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gated(project)
+    ledger, died = Ledger.of(project), threading.Event()
+
+    def waits_with_the_bad_one(asked: Asked) -> Answer:
+        if "TODO" in asked.text:
+            died.wait(60)
+        return by_content(asked)
+
+    with Loopback(waits_with_the_bad_one) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        process = begun("gate", "--base", "HEAD~1", "--format", "jsonl")
+        until(lambda: len(noted(ledger)) == 1)
+        for engine in engines(home):
+            os.kill(engine, signal.SIGKILL)
+        died.set()
+        code, verdicts, _ = ended(process)
+    assert (code, [each["verdict"] for each in verdicts]) == (1, ["reject", "accept"])
+    assert sorted(each.id for each in noted(ledger)) == sorted(each["id"] for each in verdicts)
+    assert len(b"".join(path.read_bytes() for path in ledger.folder.glob("*.jsonl")).splitlines()) == 3
+
+
+def noted(ledger: Ledger) -> list[Any]:
+    return list(ledger.records(Wanted(kinds=[VerdictLine])))
 
 
 def test_an_unknown_base_is_said(project: Path, model: Loopback, capfd: pytest.CaptureFixture[str]) -> None:
