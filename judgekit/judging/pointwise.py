@@ -28,11 +28,11 @@ LEAST_MASS = 0.2  # below this the model was answering something else
 IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: what makes yes likely even then is not the request."""
 
-LEAST_GAIN = 1.5
+LEAST_GAIN = 2.0
 """How many times those for the idle request the odds of yes must be, for yes to count.
 
-Of the 1.5B model of the demo, where it said yes: 2.4 to 3 times for three memories that answer their request,
-.98 times for an unrelated one beside a turn that claims to hold the answer (22 November 2026).
+Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.8 and 3 times for two memories that
+answer their request, 1.4 times for an unrelated one beside a turn that claims to hold the answer.
 """
 
 _UNSEEN = 1e-6
