@@ -93,7 +93,7 @@ class JudgeConfig(Strict):
         default=0,
         ge=0,
         le=10,
-        description="points; scores nearer to a threshold are not final in their tier; a project's does not count",
+        description="points; scores nearer to a threshold are not final in their tier; the user's file alone",
     )
     author_family: Text | None = Field(
         default=None,

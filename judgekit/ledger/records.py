@@ -20,8 +20,11 @@ Decided: TypeAlias = Literal["accept", "reject"]
 
 _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")  # of an address: it may be a password
-# Failures in whose message a provider may quote what it was sent, or what its model said.
+# Failures in whose message a provider or a program may quote what it was sent, or what its model said.
 _QUOTING = {
+    FailureKind.TRUNCATED,
+    FailureKind.COMMAND_FAILED,
+    FailureKind.SERVER_ERROR,
     FailureKind.INVALID_REPLY,
     FailureKind.BAD_REQUEST,
     FailureKind.CONTENT_FILTER,

@@ -8,6 +8,7 @@ import pytest
 from ledger_lines import round_of, verdict
 from pydantic import ValidationError
 
+from judgekit.errors import FailureKind
 from judgekit.ledger import read, records
 from judgekit.ledger.records import Fault, Gate, Label, Line, ModeChange, OverrideLine, Skip, verdict_line
 from judgekit.schemas import json_schema
@@ -17,7 +18,7 @@ SECRET = "the text of the document"
 FINDING = {"dimension": "semantic", "issue": "wrong port", "suggestion": "say 8080", "quote": SECRET}
 
 
-def judged() -> Verdict:
+def judged(kind: str = "invalid_reply") -> Verdict:
     opinion: dict[str, Any] = {
         "outcome": "reject",
         "scores": {},
@@ -27,14 +28,14 @@ def judged() -> Verdict:
     }
     failed: dict[str, Any] = {
         "opinion": None,
-        "failure": {"kind": "invalid_reply", "message": f"no object in {SECRET}"},
+        "failure": {"kind": kind, "message": f"no object in {SECRET}"},
     }
     line = verdict(
         "reject",
         reasoning=SECRET,
         findings=[FINDING],
         rounds=[round_of("reject", opinion=opinion), round_of(None, "deep", **failed)],
-        degraded=f"deep: invalid_reply (no object in {SECRET})",
+        degraded=f"deep: {kind} (no object in {SECRET})",
     )
     ours = line.model_dump(by_alias=True, exclude={"project", "gate", "imported", "of_task"})
     return Verdict.model_validate(ours)
@@ -49,6 +50,28 @@ def test_a_verdict_is_kept_without_what_the_document_says() -> None:
     assert found.degraded == "deep: invalid_reply"
     assert "reasoning" not in json.loads(raw)
     assert judged().findings[0].quote == SECRET
+
+
+# Of these judgekit itself words the message, or nothing of the text and of the reply can be in it.
+OWN_WORDS = {
+    FailureKind.TIMEOUT,
+    FailureKind.CONNECTION,
+    FailureKind.RATE_LIMIT,
+    FailureKind.OVERLOADED,
+    FailureKind.AUTHENTICATION,
+    FailureKind.PERMISSION,
+    FailureKind.NOT_FOUND,
+    FailureKind.NOT_RECORDED,
+    FailureKind.BUDGET,
+}
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_no_failure_brings_the_text_or_the_reply_into_a_ledger(kind: FailureKind) -> None:
+    found = verdict_line(judged(kind.value))
+    assert (SECRET in records.line(found).decode()) == (kind in OWN_WORDS)
+    if kind not in OWN_WORDS:
+        assert found.degraded == f"deep: {kind.value}"
 
 
 def test_a_verdict_is_kept_whole_where_the_user_says_so() -> None:
