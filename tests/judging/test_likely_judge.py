@@ -57,7 +57,14 @@ def judge(gateway: Gateway, seat: Endpoint, **options: Any) -> Verdict:  # noqa:
     own = DocumentJudge(
         gateway, {"deep": seat}, library.score_rubric("kls"), "strict", deadline=30, **options
     )
-    return asyncio.run(own.judge(DOCUMENT))
+
+    async def run() -> Verdict:
+        try:
+            return await own.judge(DOCUMENT)
+        finally:
+            await gateway.aclose()
+
+    return asyncio.run(run())
 
 
 def semantic(verdict: Verdict) -> float:
