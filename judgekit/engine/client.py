@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
 START_SECONDS = 15.0
+VAIN_SECONDS = 600.0  # until an engine that did not come up is started again by those who do not wait for it
 TAKEN = 3  # exit code of whoever finds that another process is the engine already
 _POLL = 0.005
 _TAKEN_POLL = 0.1
@@ -275,6 +276,34 @@ def start(place: Place | None = None) -> int | None:
         return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
     except OSError:
         return None
+
+
+def start_for_later(place: Place | None = None) -> int | None:
+    """Start an engine that nobody waits for, as `start` does.
+
+    Raises `NoEngine` where that was in vain lately, as without the packages that an engine needs: a prompt
+    must not cost a process each time that fails.
+    """
+    place = place or places.find(make=True)
+    if place is None:
+        return None
+    age = _age(place.tried)
+    if age < VAIN_SECONDS:
+        raise NoEngine(f"one was started {age:.0f} s ago and has not come up; judgekit engine start says why")
+    try:
+        os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.utime(place.tried)
+    except OSError:  # a full disk: it could not listen, either
+        return None
+    return start(place)
+
+
+def _age(path: str) -> float:
+    """Return the seconds since a file was written, infinite where there is none."""
+    try:
+        return abs(time.time() - os.stat(path).st_mtime)  # the clock may have been set back
+    except OSError:
+        return float("inf")
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:

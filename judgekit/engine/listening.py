@@ -105,7 +105,7 @@ def _clear_up(place: Place) -> None:
     held = the_only_one(place)
     if held is None:  # it is just being made
         return
-    for path in (place.socket, place.door, place.log, f"{place.log}.1", place.lock):
+    for path in (place.socket, place.door, place.log, f"{place.log}.1", place.tried, place.lock):
         with suppress(OSError):
             os.unlink(path)
     os.close(held)

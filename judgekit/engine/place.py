@@ -63,6 +63,11 @@ class Place:
         return f"{self.stem}.lock"
 
     @property
+    def tried(self) -> str:
+        """What is there from a start that nobody waits for until an engine listens."""
+        return f"{self.stem}.tried"
+
+    @property
     def log(self) -> str:
         """What it says of itself."""
         return f"{self.stem}.log"

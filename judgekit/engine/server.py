@@ -10,6 +10,7 @@ import gc
 import importlib.util
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from judgekit.engine import listening
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         seat = listening.take(place)
     except OSError:
         return _NO_PLACE
+    with suppress(OSError):
+        os.unlink(place.tried)
     if seat is None:
         return TAKEN
     if not _detached():

@@ -70,7 +70,7 @@ def _of_engine(
     configured: Settings,
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
-    from judgekit.engine import client, place  # noqa: PLC0415 - only where judging is on
+    from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
     from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded by then
 
     body = {
@@ -90,7 +90,11 @@ def _of_engine(
     except client.EngineLost as error:
         raise UnjudgedError(f"not judged ({error}); {_BM25}") from None
     except client.NoEngine:
-        if client.start(place.find(make=True)) is None:
+        try:
+            process = client.start_for_later()
+        except client.NoEngine as error:
+            raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
+        if process is None:
             return _here(prompt, asked, alone, payload, configured)
         raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}") from None
     if status != _OK:

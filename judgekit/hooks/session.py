@@ -17,4 +17,7 @@ def begin(project: str) -> None:
     from judgekit.hooks import warm  # noqa: PLC0415 - the same
 
     if client.wanted() and warm.allowed(configured):
-        client.start()
+        try:
+            client.start_for_later()
+        except client.NoEngine:  # in vain lately; the first prompt says so
+            return

@@ -238,6 +238,43 @@ def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pyte
         client.connect_or_start(600)
 
 
+def test_what_does_not_come_up_is_not_started_at_every_prompt(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "find", lambda **_: place)
+    begun: list[Place] = []
+
+    def start(where: Place) -> int:
+        begun.append(where)
+        return len(begun)
+
+    monkeypatch.setattr(client, "start", start)
+    assert client.start_for_later() == 1
+    for _ in range(3):
+        with pytest.raises(NoEngine, match=r"was started \d s ago and has not come up"):
+            client.start_for_later()
+    assert begun == [place]
+    for moment in (time.time() - client.VAIN_SECONDS - 1, time.time() + client.VAIN_SECONDS + 9):
+        os.utime(place.tried, (moment, moment))  # long ago, or before the clock was set back
+        assert client.start_for_later() == len(begun)
+    assert begun == [place] * 3
+    Path(place.tried).unlink()
+    Path(place.tried).mkdir()
+    os.utime(place.tried, (0, 0))
+    assert client.start_for_later() is None  # nothing can be written there
+
+
+def test_an_engine_that_listens_may_be_started_again_at_once(place: Place) -> None:
+    for _ in range(2):  # the second one finds the first, which listens
+        assert client.start_for_later(place) is not None
+        end = time.monotonic() + 60
+        while Path(place.tried).exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not Path(place.tried).exists()
+    with client.Connection(place):
+        pass
+
+
 HEAVY = ("asyncio", "http", "ssl", "urllib", "socket", "subprocess", "pathlib", "json", "typing", "re")
 
 

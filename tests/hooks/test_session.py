@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(client, "start", lambda: found.append(True))
+    monkeypatch.setattr(client, "start", lambda _: found.append(True))
     monkeypatch.delenv("JUDGEKIT_ENGINE")
     return found
 
@@ -54,6 +54,16 @@ def test_elsewhere_it_is_not(
         monkeypatch.setenv(name, value)
     session.begin(str(project))
     assert started == []
+
+
+def test_what_was_in_vain_lately_is_left_alone(
+    project: Path, started: list[bool], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
+    for _ in range(3):
+        session.begin(str(project))
+    assert started == [True]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_project_alone_starts_nothing(project: Path, started: list[bool]) -> None:
