@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.cli.output import complain
 from judgekit.engine import asking, client
+from judgekit.engine.watching import watched
 from judgekit.errors import InputError
 from judgekit.hooks import warm
 
@@ -91,7 +92,7 @@ def judge(
         slots = crowd.answers(documents)
         for slot in slots:
             if slot.record is None:
-                complain("no engine starts any more: going on in this process")
+                complain("no engine answers any more: going on in this process")
                 _rest(chain([slot], slots), project, wish, hears, at_once)
                 return
             hears(slot.record)
@@ -105,7 +106,7 @@ def task(document: Document, project: str, wish: Record, *, engine: bool) -> tup
     connection = warm.connection(complain) if engine else None
     if connection is not None:
         try:
-            with connection:
+            with connection, watched(connection):
                 body = _body(project, wish)(document)
                 found = asking.value(connection.ask("POST", "/v1/task", body, seconds=_TASK_SECONDS))
                 return found["verdict"], found["notes"]

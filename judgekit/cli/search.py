@@ -13,6 +13,7 @@ from judgekit.cli import plain
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import complain, emit, say
 from judgekit.engine import asking, client
+from judgekit.engine.watching import watched
 from judgekit.errors import UsageError
 from judgekit.hooks import warm
 
@@ -65,7 +66,7 @@ def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     roots = [str(Path(root).resolve()) for root in asked["roots"] or ()]
     body = {**client.carried(project), **asked, "roots": roots or None, "query": query}
     try:
-        with connection:
+        with connection, watched(connection):
             found: dict[str, Any] = asking.post(connection, "/v1/search", body, _SECONDS)
     except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
         complain(f"{error}: going on in this process")

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from judgekit.engine import asking, client
+from judgekit.engine import asking, client, watching
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 
 AHEAD = 4  # times as many things as are asked about at a time are held, so that a slow one holds up no others
-LOOK_SECONDS = 10.0  # after which an engine that says nothing is asked whether it is well
 _PATIENCE = 24 * 3600.0  # as long as the engine is well it is waited for
 _BUSY_SECONDS = 60.0
 
@@ -100,12 +99,21 @@ class Crowd(Generic[Thing]):
             self._end()
 
     def _settled(self, slot: Slot[Thing]) -> Slot[Thing]:
-        while not slot.wait(LOOK_SECONDS):
-            if not _is_well(self._place):
-                self._hang_up()
+        while not slot.wait(watching.LOOK_SECONDS):
+            if not self._given_up and not watching.is_well(self._place):
+                self._give_up_if_hung()
         if slot.error is not None:
             raise slot.error
         return slot
+
+    def _give_up_if_hung(self) -> None:
+        """Ask nobody any more where the engine lives and does not answer: none can take its place."""
+        try:
+            with Connection(self._place):
+                self._given_up = True
+        except NoEngine:  # it is gone: those who wait for it start another one
+            pass
+        self._hang_up()
 
     def _give(self, slot: Slot[Thing]) -> None:
         if self._given_up:
@@ -175,12 +183,3 @@ class Crowd(Generic[Thing]):
         with contextlib.suppress(RuntimeError):
             for each in list(self._connections):
                 each.abort()
-
-
-def _is_well(place: Place | None) -> bool:
-    try:
-        with Connection(place) as connection:
-            connection.ask("GET", "/v1/health", seconds=LOOK_SECONDS).read()
-    except (NoEngine, EngineLost):
-        return False
-    return True
