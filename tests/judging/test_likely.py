@@ -217,7 +217,7 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     tokens = [text[at:end] for at, end in itertools.pairwise(bounds)]
     assert aligned(text, tokens) == 0
     # Every token is in the same doubt: a wrong one would give a wrong mean.
-    beside = [logs({token: 0.6} | ({"1": 0.4} if token != "1" else {"5": 0.4})) for token in tokens]
+    beside = [logs({token: 0.6} | ({"5": 0.4} if "1" in token else {"1": 0.4})) for token in tokens]
     found = expectations(Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), told, FIVE)
     for name, mean in found.items():
         other = 5 if scores[name] == 1 else 1
