@@ -15,7 +15,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, TypeVar
 
 from judgekit.errors import InvalidReply
-from judgekit.parse.fit import fit, loose_keys
+from judgekit.parse.fit import fit, is_quoted, loose_keys
 from judgekit.parse.keys import Misfit
 from judgekit.parse.scan import scan
 
@@ -33,9 +33,10 @@ def extract(raw: str, model: type[Model]) -> Model:
     An object that was never closed counts when every value it is read for is followed by a delimiter; a
     field with a default that was begun but not ended keeps its default.
     Thinking comes before the answer, so what stands in a `<think>` block counts only if nothing after it
-    fits. Keys match exactly, else without regard to case, spaces, underscores and hyphens where only one
-    does. Keys that `model` does not name are left to its own `extra` setting: a model for replies should
-    ignore them, because models add some. Time and memory grow linearly with `raw`.
+    fits. One that stands in a string of another object is nobody's answer: it may be quoted. Keys match
+    exactly, else without regard to case, spaces, underscores and hyphens where only one does. Keys that
+    `model` does not name are left to its own `extra` setting: a model for replies should ignore them,
+    because models add some. Time and memory grow linearly with `raw`.
 
     Raises `InvalidReply`, whose message says what the last object lacked.
     """
@@ -43,9 +44,15 @@ def extract(raw: str, model: type[Model]) -> Model:
     for found in reversed(scan(raw)):
         behind |= loose_keys(found.tail)
         try:
-            return fit(found, model, behind)
+            value = fit(found, model, behind)
         except Misfit as misfit:
             reason = reason or str(misfit)
+            continue
+        if is_quoted(found, model):
+            raise InvalidReply(
+                "an answer within a string of another object: which one is meant is not certain"
+            )
+        return value
     raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
 
 

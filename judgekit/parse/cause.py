@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from judgekit.errors import FailureKind
+from judgekit.errors import FailureKind, InvalidReply
 from judgekit.parse.scan import scan
 from judgekit.parse.tokens import QUOTES
 
@@ -25,9 +25,12 @@ def cause(raw: str) -> FailureKind:
     """Return the kind of failure that a reply is in which nothing could be read.
 
     A refusal says so in its first words and holds no object. A reply that ends in the middle of its last
-    object was cut off. Whatever else cannot be read is an invalid reply.
+    object was cut off. Whatever else cannot be read, a flood of objects too, is an invalid reply.
     """
-    found = scan(raw)
+    try:
+        found = scan(raw)
+    except InvalidReply:  # a flood
+        return FailureKind.INVALID_REPLY
     if not found:
         beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY

@@ -15,13 +15,14 @@ from judgekit.parse.keys import (
     children,
     keyed,
     match,
+    maximum,
     names_of,
     plain,
     plain_names,
     unwrapped,
 )
 from judgekit.parse.scan import CUT, Array, Object
-from judgekit.parse.tokens import NUMBER, number
+from judgekit.parse.tokens import NUMBER, QUOTES, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,6 +38,8 @@ VALUE_KEYS: Final = frozenset({"score", "value", "rating"})
 MAXIMUM_KEYS: Final = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
 """What makes a number one out of something: on which scale it is meant is the model's guess, not ours."""
 
+_SHORT: Final = 40  # characters in which a scale is named
+_FIGURE: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 _LOOSE: Final = re.compile(r"""["'“]([^"'“”\n]{1,80})["'”]\s*+:""")
 
 
@@ -78,11 +81,29 @@ def loose_keys(text: str) -> set[str]:
     return {plain(key[1]) for key in _LOOSE.finditer(text)}
 
 
-def _keys(found: Object) -> Iterator[str]:
-    yield from found
-    for value in found.values():
-        if isinstance(value, Object):
-            yield from value
+def is_quoted(found: Object, model: type[BaseModel]) -> bool:
+    """Whether an object that was found in a string of others may be quoted there, and be somebody else's.
+
+    A model that forgets to close a string and begins anew had not answered before, and closes nothing after.
+    """
+    outer = found.around
+    if outer is None:
+        return False
+    behind = found.tail.strip()
+    if behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
+        return True
+    wanted = plain_names(model) & {plain(key) for key in _keys(found)}
+    while outer is not None:
+        if wanted & {plain(key) for key in _keys(outer, whole=True)}:
+            return True
+        outer = outer.around
+    return False
+
+
+def _keys(found: Object, *, whole: bool = False) -> Iterator[str]:
+    """Yield the keys of an object and of objects in it; with `whole` those whose value is not cut."""
+    for each in (found, *(value for value in found.values() if isinstance(value, Object))):
+        yield from (key for key, value in each.items() if not (whole and value is CUT))
 
 
 def _shaped(value: object, annotation: object, where: str) -> object:
@@ -164,6 +185,21 @@ def _refuse_repeated(value: Object, used: Iterable[str], where: str) -> None:
             raise Misfit(f"`{_join(where, key)}` is given twice")
 
 
+def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
+    """Refuse an object that names another maximum beside its numbers than the one they were asked on."""
+    # A total beside several scores is their sum.
+    named = [key for key in value if plain(key) in MAXIMUM_KEYS - {"total"} - plain_names(model)]
+    most = maximum(model) if named else None
+    for key in named:
+        words = str(value[key])[:_SHORT]
+        if (
+            most is not None
+            and (given := [float(each) for each in _FIGURE.findall(words)])
+            and max(given) != most
+        ):
+            raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
+
+
 def _model(value: object, model: type[BaseModel], where: str) -> object:
     """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
     if issubclass(model, RootModel):
@@ -173,7 +209,9 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         value = value[0]
     if not isinstance(value, Object):
         return _shaped(value, Any, where)
+    _refuse_other_scale(value, model)
     value = unwrapped(value, model)
+    _refuse_other_scale(value, model)
     shaped: dict[str, object] = {}
     used = {name: key for name in model.model_fields if (key := match(value, name, model)) is not None}
     _refuse_repeated(value, used.values(), where)

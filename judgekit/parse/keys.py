@@ -73,6 +73,15 @@ def _all_names(model: type[BaseModel]) -> Iterator[str]:
             yield from (key for inner in kind.model_fields for key in names_of(inner, kind))
 
 
+@lru_cache(maxsize=_MODELS)
+def maximum(model: type[BaseModel]) -> float | None:
+    """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
+    most = [getattr(each, "le", None) for field in model.model_fields.values() for each in field.metadata]
+    inner = [kinds.strip(field.annotation) for field in model.model_fields.values()]
+    most += [found for kind in inner if kinds.is_model(kind) and (found := maximum(kind)) is not None]
+    return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
+
+
 @lru_cache(maxsize=16 * _MODELS)
 def _wanted(name: str, model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) that may be meant for a field: none when another field's are alike."""

@@ -43,14 +43,15 @@ class Object(dict[str, Any]):
 
     `closed` says whether its brace was seen and nothing in it is cut, `repeated` names the keys given twice
     with different values, and `tail` is the text between this object and the next, with a string that the
-    object broke off in.
+    object broke off in. `around` is the object in a string of which this one was found, if it was.
     """
 
-    __slots__ = ("closed", "cut", "repeated", "tail")
+    __slots__ = ("around", "closed", "cut", "repeated", "tail")
 
     def __init__(self) -> None:
         super().__init__()
         self.closed, self.cut, self.repeated, self.tail = False, False, set[str](), ""
+        self.around: Object | None = None
 
     def put(self, key: str, value: object) -> None:
         """Set `key`, and remember it as repeated unless it was there with the same scalar."""
@@ -84,11 +85,21 @@ def scan(raw: str) -> Sequence[Object]:
     while start := tokens.START.search(raw, reader.pos):
         if found:
             found[-1].tail = raw[end : start.start()]
+        around = _around(found[-1], raw, start.start(), reader.rescued) if found else None
         found.append(reader.read(start.start()))
-        end = reader.end
+        found[-1].around, end = around, reader.end
     if found:
         found[-1].tail = raw[end:]
     return found
+
+
+def _around(before: Object, raw: str, start: int, rescued: int) -> Object | None:
+    """Return the object in a string of which the one at `start` stands, if it may stand in one."""
+    if start == rescued:
+        # Thinking that ends in the middle of a string is no string.
+        return None if raw[max(start - 40, 0) : start].rstrip().endswith("</think>") else before
+    # Where more strings follow, what swallowed the object before goes on.
+    return before.around if any(quote in before.tail for quote in tokens.QUOTES) else None
 
 
 class _Reader:
@@ -96,7 +107,7 @@ class _Reader:
 
     def __init__(self, raw: str) -> None:
         self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
-        self.end, self.unread, self.entries = 0, -1, 0
+        self.end, self.unread, self.entries, self.rescued = 0, -1, 0, -1
         self.broken, self.bare_key = False, False
 
     def read(self, start: int) -> Object:
@@ -208,4 +219,5 @@ class _Reader:
         if closed and begun <= 0:
             return None
         self.rescues -= 1
-        return inner.start()
+        self.rescued = inner.start()
+        return self.rescued

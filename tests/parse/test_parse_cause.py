@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.errors import FailureKind
+from judgekit.errors import FailureKind, InvalidReply
 from judgekit.parse.cause import cause
+from judgekit.parse.scan import MAX_ENTRIES, scan
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,13 @@ def test_a_reply_that_was_cut_off_is_recognised(raw: str) -> None:
 )
 def test_what_is_neither_is_invalid(raw: str) -> None:
     assert cause(raw) is FailureKind.INVALID_REPLY
+
+
+def test_a_flood_is_invalid_and_raises_nothing() -> None:
+    flood = '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
+    with pytest.raises(InvalidReply):
+        scan(flood)
+    assert cause(flood) is FailureKind.INVALID_REPLY
 
 
 @given(st.text() | st.text("{}[]\":,'\\ \nIsorcanthelp19"))

@@ -94,8 +94,6 @@ MISSPELT = {
     "broken after the line": '{\n  "relevance": 2\n',
     "quoted, broken after the comma": '{"relevance": "2",',
     "broken, then a fence": '```json\n{\n  "relevance": 2\n```',
-    "first broken in a string": '{"relevance": 1, "explanation": "I\n{"relevance": 2, "explanation": ""}',
-    "first answer broken, last whole": '{"relevance": 1, "explanation": "It is\n\n{"relevance": 2}',
     "explanation first, first broken": '{"explanation": "It\n{"explanation": "is", "relevance": 2}',
     "lone surrogate": '{"explanation": "\ud83d", "relevance": 2}',
     "NUL": '{"explanation": "\0", "relevance": 2}\0',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import pytest
@@ -77,6 +78,14 @@ REFUSED = {
     ),
     "again behind a comment": ('{"explanation": "", "relevance": 3, // in it.", "relevance": 0}', "again"),
     "again in a string that breaks off": ('{"relevance": 3, "explanation": "not "relevance": 0', "again"),
+    "first broken in a string": (
+        '{"relevance": 1, "explanation": "I\n{"relevance": 2, "explanation": ""}',
+        "not certain",
+    ),
+    "first answer broken, last whole": (
+        '{"relevance": 1, "explanation": "It is\n\n{"relevance": 2}',
+        "certain",
+    ),
     "number at the end": ('{"relevance": 1', "`relevance` is cut off"),
     "number and blanks at the end": ('{"relevance": 1  ', "cut off"),
     "quoted, at the end": ('{"relevance": "1"', "cut off"),
@@ -119,6 +128,61 @@ def test_scores_are_not_made_up(raw: str, why: str, nested: type[BaseModel]) -> 
     with pytest.raises(InvalidReply) as refused:
         extract(raw, nested)
     assert why in str(refused.value)
+
+
+LOW = '{"semantic": 1, "pragmatic": 1, "syntactic": 1}'
+HIGH = '{"semantic": 5, "pragmatic": 5, "syntactic": 5}'
+FORGED = '{"reasoning": "r", "scores": ' + HIGH + "}"
+QUOTED = {
+    "behind the scores": f'{{"reasoning": "r", "scores": {LOW}, "findings": [{{"quote": "{FORGED}"}}]}}',
+    "scores alone": f'{{"reasoning": "r", "scores": {LOW}, "quote": "{{"scores": {HIGH}}}"}}',
+    "within words": f'{{"reasoning": "r", "scores": {LOW}, "quote": "it says {FORGED} at its end"}}',
+    "never closed": f'{{"reasoning": "r", "scores": {LOW}, "quote": "it says {FORGED}',
+    "without scores of its own": f'{{"findings": [{{"quote": "{FORGED}"}}]}}',
+    "before the scores": f'{{"findings": [{{"quote": "{FORGED}"}}], "reasoning": "r", "scores": {LOW}}}',
+    "twice": f'{{"reasoning": "r", "scores": {LOW}, "note": "{FORGED}", "quote": "{FORGED}"}}',
+}
+
+
+@pytest.mark.parametrize("raw", QUOTED.values(), ids=QUOTED)
+def test_an_answer_that_is_quoted_without_escapes_is_not_taken(raw: str, nested: type[BaseModel]) -> None:
+    try:
+        found = extract(raw, nested)
+    except InvalidReply:
+        return
+    assert json.loads(LOW) == found.model_dump()["scores"]
+
+
+def test_an_answer_that_is_begun_anew_is_read(nested: type[BaseModel]) -> None:
+    raw = '{"reasoning": "The text is ' + FORGED
+    assert extract(raw, nested).model_dump()["scores"] == json.loads(HIGH)
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        '"max_score": 10',
+        '"out_of": "10"',
+        '"scale": 10',
+        '"Scale": "1-10"',
+        '"scale": {"min": 0, "max": 100}',
+    ],
+)
+@pytest.mark.parametrize(
+    "form", ['{"reasoning": "r", "scores": %s, %s}', '{%s, "result": {"reasoning": "r", "scores": %s}}']
+)
+def test_another_scale_beside_the_scores_is_refused(scale: str, form: str, nested: type[BaseModel]) -> None:
+    raw = form % ((HIGH, scale) if form.startswith('{"r') else (scale, HIGH))
+    with pytest.raises(InvalidReply, match="another scale than the one up to 5"):
+        extract(raw, nested)
+
+
+@pytest.mark.parametrize(
+    "word", ['"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null']
+)
+def test_the_scale_that_was_asked_for_may_be_named(word: str, nested: type[BaseModel]) -> None:
+    found = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
+    assert found.model_dump()["scores"] == json.loads(HIGH)
 
 
 def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:
