@@ -59,6 +59,11 @@ class Redacted(NamedTuple):
     secrets: int
 
 
+def load() -> None:
+    """Make ready what secrets are found with, which the first text would wait for: a tenth of a second."""
+    _kinds()
+
+
 def redact(text: str) -> Redacted:
     """Return the visible text with each secret replaced by its kind, and how many there were.
 

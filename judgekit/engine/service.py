@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from judgekit import __version__, assess
+from judgekit import __version__, assess, redaction
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.prepared import Judges
 from judgekit.gateway import litellm_
@@ -47,6 +47,8 @@ class Service:
         with suppress(ImportError):
             await litellm_.loaded()
         self.ready.set()
+        with suppress(ImportError):
+            await asyncio.to_thread(redaction.load)  # what a judging needs first
 
     async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the verdict on a document, judged when its provider bears one more at a time.

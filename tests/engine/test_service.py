@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from judgekit import assess
+from judgekit import assess, redaction
 from judgekit.engine import working
 from judgekit.engine.asked import Carried
 from judgekit.engine.service import Service, rss_bytes
+from judgekit.gateway import litellm_
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import DocumentJudge
@@ -56,6 +57,35 @@ def test_it_says_how_it_is() -> None:
     told = asyncio.run(run())
     assert (told["protocol"], told["pid"], told["ready"]) == (1, os.getpid(), False)
     assert (told["requests"], told["waiting"], told["leaving"]) == (3, 1, False)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_what_a_judging_needs_is_there_before_anybody_asks(
+    monkeypatch: pytest.MonkeyPatch, *, missing: bool
+) -> None:
+    """Who asks does not wait for more than models; what cannot be loaded is no reason not to start."""
+    steps: list[str] = []
+    service: list[Service] = []
+
+    async def loaded() -> None:
+        steps.append("models")
+        if missing:
+            raise ImportError
+
+    def load() -> None:
+        steps.append(f"secrets, ready: {service[0].ready.is_set()}")
+        if missing:
+            raise ImportError
+
+    monkeypatch.setattr(litellm_, "loaded", loaded)
+    monkeypatch.setattr(redaction, "load", load)
+
+    async def run() -> None:
+        service.append(Service(lambda _: None))
+        await service[0].prepare()
+
+    asyncio.run(run())
+    assert steps == ["models", "secrets, ready: True"]
 
 
 def test_memory_is_known() -> None:
