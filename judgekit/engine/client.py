@@ -145,9 +145,9 @@ class Connection:
             self._served = False
             return self.ask(method, path, body, seconds=end - time.monotonic())
         if answer.status == _BUSY:
-            said = answer.read()
             retry_after = self._retry_after
-            raise EngineBusy(said.decode("utf-8", "replace"), retry_after)
+            answer.read()
+            raise EngineBusy("it has too much to do, or is leaving", retry_after)
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes, end: float) -> Answer:

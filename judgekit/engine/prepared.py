@@ -50,11 +50,18 @@ class Judges:
         kept = self._kept.get(key)
         if kept is None or time.monotonic() - kept.made > SECONDS or _failed(kept.judge):
             kept = _Kept(asyncio.create_task(self._make(project, wish)), time.monotonic())
+            self._forget_old()
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return await asyncio.shield(kept.judge)  # others may wait for it, too
+
+    def _forget_old(self) -> None:
+        """Let go of judges, and the keys in them, that will not be used again."""
+        now = time.monotonic()
+        for key in [key for key, kept in self._kept.items() if now - kept.made > SECONDS]:
+            del self._kept[key]
 
     async def _make(self, project: Path | None, wish: Wish) -> DocumentJudge:
         # In a thread, with this caller's environment: it reads files and asks local servers for models.

@@ -178,7 +178,7 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         done = asyncio.Event()
 
         def work() -> None:
-            with contextlib.suppress(ImportError):  # raised again below, where someone can catch it
+            with contextlib.suppress(Exception):  # raised again below, where someone can catch it
                 load()
             with contextlib.suppress(RuntimeError):  # the deadline came first, and the loop is gone
                 loop.call_soon_threadsafe(done.set)

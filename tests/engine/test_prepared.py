@@ -149,3 +149,14 @@ def test_who_goes_away_takes_nobody_elses_judge_along(project: Path) -> None:
         assert (await second).mode == "strict"
 
     asyncio.run(run())
+
+
+def test_what_is_not_used_any_more_is_let_go(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        judges = Judges(open_gateway({}))
+        await get(judges, project, variables={**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
+        monkeypatch.setattr(prepared, "SECONDS", -1.0)
+        await get(judges, project)
+        assert "sk-of-somebody" not in repr(judges._kept)
+
+    asyncio.run(run())
