@@ -34,6 +34,9 @@ _CODE: Final = re.compile(
 )
 """An attribute, a path, an address or an option: what stands unquoted behind a name in code."""
 
+_UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
+"""Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
+
 _NAME_ENDS: Final = re.compile(
     r"(?:.*[_-])?(?:password|passwd|passphrase|pwd|secret|token|key|credential)s?\W*$", re.IGNORECASE
 )
@@ -128,7 +131,7 @@ def _find(text: str) -> Iterator[_Found]:
         at = 0
         while match := pattern.search(text, at):
             at = match.end()
-            if not _in_word(text, match.start()):
+            if not _in_word(text, match.start()) or (kind in _UNMISTAKABLE and _mixed(match[0])):
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
                 yield _Found(match.start(), at, kind)
     lower = _lower(text)

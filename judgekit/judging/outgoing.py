@@ -1,6 +1,7 @@
 """What leaves the machine: subjects as models may see them, secrets left out before any text is cut.
 
-Every judge passes what it is given through here first. Paths, hashes and ids stay: they name the subject.
+Every judge passes what it is given through here first. Paths, hashes and ids stay, for they name the subject;
+models are shown paths without secrets.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ def file(given: File) -> File:
 
 def _file(given: File) -> tuple[File, int]:
     text, secrets = redact(_without_half_a_word(given))
-    return replace(given, text=text, total=given.total + len(text) - len(given.text)), secrets
+    path = redact(given.path)
+    # Only a path with a secret has another form: what else is shown stays what was recorded.
+    shown = path.text if path.secrets else given.shown
+    total = given.total + len(text) - len(given.text)
+    return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
 
 
 def contest(given: Contest) -> Contest:

@@ -25,13 +25,15 @@ _HOW: dict[Giving, str] = {
 class File:
     """One file of a document: its path as given, its text, and the SHA-256 of its bytes.
 
-    `total` is the number of characters of the whole file, of which `text` may be the beginning.
+    `total` is the number of characters of the whole file, of which `text` may be the beginning. Models see
+    `shown`, where there is one, in place of the path.
     """
 
     path: str
     text: str
     sha256: str
     total: int
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Document:
         for each in self.files:
             text = each.text[:left]
             left -= len(text)
-            parts.append(Part(each.path, text, each.total))
+            parts.append(Part(each.shown or each.path, text, each.total))
         return tuple(parts)
 
 

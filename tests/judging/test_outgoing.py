@@ -114,6 +114,32 @@ def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
         assert leaked(str([own.prompts(tier, contest) for tier in TIERS])) == []
 
 
+@pytest.mark.parametrize("pointwise", [False, True])
+@pytest.mark.parametrize("folder", ["docs/", "docs/k"])
+def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool) -> None:
+    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
+    files = (file(paths[0], "One."), file(paths[1], "Two."))
+    gateway = Listening()
+    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30)
+    found = asyncio.run(own.judge(Document(files, "T-1")))
+    assert leaked(gateway.all) == []
+    assert found.redacted == 2
+    assert tuple(each.path for each in found.subjects) == paths
+    for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
+        gateway = Listening()
+        other = kind(gateway, seats, library.comparing_rubric(rubric), "strict", 30)
+        asyncio.run(other.judge(Contest("Explain it", files)))
+        assert leaked(gateway.all) == []
+
+
+def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_paths() -> None:
+    document = Document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
+    clean, count = outgoing.document(document)
+    assert clean.sha256 == document.sha256
+    assert count == 1
+
+
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
     own = DocumentJudge(
