@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from judgekit.rubric import TierName
 
 
+_ADDRESS = "JUDGEKIT_API_BASE"
 _VARIABLES = (
-    "JUDGEKIT_API_BASE",
     "JUDGEKIT_MODEL",
     "JUDGEKIT_QUICK_MODEL",
     "JUDGEKIT_DEEP_MODEL",
@@ -31,14 +31,18 @@ _VARIABLES = (
 def wanted(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Wanted:
     """Return what a configuration asks of the choice of models.
 
-    What `project` names is no wish of the user's; what `JUDGEKIT_*` variables name goes before all files.
+    What `project` names is no wish of the user's; models in `JUDGEKIT_*` variables go before all files, an
+    address there before a project's.
     """
     environ = environment.environ() if environ is None else environ
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return Wanted({}, allow, order)
+    theirs = configuration.tiers_of_project(project)
+    if theirs and environ.get(_ADDRESS, "").strip():
+        config, theirs = configuration.load(None, environ), frozenset()
     named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
-    return Wanted(named, allow, order, listed_only=configuration.tiers_of_project(project))
+    return Wanted(named, allow, order, listed_only=theirs)
 
 
 def juries(
