@@ -19,7 +19,7 @@ from judgekit.parse import extract
 from judgekit.recall import Result, SearchResult, search
 from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 from judgekit.subject import Task
-from judgekit.text import encodable
+from judgekit.text import encodable, is_blank
 from judgekit.verdict import Finding, Round, Verdict
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def judge_texts(
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
-    blank = next((name for name, text in texts.items() if not text.strip()), None)
+    blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
     files = [_file(name, text) for name, text in texts.items()]
@@ -109,7 +109,7 @@ def compare(
     Two are judged in both orders, more are scored. `deadline` is in seconds for all of it. Raises
     `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
     """
-    blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if not text.strip()), None)
+    blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to compare")
     files = tuple(_file(letter, text) for letter, text in zip(LETTERS, texts, strict=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
+import stat
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
 from judgekit.subject import Author, Task
-from judgekit.text import encodable
+from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64_000_000
 STDIN = "-"
+_HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened for us
 _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 
 
@@ -66,7 +68,7 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{shown}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    if not text.strip():
+    if is_blank(text):
         raise InputError(f"{shown}: empty; there is nothing to judge")
     return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
@@ -99,18 +101,27 @@ def _is_text(path: Path) -> bool:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=False)
     except UnicodeDecodeError:
         return False
-    return "\0" not in text and bool(text.strip())
+    return "\0" not in text and not is_blank(text)
 
 
 def _bytes(path: str) -> bytes:
     if "\0" not in path and Path(path).is_dir():
         raise InputError(f"{path}: the folder holds no text file that git does not ignore")
     try:
+        if not _ends(Path(path)):
+            raise InputError(
+                f"{path}: not a file (a pipe or a device); give what it holds as standard input: -"
+            )
         with Path(path).open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InputError(f"{path}: cannot be read ({reason})") from None
+
+
+def _ends(path: Path) -> bool:
+    """Whether reading a path comes to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`."""
+    return stat.S_ISREG(path.stat().st_mode) or str(path).startswith(_HANDED)
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ _BLANK = (
     (0xE0000, 0xE0FFF),
 )
 
+_PIECE = 8192
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
 
 
@@ -23,6 +24,12 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_SHOWN)
+
+
+def is_blank(text: str) -> bool:
+    """Whether nobody sees anything in `text`."""
+    # A long text that begins with something is not read to its end.
+    return not any(visible(text[at : at + _PIECE]).strip() for at in range(0, len(text), _PIECE))
 
 
 def escaped(text: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
     [
         (b"", "empty; there is nothing to judge"),
         (b" \n\t\n", "empty; there is nothing to judge"),
+        ("\u200b\u200b".encode(), "empty; there is nothing to judge"),
+        ("\ufeff \u2060\n\u3164\ufe0f".encode() * 5_000, "empty; there is nothing to judge"),
         (b"\x89PNG\r\n\0\0", "a binary file"),
         ("Grüße".encode("latin-1"), "not UTF-8 (byte 2)"),
     ],
@@ -39,6 +42,38 @@ def test_what_cannot_be_judged_is_one_line(tmp_path: Path, data: bytes, problem:
     with pytest.raises(InputError) as caught:
         documents.read_file(str(path), NOTHING)
     assert str(caught.value).startswith(f"{path}: {problem}")
+
+
+def test_one_visible_letter_is_something_to_judge(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("\u200b" * 20_000 + "a")
+    assert documents.read_file(str(path), NOTHING).text.endswith("a")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.md"
+    os.mkfifo(path)
+    for way in (path, tmp_path / "link.md"):
+        if way != path:
+            way.symlink_to(path)
+        with pytest.raises(
+            InputError, match="not a file \\(a pipe or a device\\); give what it holds as standard"
+        ):
+            documents.read_file(str(way), NOTHING)
+    with pytest.raises(InputError, match="not a file"):
+        documents.read_file("/dev/zero", NOTHING)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no /dev/fd")
+def test_what_a_shell_hands_over_as_a_path_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"Hello")
+    os.close(writing)
+    try:
+        assert documents.read_file(f"/dev/fd/{reading}", NOTHING).text == "Hello"
+    finally:
+        os.close(reading)
 
 
 @pytest.mark.parametrize("path", ["missing.md", "nul\0.md"])
