@@ -17,7 +17,7 @@ from judgekit.errors import ConfigError, InputError
 from judgekit.gateway.open import is_recording, kind_of, open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import configured
-from judgekit.judging.reply_cache import user_cache
+from judgekit.judging.reply_cache import lasting_cache
 from judgekit.prompt import Shown
 from judgekit.retrieval import api
 from judgekit.retrieval.compiled import Profiles
@@ -237,7 +237,7 @@ def _judge(
                 left,
                 own.timeout if hook else None,
                 settings.judge.max_cost_usd,
-                None if is_recording(environment.environ()) else user_cache(),
+                None if is_recording(environment.environ()) else lasting_cache(),
                 learned.gates,
                 manner,
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import threading
 import time
 import weakref
 from contextlib import closing, suppress
@@ -39,6 +40,9 @@ _TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
+_lasting = threading.local()
+
+
 class Cache(Protocol):
     """Where replies are kept between sessions."""
 
@@ -61,7 +65,12 @@ class ReplyCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: sqlite3.Connection | None = None
+        self._mark: tuple[int, int] | None = None
         self._kept = 0
+
+    def is_of(self, path: Path) -> bool:
+        """Whether it is the cache at `path`, and not of a file that has been removed since."""
+        return path == self._path and (self._opened is None or _mark(path) == self._mark)
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
@@ -139,7 +148,7 @@ class ReplyCache:
                 connection.close()
                 raise
             weakref.finalize(self, connection.close)
-            self._opened = connection
+            self._opened, self._mark = connection, _mark(self._path)
         return self._opened
 
 
@@ -152,6 +161,14 @@ def _trim(connection: sqlite3.Connection) -> None:
     )
     if (pages - free) * size > MAX_BYTES // 2:
         connection.execute(_TRIM_BYTES, (MAX_BYTES // 4,))
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
 
 
 def _is_damaged(path: Path) -> bool:
@@ -192,6 +209,18 @@ class Tally:
 def user_cache() -> ReplyCache:
     """Return the cache of this user."""
     return ReplyCache(Path(paths.cache_home()) / "replies.sqlite")
+
+
+def lasting_cache() -> ReplyCache:
+    """Return the cache of this user, left open for whoever is next in this thread.
+
+    Opening and closing the file takes longer than all that is asked of it while a prompt waits.
+    """
+    path = Path(paths.cache_home()) / "replies.sqlite"
+    found: ReplyCache | None = getattr(_lasting, "cache", None)
+    if found is None or not found.is_of(path):
+        found = _lasting.cache = ReplyCache(path)
+    return found
 
 
 def key(endpoint: Endpoint, request: Request) -> str:

@@ -7,12 +7,13 @@ import dataclasses
 import sqlite3
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
 
-from judgekit import library
+from judgekit import library, paths
 from judgekit.fence import Fence, without_nonce
 from judgekit.gateway.base import Matter, Message, Reply, Request
 from judgekit.judging import pointwise, reply_cache
@@ -182,3 +183,29 @@ def test_each_sample_is_kept_for_itself(cache: ReplyCache) -> None:
     assert cache.find(model, request(sample=1)) is not None
     assert cache.find(model, request(sample=2)) is None
     assert cache.find(model, request()) is None
+
+
+def test_it_stays_open_for_the_next_of_a_thread(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = reply_cache.lasting_cache()
+    first.keep(endpoint("quick"), request(), REPLY)
+    assert reply_cache.lasting_cache() is first
+    with ThreadPoolExecutor(1) as others:
+        other = others.submit(reply_cache.lasting_cache).result()
+        found = others.submit(other.find, endpoint("quick"), request()).result()
+    assert other is not first
+    assert found is not None
+    monkeypatch.setattr(paths, "cache_home", lambda: str(isolated / "elsewhere"))
+    elsewhere = reply_cache.lasting_cache()
+    assert elsewhere.find(endpoint("quick"), request()) is None
+
+
+def test_a_file_that_was_removed_is_not_written_to_any_more(isolated: Path) -> None:
+    first = reply_cache.lasting_cache()
+    first.keep(endpoint("quick"), request(), REPLY)
+    for path in isolated.rglob("replies.sqlite*"):
+        path.unlink()
+    again = reply_cache.lasting_cache()
+    assert again is not first
+    again.keep(endpoint("quick"), request(), REPLY)
+    assert again.find(endpoint("quick"), request()) is not None
+    assert [path.name for path in isolated.rglob("replies.sqlite")] == ["replies.sqlite"]
