@@ -92,7 +92,7 @@ def judge(
         slots = crowd.answers(documents)
         for slot in slots:
             if slot.record is None:
-                complain("no engine answers any more: going on in this process")
+                complain("the engine does not take it, or answers no more: going on in this process")
                 _rest(chain([slot], slots), project, wish, hears, at_once)
                 return
             hears(slot.record)

@@ -66,7 +66,8 @@ async def _said(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        return Response(error_body("input", f"{where}: {first['msg']}", Exit.BAD_INPUT), 422, media_type=JSON)
+        kind = "size" if first["type"] == "too_long" else "input"
+        return Response(error_body(kind, f"{where}: {first['msg']}", Exit.BAD_INPUT), 422, media_type=JSON)
     return working.said(error)
 
 

@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from judgekit.engine.client import Answer, Connection
 
 _OK = 200
-_ERRORS: dict[str, type[JudgekitError]] = {"config": ConfigError, "usage": UsageError, "input": InputError}
 
 
 class EngineError(JudgekitError):
     """The engine met a fault of its own."""
+
+
+class TooLargeError(EngineError):
+    """More than an engine takes; judging in one's own process has no such limit."""
+
+
+_ERRORS: dict[str, type[JudgekitError]] = {
+    "config": ConfigError,
+    "usage": UsageError,
+    "input": InputError,
+    "size": TooLargeError,
+}
 
 
 def value(answer: Answer) -> Any:  # noqa: ANN401 - any JSON

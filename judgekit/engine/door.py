@@ -66,7 +66,7 @@ class Door:
         if b"transfer-encoding" in headers or size < 0:
             return 411, "input", "send a body with its Content-Length", 0
         if size > MOST_BODY:
-            return 413, "input", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
+            return 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
         return None if path in self._always else self._full(size)
 
     def _knows_token(self, given: bytes) -> bool:

@@ -132,6 +132,8 @@ class Crowd(Generic[Thing]):
         while (slot := self._waiting.get()) is not None:
             try:
                 self._answer(slot, connection)
+            except asking.TooLargeError:
+                slot.settle()
             except (NoEngine, EngineLost):
                 self._given_up = True
                 slot.settle()

@@ -78,3 +78,15 @@ def test_commands_go_on_in_their_own_process(home: Path, tmp_path: Path) -> None
     assert json.loads(search.stdout)["query"] == "JWT token refresh"
     for each in (many, task, search):
         assert each.stderr.count("going on in this process") == 1
+
+
+def test_what_is_too_large_for_an_engine_is_judged_here(home: Path, tmp_path: Path) -> None:
+    assert alive(home / "judgekit")
+    names = [f"{number}.md" for number in range(1001)]
+    for name in names:
+        (tmp_path / name).write_text("# A\n")
+    task = run(
+        tmp_path, "judge", ".", "--task-id", "t", "--mode", "lenient", "--format", "json", "--no-cache"
+    )
+    assert json.loads(task.stdout)[0]["verdict"] == "accept", task.stderr
+    assert "going on in this process" in task.stderr
