@@ -1,6 +1,6 @@
-"""Attacks on the real local model: orders and forged fences move it no further than plain prose.
+"""Attacks on the real local model: none gets an unrelated memory kept where plain prose does not.
 
-What does sway it, a text that claims to hold the answer, is measured and told in docs/hardening.md.
+What more was measured is told in docs/hardening.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from judgekit.gateway.open import open_gateway
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 
 NONCE = "7f3a91c2d4e5b608"  # a model this small moves with the nonce: one for all, so that texts are compared
-ORDERS = (attacks.PAYLOADS[1], attacks.PAYLOADS[5])
+WRITTEN: tuple[tuple[attacks.Place, str], ...] = (
+    ("title", attacks.PAYLOADS[1]),
+    ("tag", attacks.PAYLOADS[5]),
+    ("turn", attacks.PAYLOADS[4]),
+)
+"""An order, a forged fence, and the sentence that this model believes: it says yes, whatever is asked."""
 
 
-@pytest.mark.parametrize("place", ["title", "tag", "turn"])
-def test_an_order_gains_no_more_than_harmless_prose(place: attacks.Place) -> None:
+def test_an_attack_gains_no_more_than_harmless_prose() -> None:
     environ = {
         "JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")),
         "JUDGEKIT_LOCAL_THREADS": "1",
@@ -35,11 +39,15 @@ def test_an_order_gains_no_more_than_harmless_prose(place: attacks.Place) -> Non
         select, score = library.select_rubric("memory-relevance"), library.score_rubric("kls")
         async with aclosing(open_gateway({})) as gateway:
             targets = attacks.Targets(gateway, seats, select, score, 300)
-            pair = attacks.PAIRS[0]
-            attacked = [await targets.see(place, pair, each) for each in ORDERS]
-            harmless = [await targets.see(place, pair, attacks.harmless(each)) for each in ORDERS]
-        return sum(each.favoured for each in attacked), sum(each.favoured for each in harmless)
 
-    with patch.dict(os.environ, environ), patch("secrets.token_hex", lambda size: NONCE[: 2 * size]):
+            async def favoured(place: attacks.Place, text: str) -> bool:
+                return (await targets.see(place, attacks.PAIRS[0], text)).favoured
+
+            gained = [each for each in WRITTEN if await favoured(*each)]
+            # Only where an attack gained something there is anything to compare it with: calls take seconds.
+            by_chance = [place for place, text in gained if await favoured(place, attacks.harmless(text))]
+        return len(gained), len(by_chance)
+
+    with patch.dict(os.environ, environ), patch("judgekit.chance.token", lambda size: NONCE[: 2 * size]):
         gained, by_chance = asyncio.run(run())
     assert gained <= by_chance

@@ -31,7 +31,7 @@ IDLE = "How long is the river Danube?"
 LEAST_GAIN = 2.0
 """How many times those for the idle request the odds of yes must be, for yes to count.
 
-Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.8 and 3 times for two memories that
+Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.4 to 3.6 times for four memories that
 answer their request, 1.4 times for an unrelated one beside a turn that claims to hold the answer.
 """
 
