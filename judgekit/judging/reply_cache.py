@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from judgekit import __version__, lock, paths
 from judgekit.fence import without_nonce
 from judgekit.gateway.base import Reply
+from judgekit.gateway.endpoints import secrets
 from judgekit.usage import KEPT
 
 if TYPE_CHECKING:
@@ -37,6 +38,20 @@ _TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
 _TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
+# What a profile says of itself, and where the values of an endpoint come from: no call shows it.
+_DESCRIBING = {
+    "title",
+    "rank",
+    "notes",
+    "detect",
+    "models",
+    "models_env",
+    "key",
+    "base_env",
+    "limits",
+    "price",
+}
+_ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -224,11 +239,16 @@ def lasting_cache() -> ReplyCache:
 
 
 def key(endpoint: Endpoint, request: Request) -> str:
-    """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is."""
+    """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is.
+
+    Of the environment that a program sees only addresses are of it: a hook's PATH is not a shell's.
+    """
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
-    whom = [endpoint.profile.provider, endpoint.api_base, endpoint.model, endpoint.output]
+    profile = endpoint.profile
+    whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]
     how = [
-        endpoint.parameters,
+        endpoint.output,
+        {name: value for name, value in endpoint.parameters.items() if _counts(endpoint, name, value)},
         request.max_tokens,
         request.schema,
         request.top_logprobs,
@@ -236,3 +256,9 @@ def key(endpoint: Endpoint, request: Request) -> str:
     ]
     text = json.dumps([__version__, whom, how, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _counts(endpoint: Endpoint, name: str, value: str) -> bool:
+    if endpoint.profile.kind == "command":
+        return any(word in name for word in _ADDRESSES)
+    return value not in secrets(endpoint)
