@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     Hears: TypeAlias = Callable[[Record], None]
 
 
+_SENT = (
+    "path",
+    "text",
+    "sha256",
+    "total",
+)  # of a file: what models are shown of its path is the judge's matter
 _TASK_SECONDS = 3600.0  # the longest deadline that can be configured
 
 
@@ -131,7 +137,7 @@ def _body(project: str, wish: Record) -> Callable[[Document], bytes]:
 
     def body(document: Document) -> bytes:
         given = {
-            "files": [asdict(file) for file in document.files],
+            "files": [{name: getattr(file, name) for name in _SENT} for file in document.files],
             "task_id": document.task_id,
             "description": document.task.description,
             "acceptance": document.task.acceptance,
