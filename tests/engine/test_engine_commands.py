@@ -22,6 +22,7 @@ from memory_store import jwt_store
 from scripted import by_content
 
 from judgekit.cli.app import run
+from judgekit.engine import client
 from judgekit.hooks import launch
 from judgekit.ledger import Ledger, VerdictLine
 from judgekit.ledger.read import Wanted
@@ -387,7 +388,7 @@ def test_the_hook_asks_the_engine(
     assert "JWT token refresh flow" in out  # the BM25 answer
     assert any("is being started; what is shown is the BM25 answer" in line for line in err)
     assert model.requests == []
-    until(lambda: bool(engines(home)))
+    assert client.wait_until_ready(60)
     out, err = hooked(payload)
     assert "JWT token refresh flow" in out
     assert len(model.requests) == 1
