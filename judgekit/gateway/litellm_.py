@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import os
 import threading
 import time
@@ -22,7 +23,10 @@ from judgekit.gateway.pace import AT_ONCE, Pace
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from judgekit.gateway.base import Endpoint, Message, Reply, Request
+    from judgekit.usage import CostSource
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
@@ -274,15 +278,28 @@ def _message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
 
 
 def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> reading.Cost:  # noqa: ANN401 - litellm's objects
-    """Return what the call cost by the reply, else by litellm's table for the model that was asked."""
+    """Return what the call cost by the reply, else by litellm's table for the model that was asked.
+
+    A price that cannot be told is none: the reply is there, and paid for.
+    """
     hidden = getattr(response, "_hidden_params", None) or {}
-    stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
-    if stated is not None:
-        return reading.Cost(float(stated), "provider")
-    if hidden.get("response_cost") is not None:
-        return reading.Cost(float(hidden["response_cost"]), "litellm")
+    headers = hidden.get("additional_headers") or {}
+    found: Sequence[tuple[CostSource, Callable[[], Any]]] = (
+        ("provider", lambda: headers.get("llm_provider-x-litellm-response-cost")),
+        ("litellm", lambda: hidden.get("response_cost")),
+        ("litellm", lambda: _by_table(litellm, response, endpoint)),
+    )
+    for source, told in found:
+        with contextlib.suppress(Exception):  # whatever litellm raises; the next one may know
+            usd = float(told())
+            if math.isfinite(usd) and usd >= 0:
+                return reading.Cost(usd, source)
+    return reading.Cost()
+
+
+def _by_table(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects
     usage = getattr(response, "usage", None)
     if endpoint.model not in litellm.model_cost or usage is None:
-        return reading.Cost()
+        return None
     read, written = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
-    return reading.Cost(float(read + written), "litellm")
+    return float(read + written)

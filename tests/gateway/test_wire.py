@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -386,6 +387,32 @@ def test_a_proxy_that_states_the_cost_is_believed(wire: respx.MockRouter) -> Non
     _, reply = call(case, wire, headers={"x-litellm-response-cost": "0.0123"})
     assert reply.usage.cost_usd == pytest.approx(0.0123)
     assert reply.usage.cost_source == "provider"
+
+
+@pytest.mark.parametrize("stated", ["n/a", "", "nan", "inf", "-1", "free of charge"])
+def test_a_cost_that_is_no_amount_neither_costs_the_reply_nor_counts(
+    wire: respx.MockRouter, stated: str
+) -> None:
+    case = next(each for each in CASES if each.provider == "litellm-proxy")
+    _, reply = call(case, wire, headers={"x-litellm-response-cost": stated})
+    assert reply.text
+    assert reply.usage.cost_source != "provider"
+    assert math.isfinite(reply.usage.cost_usd or 0)
+
+
+def test_a_price_list_that_fails_does_not_cost_the_reply(
+    wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(**_: object) -> tuple[float, float]:
+        raise RuntimeError("no such price")
+
+    case = next(each for each in CASES if each.provider == "anthropic")
+    litellm = litellm_.load()
+    own = bundled(case.provider, case.model, case.environ)
+    monkeypatch.setattr(litellm, "cost_per_token", fails)
+    monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
+    response = litellm.ModelResponse(**chat(own.model))
+    assert litellm_._cost(litellm, response, own) == reading.Cost()
 
 
 def test_a_price_in_the_profile_is_used() -> None:
