@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_OUTPUT = 1_000_000
 _MAX_STDERR = 8_000
+_POLL = 0.05
+_LAST_WORDS = 0.3  # seconds for what an ended program has written and nobody has read yet
 _DYING = 1.0  # seconds, of which a killed program needs milliseconds
 
 
@@ -73,10 +75,12 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
     except OSError as error:
         message = f"{program} cannot be started ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+    leaving = asyncio.create_task(_end_after(process))
     try:
         output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, call.prompt))
         code = await process.wait()
     finally:
+        leaving.cancel()
         await _end(process)
     text = output.decode(errors="replace")
     if code:
@@ -120,6 +124,14 @@ async def _tail(process: asyncio.subprocess.Process) -> bytes:
     while chunk := await process.stderr.read(65536):
         errors = (errors + chunk)[-_MAX_STDERR:]
     return errors
+
+
+async def _end_after(process: asyncio.subprocess.Process) -> None:
+    """When the program itself has ended, wait for no child of its that keeps the pipes open."""
+    while process.returncode is None:
+        await asyncio.sleep(_POLL)
+    await asyncio.sleep(_LAST_WORDS)
+    await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

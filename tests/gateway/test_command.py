@@ -169,7 +169,7 @@ ESCAPES = (
 
 @pytest.mark.parametrize(
     ("end", "kind"),
-    [("time.sleep(60)", "timeout"), ("print('x' * 2_000_000)", "command_failed"), ("", "timeout")],
+    [("time.sleep(60)", "timeout"), ("print('x' * 2_000_000)", "command_failed"), ("", "invalid_reply")],
 )
 def test_a_child_that_left_the_group_delays_nothing(
     end: str, kind: str, capfd: pytest.CaptureFixture[str]
@@ -179,6 +179,13 @@ def test_a_child_that_left_the_group_delays_nothing(
     gc.collect()  # what was left open would complain now
     assert (str(error.kind), time.monotonic() - start < 2 + SLACK) == (kind, True)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("session", [False, True])
+def test_a_reply_counts_though_a_child_keeps_the_pipes(*, session: bool) -> None:
+    child = f"[sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session={session}"
+    code = f"import subprocess, sys; subprocess.Popen({child}); print('whole')"
+    assert ask(CommandGateway(), program(code), request(timeout=8)).text == "whole"
 
 
 def _lives(process: int) -> bool:
