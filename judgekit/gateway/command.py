@@ -128,7 +128,7 @@ async def _tail(process: asyncio.subprocess.Process) -> bytes:
 
 async def _end_after(process: asyncio.subprocess.Process) -> None:
     """When the program itself has ended, wait for no child of its that keeps the pipes open."""
-    while process.returncode is None:
+    while process.returncode is None:  # noqa: ASYNC110 - asyncio tells of it only when the pipes are closed
         await asyncio.sleep(_POLL)
     await asyncio.sleep(_LAST_WORDS)
     await _end(process)
