@@ -57,8 +57,8 @@ class Matter(NamedTuple):
     """What a call is about, independent of how its prompt is worded: the replay provider matches on it.
 
     `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate that is asked about
-    alone, "sample1" and so on where several replies are wanted, and "reask" for a second try, in this order
-    with a slash between them.
+    alone, "idle" where it is asked about for an idle request, "sample1" and so on where several replies are
+    wanted, and "reask" for a second try, with a slash between them.
     """
 
     subject: str
