@@ -158,8 +158,10 @@ class LitellmGateway:
             try:
                 reply = await _call(endpoint, request, manner, end, pace)
             except GatewayError as failure:
-                if failure.kind in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED):
+                if failure.kind is FailureKind.RATE_LIMIT:
                     pace.was_too_much(failure.retry_after)
+                elif failure.kind is FailureKind.OVERLOADED:
+                    pace.is_away(failure.retry_after)
                 raise
             pace.went_well()
             return reply

@@ -1,7 +1,8 @@
 """How fast a provider may be asked: learned from what it answers, and fair between those who ask.
 
 Of calls that fly together and are refused together, as many as got through are made at a time from then on;
-slowly it is one more again. A pause that the provider asks for holds for everyone.
+slowly it is one more again, and sooner the longer ago the last refusal is. A pause that the provider asks for
+holds for everyone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 AT_ONCE = 64
 _FIRST_PAUSE = 0.5  # seconds, where a provider that is asked too much does not say how long to wait
 _LONGEST_PAUSE = 120.0
-_ROUNDS = 10  # of nothing but answers, until one more call at a time is tried again
+_CAREFUL = 5.0  # seconds after a refusal, in which one more at a time is tried only now and then
+_ROUNDS = 10  # of nothing but answers, until then
 _MINUTE = 60.0
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 
@@ -46,6 +49,7 @@ class Pace:
         self._flying = 0
         self._begun: deque[float] = deque()
         self._paused_until = 0.0
+        self._refused_at = -inf
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -81,13 +85,20 @@ class Pace:
 
     def went_well(self) -> None:
         """Tell that a call was answered."""
-        self._limit = min(self._most, self._limit + 1 / (_ROUNDS * self._limit))
+        since = self._clock() - self._refused_at
+        rounds = _ROUNDS if since < _CAREFUL else 1 / since
+        self._limit = min(self._most, self._limit + 1 / max(1.0, rounds * self._limit))
 
     def was_too_much(self, seconds: float | None) -> None:
         """Tell that the provider refused a call for being one too many, and for how long it asked to wait."""
         if self._clock() >= self._paused_until:  # the first refusal of those that flew together
             self._limit = min(self._limit, self._flying)
         self._limit = max(1.0, self._limit - 1)
+        self._refused_at = self._clock()
+        self._pause(_FIRST_PAUSE if seconds is None else seconds)
+
+    def is_away(self, seconds: float | None) -> None:
+        """Tell that the provider cannot answer anybody just now, and for how long it asked to wait."""
         self._pause(_FIRST_PAUSE if seconds is None else seconds)
 
     def heard(self, headers: Mapping[str, str]) -> None:

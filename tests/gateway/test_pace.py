@@ -72,6 +72,29 @@ def test_as_many_as_got_through_may_fly_and_success_brings_more() -> None:
     assert asyncio.run(run()) == (5, 16)
 
 
+def test_what_was_learned_is_forgotten_with_time() -> None:
+    now = 1000.0
+    pace = Pace(32, clock=lambda: now)
+    for _ in range(40):
+        pace.was_too_much(0)
+    assert pace.limit == 1
+    now += 1
+    for _ in range(20):
+        pace.went_well()
+    assert pace.limit <= 3
+    now += 60
+    for _ in range(40):
+        pace.went_well()
+    assert pace.limit == 32
+
+
+def test_a_provider_that_is_away_bears_as_much_when_it_is_back() -> None:
+    pace = Pace(8)
+    for _ in range(40):
+        pace.is_away(0)
+    assert pace.limit == 8
+
+
 def test_one_call_at_a_time_is_always_allowed() -> None:
     pace = Pace(4)
     for _ in range(10):
