@@ -70,7 +70,10 @@ def ask(
         async with aclosing(open_gateway(environment.environ())) as gateway:
             cache = None if is_recording(environment.environ()) else user_cache()
             manner = manners.configured(settings.judge)
-            asker = _Asker(gateway, seats, loaded, mode, settings.judge.deadline, folder, cache, manner)
+            own = settings.judge
+            asker = _Asker(
+                gateway, seats, loaded, mode, own.deadline, own.max_cost_usd, folder, cache, manner
+            )
             limits = [seat.profile.limits.concurrency or AT_ONCE for jury in seats.values() for seat in jury]
             return await _all(asker, cases, min(AT_ONCE, *limits), progress)
 
@@ -86,6 +89,7 @@ class _Asker:
     loaded: LoadedRubric
     mode: ModeName
     deadline: float
+    max_cost_usd: float | None
     folder: Path
     cache: Cache | None
     manner: Manner
@@ -110,6 +114,7 @@ class _Asker:
             self.loaded,
             self.mode,
             self.deadline,
+            max_cost_usd=self.max_cost_usd,
             cache=cache,
             gates=Gates(),
             manner=self.manner,
@@ -129,6 +134,7 @@ class _Asker:
             self.loaded,
             self.mode,
             self.deadline,
+            max_cost_usd=self.max_cost_usd,
             cache=cache,
             gates=Gates(),
             manner=self.manner,
@@ -153,6 +159,7 @@ class _Asker:
             self.loaded,
             self.mode,
             self.deadline,
+            max_cost_usd=self.max_cost_usd,
             cache=cache,
             gates=Gates(),
             manner=self.manner,

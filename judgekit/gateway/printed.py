@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from judgekit.provider import CommandProfile, CommandUsage
 
 # Where programs that print JSON say what went wrong.
+_MOST = 1e15  # of a count or an amount: what is more is no number of either
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
 
 
@@ -119,7 +120,7 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
     if told is None or not saying:
         return Usage()
     counts = _counts(saying[-1], told)
-    stated = _sum(saying[-1], [told.cost]) if told.cost and at(saying[-1], told.cost) else None
+    stated = _sum(saying[-1], [told.cost]) if told.cost and _numbers(saying[-1], [told.cost]) else None
     if endpoint.price is not None:
         return Usage(*counts[:2], endpoint.price.of(*counts), "profile", *counts[2:])
     return Usage(*counts[:2], stated, None if stated is None else "provider", *counts[2:])
@@ -131,6 +132,11 @@ def _counts(value: Any, told: CommandUsage) -> tuple[int, int, int, int]:  # noq
 
 
 def _sum(value: Any, keys: Sequence[str]) -> float:  # noqa: ANN401 - any JSON
+    return max(0.0, float(sum(_numbers(value, keys))))
+
+
+def _numbers(value: Any, keys: Sequence[str]) -> list[float]:  # noqa: ANN401 - any JSON
+    """Return the numbers there; NaN and infinity, which Python reads in JSON, are none."""
     found = [each for key in keys for each in at(value, key)]
     numbers = [each for each in found if isinstance(each, int | float) and not isinstance(each, bool)]
-    return max(0.0, float(sum(numbers)))
+    return [float(each) for each in numbers if abs(each) < _MOST]

@@ -187,6 +187,31 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
 
 
+@pytest.mark.parametrize(
+    ("rubric", "one"),
+    [
+        ("kls", {"id": "d", "text": "# Guide", "label": "accept"}),
+        ("memory-relevance", SELECT),
+        ("answer-preference", PAIR),
+    ],
+)
+def test_the_users_limit_of_cost_holds(
+    monkeypatch: pytest.MonkeyPatch,
+    measured: Callable[..., dict[str, JudgeReport]],
+    rubric: str,
+    one: dict[str, Any],
+) -> None:
+    asked: list[Asked] = []
+
+    def answer(question: Asked) -> Answer:
+        asked.append(question)
+        return says(GOOD)
+
+    monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
+    measured(answer, [case(**one)], rubric)
+    assert asked == []
+
+
 def test_further_files_and_the_task_are_shown(measured: Callable[..., dict[str, JudgeReport]]) -> None:
     texts: list[str] = []
 

@@ -112,6 +112,13 @@ def test_what_is_no_reply_is_a_failure(name: str, output: str) -> None:
     assert caught.value.kind is FailureKind.INVALID_REPLY
 
 
+@pytest.mark.parametrize("cost", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400])
+def test_a_cost_that_is_no_amount_is_not_known(cost: str) -> None:
+    output = json.dumps({**CLAUDE, "total_cost_usd": 0.25}).replace("0.25", cost)
+    reply = read(output, bundled("claude-code"))
+    assert (reply.text, reply.usage.cost_usd, reply.usage.cost_source) == (TEXT, None, None)
+
+
 def test_words_around_json_are_passed_over() -> None:
     there = command(reply="json", reply_key="text")
     for output in (

@@ -1,0 +1,81 @@
+"""A rubric is tried as judging would be: within the user's limit of cost, in the manner they set."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from loopback import Answer, Asked, Loopback, says
+from scripted import scores
+
+from judgekit import config, library
+from judgekit.cases import CaseCandidate, ScoreCase, ScoreLabels, SelectCase, SelectLabels
+from judgekit.gateway import litellm_
+from judgekit.workshop import trial
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.cases import Case
+
+SECRET = "-".join(("sk", "ant", "api03", "q7Xw" * 20))
+SELECT = SelectCase(
+    id="s",
+    query="How do we deploy?",
+    candidates=[CaseCandidate(id="m1", title="Deploying", text=f"export ANTHROPIC_API_KEY={SECRET}")],
+    why="It is what was asked for.",
+    label=SelectLabels(strict=["m1"], lenient=["m1"]),
+)
+SCORE = ScoreCase(
+    id="d", text="# Guide\n", why="It is.", label=ScoreLabels(strict="accept", lenient="accept")
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _litellm_is_loaded() -> None:
+    litellm_.load()
+
+
+def kept(asked: Asked) -> Answer:
+    label = re.findall(r"^\[(\w+)\] ", asked.text, re.MULTILINE)
+    return says(json.dumps({"reasoning": "r", "keep": label}))
+
+
+def tried(
+    monkeypatch: pytest.MonkeyPatch, rubric: str, cases: Sequence[Case]
+) -> tuple[list[trial.Tried], list[str]]:
+    def answer(asked: Asked) -> Answer:
+        return says(scores(5, 5, 5)) if rubric == "kls" else kept(asked)
+
+    with Loopback(answer) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "small")
+        found = trial.run(library.find_rubric(rubric), cases, modes=["strict"])
+        return found, [each.text for each in server.requests]
+
+
+@pytest.mark.parametrize(("rubric", "case"), [("kls", SCORE), ("memory-relevance", SELECT)])
+def test_the_users_limit_of_cost_holds(monkeypatch: pytest.MonkeyPatch, rubric: str, case: Case) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
+    found, sent = tried(monkeypatch, rubric, [case])
+    assert sent == []
+    assert [each.said for each in found] == ["undetermined"]
+
+
+def test_a_candidates_secrets_are_sent_only_where_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, sent = tried(monkeypatch, "memory-relevance", [SELECT])
+    assert [each.said for each in found] == ["kept"]
+    assert SECRET not in "".join(sent)
+    config.user_file().parent.mkdir(parents=True, exist_ok=True)
+    config.user_file().write_text("judge: {redact: false}\n")
+    _, sent = tried(monkeypatch, "memory-relevance", [SELECT])
+    assert SECRET in "".join(sent)
+
+
+def test_candidates_are_asked_about_as_often_as_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_SAMPLES", "3")
+    _, sent = tried(monkeypatch, "memory-relevance", [SELECT])
+    assert len(sent) % 3 == 0
+    assert sent
