@@ -8,6 +8,7 @@ encoded images are part of what is judged. Reasons and measurements are in docs/
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -30,9 +31,29 @@ _PLACEHOLDER: Final = re.compile(
 """How values begin, or what they are, that stand where a secret will."""
 
 _CODE: Final = re.compile(
-    r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[;:.]?$|\.{0,2}/|~/|[A-Za-z]:\\|\w+://|.*[|&]|-|@|#|!"
+    r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[;:.]?$|\.{0,2}/|~/|[A-Za-z]:\\|\w+://|-|@|#|!"
 )
-"""An attribute, a path, an address or an option: what stands unquoted behind a name in code."""
+"""An attribute, a path, an address or an option: what stands behind a name in code."""
+
+_CHOICE: Final = re.compile(r"[A-Za-z_.=]*(?:[|&]+[A-Za-z_.=]*)+$")
+"""Types and flags that are joined, and the fields of a form: what stands there without quotes."""
+
+_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
+_FORMAT: Final = re.compile(r"%[sdr](?!\w)")
+_LEAST_SYMBOLS: Final = 3
+_SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
+
+_OF_SENTENCES: Final = (
+    "the|you|your|must|should|will|may|can|not|and|for|from|with|that|this|has|have|are|was|when|here|least|most"
+    "|characters?|chars|letters?|digits?|words?|enter|type|confirm|new|old|repeat|forgot|reset|change|set|invalid"
+    "|incorrect|wrong|missing|required|optional|please|password|passwd|passphrase|user|name|field"
+)
+_PASSPHRASE: Final = re.compile(
+    rf"(?!(?:.* )?(?:{_OF_SENTENCES})(?: |$))(?:[a-z]{{3,9}}(?: [a-z]{{3,9}}){{3,7}}"
+    r"|(?=[^0-9]*[0-9])[\w!#$%&*+=?@^~-]{2,12}(?: [\w!#$%&*+=?@^~-]{2,12}){2,7})$",
+    re.IGNORECASE,
+)
+"""Four words or more, or three with a digit, none of which a sentence about passwords has."""
 
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 """Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
@@ -170,7 +191,9 @@ def _named(text: str, match: re.Match[str]) -> _Found | None:
     quoted = text[start] in "\"'`"
     value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
     strong = match["name"].startswith(_STRONG)
-    if _stands_in(value) or (strong and value.isupper() and not value.isalnum()):
+    phrase = quoted and strong and bool(_PASSPHRASE.match(value))
+    names = strong and value.isupper() and not value.isalnum()
+    if not (phrase or _generated(value)) and (names or _stands_in(value)):
         return None
     if not (_quoted_secret(value, strong=strong) if quoted else _bare_secret(text, match, value)):
         return None
@@ -183,33 +206,65 @@ def _stands_in(value: str) -> bool:
     return bool(_PLACEHOLDER.match(value) or _NAME_ENDS.match(value)) or any(map(str.isspace, value))
 
 
+def _generated(value: str) -> bool:
+    """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
+    if len(value) < _LEAST_TOKEN or _FORMAT.search(value) or any(map(str.isspace, value)):
+        return False
+    symbols = len(_SYMBOLS.intersection(value[1:-1]))
+    cases = any(map(str.isupper, value)) and any(map(str.islower, value))
+    if not _mixed(value):
+        return cases and symbols >= _LEAST_SYMBOLS
+    return symbols >= (1 if cases else _LEAST_SYMBOLS) or (cases and _is_shuffled(value))
+
+
+def _is_shuffled(value: str) -> bool:
+    """Whether small, great letters, digits and the rest change more often than in a name of several words."""
+    kinds = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    return len(value) >= _LEAST_BARE_TOKEN and changes >= _SHUFFLED * (len(value) - 1)
+
+
+def _random(value: str) -> bool:
+    return _mixed(value) or _generated(value)
+
+
+def _is_code(value: str) -> bool:
+    return bool(_CODE.match(value)) and not _generated(value)
+
+
 def _quoted_secret(value: str, *, strong: bool) -> bool:
-    return strong or (len(value) >= _LEAST_TOKEN and _mixed(value) and not _CODE.match(value))
+    return strong or (len(value) >= _LEAST_TOKEN and _random(value) and not _is_code(value))
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
-        _CODE.match(value)
+        _is_code(value)
+        or _CHOICE.match(value)
         or (match["close"] and value.isdigit())
         or text[match.start() - 1 : match.start()] == ":"
     ):
         return False
     if not match["name"].startswith(_STRONG):
-        return len(value) >= _LEAST_BARE_TOKEN and _mixed(value) and not _snake(value)
+        return len(value) >= _LEAST_BARE_TOKEN and _random(value) and not _snake(value)
     if any(char.isdigit() for char in value) or not value.isidentifier():
         return not _snake(value)
     return _in_file_of_settings(text, match) and not _snake(value)
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
-    """Whether a word of letters is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`."""
+    """Whether a word of letters is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`.
+
+    So is one alone on a line without blanks, as in a file of settings: `passwd=x`.
+    """
     after = text[match.end() : match.end() + 1]
     if match["operator"] == "=" and (text[slice(*match.span("name"))].isupper() or after == ";"):
         return True
     before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t-")
     alone = after in ("", "\n") and re.fullmatch(r"[\w.-]*", before)
     gap = text[match.end("operator") : match.start("value")]
+    if match["operator"] == "=" and not (gap or before) and after in ("", "\n"):
+        return text[match.end("name") : match.start("operator")] == ""
     return (
         bool(alone)
         and match["operator"] == ":"
@@ -220,7 +275,7 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
 
 def _snake(value: str) -> bool:
     """Whether a value is a name of several words, as code has them."""
-    return value.isidentifier() and "_" in value.strip("_")
+    return value.isidentifier() and "_" in value.strip("_") and not _generated(value)
 
 
 def _mixed(value: str) -> bool:

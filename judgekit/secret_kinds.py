@@ -93,6 +93,11 @@ CARRIED: Final = tuple(
             "password",
             r"(?:\s-u|--user|--proxy-user)[ =][\"']?[^\s:\"'<>$/]{1,80}+:(?P<value>[^\s\"'<>$]{4,200}+)",
         ),
+        ("password", r"sshpass\s++-p[ \t]*+[\"']?(?P<value>[^\s\"'<>$]{4,200}+)"),
+        (
+            "password",
+            r"mysql(?:dump|admin|import|show)?\s(?:[^\n|;]{0,120}?\s)?-p[\"']?(?P<value>[^\s\"'<>$]{4,200}+)",
+        ),
         ("password", r"authorization[\"']?:[ \t]*+[\"']?basic[ \t]++(?P<value>[\w+/=-]{8,}+)"),
         (
             "password",

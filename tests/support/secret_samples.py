@@ -80,6 +80,37 @@ def forms(seed: int) -> Mapping[str, str]:
     }
 
 
+def generated(seed: int) -> Mapping[str, str]:
+    """Return a value of each usual generator: what it draws from, and how many."""
+    draw = random.Random(seed)
+    punctuation = "".join(sorted(set(string.punctuation) - set("\"'`\\")))
+
+    def of(alphabet: str, count: int) -> str:
+        return "".join(draw.choices(alphabet, k=count))
+
+    def with_symbols(symbols: str, count: int) -> str:
+        # Such generators see to it that each class is there.
+        value = [
+            of(each, 1) for each in (string.ascii_lowercase, string.ascii_uppercase, string.digits, symbols)
+        ]
+        value += of(ALNUM + symbols, count - len(value))
+        draw.shuffle(value)
+        return "".join(value)
+
+    django = of(LOWER + "!@#$%^&*(-_=+)", 50)
+    return {
+        "django": django,
+        "django insecure": f"django-insecure-{django}",
+        "openssl base64": base64.b64encode(draw.randbytes(32)).decode(),
+        "openssl hex": draw.randbytes(24).hex(),
+        "pwgen": with_symbols(punctuation, 20),
+        "1password": with_symbols("!@.-_*", 20),
+        "keepass": with_symbols("!#$%&*+-=?@^_|~", 20),
+        "browser": "-".join(with_symbols(LOWER, 6) for _ in range(3)),
+        "secrets": base64.urlsafe_b64encode(draw.randbytes(32)).rstrip(b"=").decode(),
+    }
+
+
 def private_key(seed: int, name: str = "RSA PRIVATE KEY", lines: int = 14) -> str:
     """Return a block like that of a private key, without a line break at its end."""
     draw = random.Random(seed)
