@@ -65,7 +65,7 @@ A provider that answers after {latency} s; bytecode compiled. {when}, {machine}.
 | the same, the engine started: wall above `import litellm` and the latency | {cold_s} s | 0.7 s |
 | {documents} documents, {at_once} at a time, engine warm: wall against bare httpx | {warm_ratio} | 1.3 |
 | the same without an engine: wall, seconds | {cold_many_s} | |
-| {requests} requests of {clients} clients that begin at once: p99 above the latency | {all_p99_ms} ms | 30 ms |
+| {requests} requests, {clients} clients that begin at once: p99 above the latency | {all_p99_ms} ms | 30 ms |
 | the same without the first request of each: p99 (p50) | {p99_ms} ms ({p50_ms} ms) | 30 ms |
 | {many} documents: most memory of client and engine | {memory_mb} MB | 300 MB |
 
