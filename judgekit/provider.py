@@ -7,7 +7,6 @@ must not be able to say where text or keys are sent.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
@@ -66,7 +65,7 @@ class Models(Strict):
     deep: Text | None = None
     tiebreaker: Text | None = None
 
-    @cached_property
+    @property
     def by_tier(self) -> dict[TierName, str]:
         """The tiers that have a model."""
         named: dict[TierName, str | None] = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -60,7 +59,7 @@ class Prompt(Strict):
     system: Text
     instructions: Instructions
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """SHA-256 of the templates (not of a rendered prompt)."""
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
@@ -98,7 +97,7 @@ class ScorePrompt(Prompt):
 
     examples: list[RatedExample] = []
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """SHA-256 of the templates; examples that are not there do not count."""
         said = self.model_dump(exclude_defaults=True)
