@@ -15,7 +15,7 @@ from judgekit.judging import reply_cache
 from judgekit.provider import CommandProfile
 
 REQUEST = Request((Message("user", "judge this"),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
-HERE = {"PATH": "/bin", "HOME": "/home/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
+HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
 
 
 def command(environ: dict[str, str], changes: dict[str, Any] | None = None) -> Endpoint:
