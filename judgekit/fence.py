@@ -31,7 +31,8 @@ GUARD = (
 SECRET_BYTES = 32
 _WORD = "judged"
 _DASHES = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
-_WORD_BEFORE_NONCE = re.compile(rf"{_WORD}(?=[{_DASHES}])", re.IGNORECASE)
+_MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
+_WORD_BEFORE_NONCE = re.compile("".join(char + _MARKS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES = 8
 _TAG = re.compile(rf"\b{_WORD}-[0-9a-f]{{{2 * _NONCE_BYTES}}}\b")
 

@@ -117,3 +117,12 @@ def test_one_line_is_cut() -> None:
     assert text.one_line("a\n b\tc", 10) == "a b c"
     assert text.one_line("x" * 50, 10) == "x" * 9 + "…"
     assert len(text.one_line("\u200b" * 100_000, 10)) == 0
+
+
+@pytest.mark.parametrize("mark", ["\u0300", "\u0334\u0335", "\u0489", "\u20dd", "\ufe20"])
+@pytest.mark.parametrize("at", range(1, 7))
+def test_a_mark_on_a_letter_does_not_keep_the_word_of_the_tag_whole(mark: str, at: int) -> None:
+    word = f"{'judged'[:at]}{mark * 2}{'judged'[at:]}-aaa"
+    fenced = fence.Fence().around(word)
+    assert word not in fenced
+    assert " -aaa" in fenced

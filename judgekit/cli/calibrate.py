@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
 
+_LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
+
 
 def calibrate(
     labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="Labelled cases, one a line.")],
@@ -108,8 +110,15 @@ def _lines(known: Calibration) -> Iterator[str]:
 
 def _promise(promise: Promised) -> str:
     if promise.reference is None:
-        return f"an opinion that is final differs from its label in at most {promise.rate:.1%}"
-    return f"at most {promise.rate:.1%} more errors than {promise.reference} alone, which has the last word"
+        return f"an opinion that is final differs from its label in at most {_rate(promise.rate)}"
+    return (
+        f"at most {_rate(promise.rate)} more errors than {promise.reference} alone, which has the last word"
+    )
+
+
+def _rate(value: float) -> str:
+    """Return a rate in percent; one that is not zero never reads as zero."""
+    return f"{value:.1%}" if value >= _LEAST_RATE or not value else f"{100 * value:.2g}%"
 
 
 def _class(each: Shown | NotShown) -> str:
@@ -120,7 +129,7 @@ def _class(each: Shown | NotShown) -> str:
 
 def _seen(each: Shown | NotShown) -> str:
     gains = f" and {each.gains} gained" if each.gains else ""
-    return f"{each.errors} wrong{gains} of {each.labels}, at most {each.bound:.1%}"
+    return f"{each.errors} wrong{gains} of {each.labels}, at most {_rate(each.bound)}"
 
 
 def _why(refused: NotShown) -> str:

@@ -11,7 +11,7 @@ import typer
 from judgekit import paths
 from judgekit.cli import judging
 from judgekit.cli.output import Format, complain, emit, messages_text, say, verdict_text
-from judgekit.errors import Exit
+from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,6 +60,10 @@ def judge(
         "max_cost_usd": max_cost,
         "cache": not no_cache,
     }
+    if author_family is not None and not author_family.strip():
+        raise UsageError(
+            "--author-family: expected a family such as anthropic, got nothing; is a variable unset?"
+        )
     documents, task = judging.Documents(files, author_family), Task(description, acceptance)
     project = paths.project_root(str(Path.cwd()))
     if show_prompt:

@@ -88,7 +88,7 @@ def printable(text: str) -> str:
 
 def messages_text(title: str, messages: Iterable[Message]) -> str:
     """Return a prompt as it would be sent, under a title."""
-    return "\n".join([f"=== {title}", *(f"--- {each.role}\n{each.content}" for each in messages)])
+    return "\n".join([f"=== {escaped(title)}", *(f"--- {each.role}\n{each.content}" for each in messages)])
 
 
 def coloured(word: str, kind: str) -> str:

@@ -12,6 +12,8 @@ from loopback import Loopback
 from scripted import by_content, scores
 
 from judgekit.calibrate import labelled
+from judgekit.calibrate.file import Promised
+from judgekit.cli.calibrate import _promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -236,3 +238,12 @@ def test_again_asks_a_second_time_and_in_another_order(
     (quick, *_) = json.loads(found.out)["judges"]
     assert quick["items"] == quick["order_flips"]["pairs"] == quick["rerun_flips"]["pairs"] == 84
     assert quick["order_flips"]["rate"]["value"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(0.0, "0.0%"), (0.0001, "0.01%"), (0.00042, "0.042%"), (0.05, "5.0%"), (1.0, "100.0%")],
+)
+def test_a_promise_that_is_not_zero_does_not_read_as_zero(rate: float, shown: str) -> None:
+    promise = Promised.model_construct(rate=rate, reference=None)
+    assert _promise(promise).endswith(f"in at most {shown}")
