@@ -143,8 +143,7 @@ class Reader:
     # --- pairs
 
     def _ballot(self, case: Case, said: Recorded) -> Ballot:
-        votes = [_vote(case, each) for each in said.jury or [said]]
-        return Ballot(tuple(each for each in votes if each is not None))
+        return ballots.ballot([_vote(case, each) for each in said.jury or [said]])
 
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""

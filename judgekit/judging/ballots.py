@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit.comparison import TIE
 from judgekit.judging.contest import Ended
+from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +36,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The votes of one tier's models; a model that failed in either order has none."""
+    """The votes of one tier's models, each model's its own; there are none where too few answered."""
 
     votes: tuple[Vote, ...] = ()
 
@@ -71,6 +72,12 @@ def vote(said: Sequence[Vote | None]) -> Vote | None:
     if len(known) < len(said) or not known:
         return None
     return known[0] if len({each.word for each in known}) == 1 else Vote("tie", SAME)
+
+
+def ballot(said: Sequence[Vote | None]) -> Ballot:
+    """Return what a tier's models say together; nothing unless more than half of them have a word."""
+    known = tuple(each for each in said if each is not None)
+    return Ballot(known if has_quorum(len(known), len(said)) else ())
 
 
 def favourite(ballots: Ballots) -> PairWord | None:

@@ -12,7 +12,7 @@ from judgekit.fence import Fence
 from judgekit.gateway.base import Matter, seated
 from judgekit.judging import outgoing
 from judgekit.judging.asking import Points, Question, ask, ask_pointwise
-from judgekit.judging.ballots import ORDERS, WINS, Ballot, Vote, ended, outcomes, vote
+from judgekit.judging.ballots import ORDERS, WINS, Ballot, Vote, ballot, ended, outcomes, vote
 from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, compare_round, comparison
 from judgekit.judging.escalation import UNDETERMINED, Final, Rules
@@ -147,8 +147,7 @@ class _Asked:
             said = answer.value
             opinion = {"better": said.word, "reasoning": said.reasoning} if said else None
             rounds.append(compare_round(len(rounds) + 1, self.tier, order, answer, opinion))
-        votes = [vote([each.value for each in answers]) for answers in asked]
-        return Ballot(tuple(each for each in votes if each is not None))
+        return ballot([vote([each.value for each in answers]) for answers in asked])
 
     async def _both(self, seat: Endpoint) -> list[Answer[Vote]]:
         return await all_of([partial(self._once, seat, order) for order in ORDERS], self.session, seat)
@@ -175,7 +174,7 @@ class _Asked:
         ]
         if self.tier != "tiebreaker":
             return pair_messages(rubric, self.tier, self.contest.prompt, shown)
-        told = [self._said(each) for ballot in self.earlier for each in ballot.votes]
+        told = [self._said(each) for heard in self.earlier for each in heard.votes]
         heard = [each for each in self.earlier if each.votes]
         # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
         words: TierName = self.tier if len(heard) > 1 else "deep"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from judgekit.verdict import Consensus, Verdict
 
 _PAIR = 2
+_LEAST_USD = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,9 @@ class _Run:
 
     async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> Verdict:
         limit = self.judge.max_cost_usd
-        budget = None if limit is None else max(0.0, limit - self.session.spent_usd)
+        budget = None if limit is None else limit - self.session.spent_usd
+        if budget is not None and budget < _LEAST_USD:  # sums of the same amounts differ in the last bit
+            budget = 0.0
         one = self.judge.one(tier, seat, self.session.left(), budget)
         found = await one.judge(document(self.contest, letter))
         self.session.spent_usd += found.cost_usd or 0.0
@@ -154,7 +157,10 @@ class _Run:
         rubric = self.judge.rubric
         margins = self.judge.margins or standing.default_margins(rubric.scale) | rubric.margins
         margin = margins.get(tier, 0.0)
-        here = standing.values(self.said.get(tier, {}), alive)
+        models = {seat.model for seat in seated(self.judge.seats)[tier]}
+        here = standing.values(self.said.get(tier, {}), alive, len(models))
+        if here is None:  # what a tier says that failed counts nowhere
+            self.said.pop(tier, None)
         found = standing.values(self._pooled(), alive)
         last = tier == list(self.judge.seats)[-1]
         if here is None or found is None:

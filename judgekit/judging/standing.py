@@ -8,6 +8,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from judgekit.judging.jury import has_quorum
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -28,14 +30,17 @@ def default_margins(scale: Scale) -> dict[TierName, float]:
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep}
 
 
-def values(said: Mapping[str, Scored], letters: Iterable[str]) -> dict[str, float] | None:
+def values(
+    said: Mapping[str, Scored], letters: Iterable[str], asked: int | None = None
+) -> dict[str, float] | None:
     """Return the mean score of each subject over what models said; None where one cannot be known.
 
     A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
+    Where `asked` says of how many models this is, more than half of them must count.
     """
     among = list(letters)
     whole = [scored for scored in said.values() if all(scored.get(each) for each in among)]
-    if not whole:
+    if not whole or (asked is not None and not has_quorum(len(whole), asked)):
         return None
     return {each: fmean([point for scored in whole for point in scored[each]]) for each in among}
 

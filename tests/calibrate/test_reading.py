@@ -93,7 +93,8 @@ def test_jurors_mark_candidates_together() -> None:
         ({"choice": "B"}, "B"),
         ({"failure": "timeout"}, None),
         ({"jury": [{"choice": "A"}, {"choice": "B"}, {"choice": "B"}]}, "B"),
-        ({"jury": [{"choice": "A"}, {"failure": "timeout"}]}, "A"),
+        ({"jury": [{"choice": "A"}, {"failure": "timeout"}]}, None),
+        ({"jury": [{"choice": "A"}, {"choice": "A"}, {"failure": "timeout"}]}, "A"),
     ],
 )
 def test_a_pair_is_read_in_both_orders(pairs: Reader, said: dict[str, Any], word: str | None) -> None:

@@ -213,6 +213,16 @@ def test_a_jury_is_asked_in_both_orders_each() -> None:
     assert [each.model for each in found.rounds] == ["one", "one", "two", "two", "three", "three"]
 
 
+@pytest.mark.parametrize(("answered", "verdict", "tier"), [(1, "B", "deep"), (2, "A", "quick")])
+def test_one_of_a_jury_is_not_its_word(answered: int, verdict: str, tier: str) -> None:
+    jury = [endpoint(name) for name in ("one", "two", "three")]
+    gateway = ScriptedGateway(
+        {"quick": [*(both(GOOD) * answered), *([TIMEOUT] * (6 - 2 * answered))], "deep": both(POOR)}
+    )
+    found = compare(gateway, mode="lenient", seats={"quick": jury, "deep": endpoint("deep")})
+    assert (found.verdict, found.judge_tier) == (verdict, tier)
+
+
 def test_a_cut_text_goes_up_and_the_prompt_says_that_it_is_cut() -> None:
     long = "x" * 7000
     gateway = ScriptedGateway({"quick": both(POOR), "deep": both(POOR)})

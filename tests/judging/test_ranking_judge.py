@@ -171,6 +171,23 @@ def test_a_jury_and_repeated_samples_are_averaged() -> None:
     assert [each.model for each in found.rounds] == ["one", "one", "two"] * 2
 
 
+def test_a_ranking_needs_most_of_a_jury() -> None:
+    class OneOfThree(Scorer):
+        """Only the first of the quick jury answers."""
+
+        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+            if endpoint.model in ("two", "three"):
+                self.requests.append(request)
+                raise TIMEOUT
+            return await super().complete(endpoint, request)
+
+    seats: Seats = {"quick": [endpoint(each) for each in ("one", "two", "three")], "deep": endpoint("deep")}
+    given = {"quick": {"A": 5, "B": 2}, "deep": {"A": 2, "B": 4}}
+    found = rank(OneOfThree(given), seats=seats, subject=contest("AB"))
+    assert (found.verdict, found.judge_tier) == ("B", "deep")
+    assert [each.score for each in found.subjects] == [2, 4]
+
+
 def test_cut_texts_go_up_and_never_win_unseen() -> None:
     tail = " x" * 3000
     given = {"quick": {"A": 2, "B": 5}, "deep": {"A": 2, "B": 4}}

@@ -23,6 +23,15 @@ def test_a_model_that_failed_for_one_subject_counts_for_none() -> None:
     assert values({}, "AB") is None
 
 
+def test_most_of_a_jury_must_have_scored_them_all() -> None:
+    one = {"A": [4.0], "B": [2.0]}
+    said = {"one": one, "two": {"A": [1.0]}}
+    assert values(said, "AB", 3) is None
+    assert values(said, "AB", 2) is None
+    assert values(said, "AB", 1) == {"A": 4.0, "B": 2.0}
+    assert values({**said, "three": one}, "AB", 3) == {"A": 4.0, "B": 2.0}
+
+
 def test_a_model_that_was_not_asked_about_a_loser_counts() -> None:
     said = {"m": {"A": [4.0], "B": [4.0], "C": [1.0]}, "n": {"A": [5.0], "B": [3.0]}}
     assert values(said, "AB") == {"A": 4.5, "B": 3.5}
