@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import AliasChoices
 
@@ -12,7 +13,7 @@ from judgekit.parse import kinds
 from judgekit.parse.scan import Array, Object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pydantic import BaseModel
 
@@ -40,7 +41,25 @@ class CutOff(Misfit):
         super().__init__(f"`{where}` is cut off")
 
 
-_MODELS: Final = 64  # as many rubrics' replies as one process reads by turns
+Given = ParamSpec("Given")
+Told = TypeVar("Told")
+
+
+def _kept(function: Callable[Given, Told]) -> Callable[Given, Told]:
+    """Remember what a function says of a model, its last argument, for as long as the model is in use.
+
+    Some models are made for one reply: a cache of the usual kind would keep them, and let go of the others.
+    """
+    of: WeakKeyDictionary[object, dict[object, Told]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def remembering(*given: Given.args, **named: Given.kwargs) -> Told:
+        known = of.setdefault(given[-1], {})
+        if given[:-1] not in known:
+            known[given[:-1]] = function(*given, **named)
+        return known[given[:-1]]
+
+    return remembering
 
 
 def plain(key: str) -> str:
@@ -48,7 +67,7 @@ def plain(key: str) -> str:
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-@lru_cache(maxsize=16 * _MODELS)
+@_kept
 def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
     """Return the keys under which `model` reads a field, the one to write first."""
     alias = model.model_fields[name].validation_alias
@@ -59,7 +78,7 @@ def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
     return (*names, name) if by_name or not names else tuple(names)
 
 
-@lru_cache(maxsize=_MODELS)
+@_kept
 def plain_names(model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) of `model` and of the models that are its fields."""
     return frozenset(map(plain, _all_names(model)))
@@ -73,7 +92,7 @@ def _all_names(model: type[BaseModel]) -> Iterator[str]:
             yield from (key for inner in kind.model_fields for key in names_of(inner, kind))
 
 
-@lru_cache(maxsize=_MODELS)
+@_kept
 def maximum(model: type[BaseModel]) -> float | None:
     """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
     most = [getattr(each, "le", None) for field in model.model_fields.values() for each in field.metadata]
@@ -82,7 +101,7 @@ def maximum(model: type[BaseModel]) -> float | None:
     return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
 
 
-@lru_cache(maxsize=16 * _MODELS)
+@_kept
 def _wanted(name: str, model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) that may be meant for a field: none when another field's are alike."""
     wanted = frozenset(map(plain, names_of(name, model)))

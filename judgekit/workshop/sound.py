@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.cases import ScoreCase, SelectCase, cases_path
@@ -51,7 +51,7 @@ def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     if len(points) ** len(rubric.dimensions) > _MOST_COMBINATIONS:
         return None
     # Which dimension has which score decides nothing: sorted ones suffice.
-    every = {tuple(sorted(scores)) for scores in product(points, repeat=len(rubric.dimensions))}
+    every = combinations_with_replacement(points, len(rubric.dimensions))
     named = [dict(zip(rubric.dimensions, scores, strict=True)) for scores in every]
     return {(rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")) for scores in named}
 

@@ -245,5 +245,5 @@ def test_again_asks_a_second_time_and_in_another_order(
     [(0.0, "0.0%"), (0.0001, "0.01%"), (0.00042, "0.042%"), (0.05, "5.0%"), (1.0, "100.0%")],
 )
 def test_a_promise_that_is_not_zero_does_not_read_as_zero(rate: float, shown: str) -> None:
-    promise = Promised.model_construct(rate=rate, reference=None)
+    promise = Promised.model_construct(rate=rate, confidence=0.95, reference=None)
     assert _promise(promise).endswith(f"in at most {shown}")
