@@ -15,7 +15,7 @@ from loopback import SILENT, Answer, Asked, Loopback, fails, says
 
 from judgekit import config, recall
 from judgekit.gateway import litellm_
-from judgekit.hooks import claude_code
+from judgekit.hooks import claude_code, judged
 from judgekit.install import forms
 from judgekit.retrieval.candidate import Candidate
 from judgekit.verdict import Decision, RubricRef, Selection
@@ -261,3 +261,7 @@ def test_two_stores_with_the_same_id_stay_apart() -> None:
         [candidate("a", "high"), candidate("b", "high"), candidate("a", "low")], ["1", "2", "3"]
     )
     assert [each.id for each in shown] == ["a~0", "b", "a~2"]
+
+
+def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
+    assert recall.HOOK_SECONDS == judged.MOST_SECONDS
