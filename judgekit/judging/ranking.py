@@ -15,7 +15,7 @@ from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.manner import USUAL, Manner
-from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.session import INEXACT, Session, Stopwatch
 from judgekit.judging.subject import Document, is_cut
 from judgekit.subject import Task
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from judgekit.verdict import Consensus, Verdict
 
 _PAIR = 2
-_LEAST_USD = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class _Run:
     async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> Verdict:
         limit = self.judge.max_cost_usd
         budget = None if limit is None else limit - self.session.spent_usd
-        if budget is not None and budget < _LEAST_USD:  # sums of the same amounts differ in the last bit
+        if limit is not None and budget is not None and budget <= limit * INEXACT:
             budget = 0.0
         one = self.judge.one(tier, seat, self.session.left(), budget)
         found = await one.judge(document(self.contest, letter))

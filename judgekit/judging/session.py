@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from judgekit.judging.pointwise import Remembered
     from judgekit.judging.reply_cache import Cache
 
+INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
 
@@ -47,7 +48,7 @@ class Session:
 
     def afford(self) -> None:
         """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
-        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd:
+        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
 
