@@ -40,7 +40,7 @@ def stop(
 
     known = control.running()
     for each in known:
-        if control.stop(each.place, at_once=now):
+        if control.stop(each.place, at_once=now, leaving=each.leaving):
             say(f"{each.place.socket}: stopped")
         else:
             say(f"{each.place.socket}: takes no more work, and ends with what it has; --now ends it at once")
@@ -68,12 +68,15 @@ def status(
 
 
 def _record(known: Known) -> dict[str, Any]:
-    return {**(known.health or {}), "socket": known.place.socket, "log": known.place.log}
+    left = {"pid": known.leaving, "leaving": True} if known.leaving else {}
+    return {**(known.health or {}), **left, "socket": known.place.socket, "log": known.place.log}
 
 
 def _print(known: Known) -> None:
     told = known.health
-    if told is None:
+    if known.leaving:
+        say(f"process {known.leaving}: leaving, when it is done; judgekit engine stop --now ends it at once")
+    elif told is None:
         say("an engine that does not answer; judgekit engine stop ends it")
     else:
         state = "leaving" if told["leaving"] else "ready" if told["ready"] else "starting"

@@ -18,23 +18,29 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
+_SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which is milliseconds
 _POLL = 0.02
 
 
 class Known(NamedTuple):
-    """An engine that runs: where, and what it says of itself; None when it does not answer."""
+    """An engine that runs: where, and what it says of itself; None when it does not answer.
+
+    `leaving` is the process of one that nobody can ask any more, as it only finishes what it was asked.
+    """
 
     place: Place
     health: dict[str, Any] | None
+    leaving: int | None = None
 
 
 def running() -> list[Known]:
-    """Return the engines of this user and network, that of this version first."""
+    """Return the engines of this user and network, that of this version first, those that leave last."""
     own = places.find()
     if own is None:
         return []
     found = [Known(each, health(each)) for each in (own, *places.relatives(own))]
-    return [each for each in found if each.health is not None or process_of(each.place) is not None]
+    runs = [each for each in found if each.health is not None or process_of(each.place) is not None]
+    return runs + [Known(place, None, process) for place, process in listening.leaving(own)]
 
 
 def health(place: Place) -> dict[str, Any] | None:
@@ -55,8 +61,11 @@ def process_of(place: Place) -> int | None:
     if held is not None:  # nobody had it
         os.close(held)
         return None
-    with suppress(OSError, ValueError):
-        return int(Path(place.lock).read_text(encoding="ascii"))
+    end = time.monotonic() + _SIGN_SECONDS
+    while time.monotonic() < end:
+        with suppress(OSError, ValueError):
+            return int(Path(place.lock).read_text(encoding="ascii"))
+        time.sleep(_POLL)  # it is just beginning
     return None
 
 
@@ -71,15 +80,15 @@ def start(seconds: float) -> Known | None:
     return next(iter(running()), None)
 
 
-def stop(place: Place, *, at_once: bool = False) -> bool:
-    """End the engine of `place`; False when it goes on for now, with what it has been asked.
+def stop(place: Place, *, at_once: bool = False, leaving: int | None = None) -> bool:
+    """End the engine of `place`, or the one that is `leaving` it; False when it goes on with its work.
 
     One that does not answer is killed, and so is every one that is to end `at_once`.
     """
-    process = process_of(place)
+    process = leaving or process_of(place)
     if process is None:
         return True
-    if at_once or not _asked_to_leave(place):
+    if at_once or not (leaving or _asked_to_leave(place)):
         with suppress(OSError):
             os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     end = time.monotonic() + END_SECONDS
@@ -103,8 +112,9 @@ def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)
         state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        threads = len(os.listdir(f"/proc/{process}/task"))  # the others may end later, and hold the lock
     except FileNotFoundError:  # no such file: not Linux, or it has just ended
         return not Path("/proc/self/stat").exists()
     except OSError:
         return False
-    return not state.rpartition(")")[2].startswith(" Z")  # ended, and nobody has asked how
+    return threads > 1 or not state.rpartition(")")[2].startswith(" Z")  # ended, and nobody has asked how

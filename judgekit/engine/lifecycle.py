@@ -66,6 +66,7 @@ class Engine(uvicorn.Server):
         await self.serve([self._seat.listener])
         preparing.cancel()
         await self._service.aclose()
+        listening.say_gone(self._seat.place)
         self._log.add(f"gone: {self._why}")
 
     async def _prepare(self) -> None:
@@ -84,6 +85,7 @@ class Engine(uvicorn.Server):
         """Let another engine take over at once, and finish what has been begun."""
         self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
         self._door.leaving = True
+        listening.say_leaving(self._seat.place)
         self._seat.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)

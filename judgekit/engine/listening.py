@@ -48,6 +48,7 @@ class Seat(NamedTuple):
         """Take the way in away, then let go of the lock: whoever has it next may make a new one."""
         with suppress(OSError):
             if not self.taken_away():
+                os.ftruncate(self.lock, 0)  # nobody shall take the next one for this process
                 os.unlink(self.entrance)
         with suppress(OSError):
             os.close(self.lock)
@@ -64,6 +65,7 @@ def take(place: Place, *, unix: bool = hasattr(socket, "AF_UNIX")) -> Seat | Non
     if held is None:
         return None
     try:
+        os.ftruncate(held, 0)  # who died here is not this process
         return _on_socket(place, held) if unix else _on_port(place, held)
     except OSError:
         os.close(held)
@@ -72,12 +74,16 @@ def take(place: Place, *, unix: bool = hasattr(socket, "AF_UNIX")) -> Seat | Non
 
 def the_only_one(place: Place) -> int | None:
     """Take the lock of `place` for good; None when another process has it."""
+    return _alone(place.lock)
+
+
+def _alone(path: str) -> int | None:
     for _ in range(_TRIES):
-        held = lock.take(place.lock)
+        held = lock.take(path)
         if held is None:
             return None
         state = os.fstat(held)
-        if _mark(place.lock) == (state.st_dev, state.st_ino):
+        if _mark(path) == (state.st_dev, state.st_ino):
             return held
         os.close(held)  # removed between opening and locking: the next one is another file
     return None
@@ -87,6 +93,36 @@ def sign(held: int) -> None:
     """Write this process's id into the lock that it holds."""
     os.ftruncate(held, 0)
     os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+
+
+def say_leaving(place: Place) -> None:
+    """Let others find this process, the engine of `place` so far, until it ends or says that it is gone."""
+    with suppress(OSError):  # on a full disk it just leaves
+        _alone(place.leaving(os.getpid()))  # never closed: the lock tells that the process lives
+
+
+def say_gone(place: Place) -> None:
+    """Tell that this process has nothing left to do."""
+    with suppress(OSError):
+        os.unlink(place.leaving(os.getpid()))
+
+
+def leaving(place: Place) -> list[tuple[Place, int]]:
+    """Return the engines, of all versions, that finish what they were asked: their places and processes.
+
+    What is left of those that died is removed.
+    """
+    found = []
+    for each, process in places.leavers(place):
+        path = each.leaving(process)
+        with suppress(OSError):
+            held = _alone(path)
+            if held is None:
+                found.append((each, process))
+            else:
+                os.unlink(path)
+                os.close(held)
+    return found
 
 
 def dismiss(place: Place, idle_seconds: float) -> None:
@@ -99,6 +135,7 @@ def dismiss(place: Place, idle_seconds: float) -> None:
                     connection.ask("POST", "/v1/stop", body, seconds=1)
             except client.NoEngine:
                 _clear_up(other)
+    leaving(place)
 
 
 def _clear_up(place: Place) -> None:

@@ -62,6 +62,10 @@ class Place:
         """What it holds as long as it takes new work; its process id stands in it."""
         return f"{self.stem}.lock"
 
+    def leaving(self, process: int) -> str:
+        """Return what a process holds that takes no new work any more, until its end."""
+        return f"{self.stem}.{process}.leaving"
+
     @property
     def tried(self) -> str:
         """What is there from a start that nobody waits for until an engine listens."""
@@ -106,6 +110,18 @@ def relatives(place: Place) -> list[Place]:
         if name.startswith(beginning) and kind in ("sock", "port"):
             found.add(stem[len(beginning) :])
     return [Place(place.folder, place.kin, code) for code in sorted(found - {place.code})]
+
+
+def leavers(place: Place) -> list[tuple[Place, int]]:
+    """Return the engines of all versions, for the same user and network, that said they leave."""
+    beginning = f"engine-{place.kin}-"
+    found = []
+    for name in sorted(os.listdir(place.folder)):
+        stem, _, kind = name.rpartition(".")
+        code, _, process = stem[len(beginning) :].rpartition(".")
+        if kind == "leaving" and name.startswith(beginning) and process.isdecimal():
+            found.append((Place(place.folder, place.kin, code), int(process)))
+    return found
 
 
 def _folders(environ: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from engine_processes import GOOD, SECONDS, alive, body, health, is_gone, judged
 from loopback import SILENT, Loopback, says
 
 from judgekit.engine import client, control
+from judgekit.engine import place as places
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 from judgekit.engine.place import Place
 
@@ -285,7 +286,42 @@ def test_stopping_is_heard(place: Place) -> None:
     started(place).close()
     assert control.stop(place)
     assert alive(Path(place.folder)) == []
+    assert not list(Path(place.folder).glob("*.leaving"))
     assert not Path(place.socket).exists()
+
+
+def test_one_that_leaves_can_be_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, lost = Slow(says(GOOD)), []
+    monkeypatch.setattr(control, "END_SECONDS", 0.2)
+    monkeypatch.setattr(places, "find", lambda: place)
+
+    def ask(connection: Connection) -> None:
+        try:
+            judged(connection)
+        except EngineLost as error:
+            lost.append(error)
+
+    with Loopback(slow) as server, started(place) as connection:
+        use(monkeypatch, server)
+        process = health(place)["pid"]
+        thread = threading.Thread(target=ask, args=[connection])
+        thread.start()
+        assert slow.asked.wait(SECONDS)
+        assert not control.stop(place)
+        deadline = time.monotonic() + SECONDS
+        while Path(place.socket).exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (known,) = control.running()
+        assert known.leaving == process
+        assert not control.stop(place, leaving=process)
+        monkeypatch.setattr(control, "END_SECONDS", SECONDS)
+        assert control.stop(place, at_once=True, leaving=process)
+        slow.go.set()
+        thread.join(SECONDS)
+    assert len(lost) == 1
+    assert is_gone(process)
+    assert control.running() == []
 
 
 def test_one_that_hangs_is_killed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

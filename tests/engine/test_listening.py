@@ -98,6 +98,32 @@ def test_the_process_is_named_in_the_lock(place: Place) -> None:
     assert Path(place.lock).read_text() == f"{os.getpid()}\n"
 
 
+def test_nobody_is_taken_for_a_former_engine(place: Place, seats: list[Seat]) -> None:
+    Path(place.lock).write_text("4711\n")
+    seat = take(place, seats)
+    assert Path(place.lock).read_text() == ""
+    listening.sign(seat.lock)
+    seat.leave()
+    assert Path(place.lock).read_text() == ""
+    seats.clear()
+    seat.listener.close()
+
+
+def test_who_leaves_is_known_until_it_is_gone(place: Place) -> None:
+    other = Place(place.folder, place.kin, "other")
+    listening.say_leaving(other)
+    assert [(each.code, process) for each, process in listening.leaving(place)] == [("other", os.getpid())]
+    assert listening.leaving(Place(place.folder, "somebody", "else")) == []
+    listening.say_gone(other)
+    assert listening.leaving(place) == []
+
+
+def test_who_died_while_leaving_is_forgotten(place: Place) -> None:
+    Path(place.leaving(4711)).touch()
+    assert listening.leaving(place) == []
+    assert not Path(place.leaving(4711)).exists()
+
+
 def test_a_folder_that_others_may_look_into_is_refused(place: Place) -> None:
     Path(place.folder).chmod(0o755)
     with pytest.raises(PermissionError):
