@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
 START_SECONDS = 15.0
+LOOK_SECONDS = 2.0  # of silence after which an engine is asked whether it is well
+HEALTH_SECONDS = 3.0  # that it may take to say so: it may be importing, and the machine busy
 VAIN_SECONDS = 600.0  # until an engine that did not come up is started again by those who do not wait for it
 TAKEN = 3  # exit code of whoever finds that another process is the engine already
 _POLL = 0.005
@@ -82,7 +84,8 @@ class Connection:
     """A connection to the engine at `place`, opened when something is asked and kept for the next request.
 
     Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
-    When nothing comes for `silence` seconds in the middle of an answer, the engine counts as lost.
+    When nothing comes for `silence` seconds in the middle of an answer, the engine counts as lost; after
+    every `look` seconds without anything it is asked whether it is well, and counts as lost when it is not.
     """
 
     def __init__(self, place: Place | None = None) -> None:
@@ -91,7 +94,7 @@ class Connection:
         self._token = ""
         self._buffer = b""
         self._whole = True
-        self.silence = float("inf")
+        self.silence = self.look = float("inf")
         self._retry_after, self._served = 0.0, False
 
     def open(self) -> None:
@@ -237,15 +240,18 @@ class Connection:
     def _receive(self, end: float) -> bytes:
         if self._socket is None:
             raise EngineLost("the connection was closed")
-        left = end - time.monotonic()
-        try:
-            if left > 0:
-                self._socket.settimeout(min(left, self.silence))
+        now = time.monotonic()
+        end = min(end, now + self.silence)
+        while now < end:
+            try:
+                self._socket.settimeout(min(end - now, self.look))
                 return self._socket.recv(_CHUNK)
-        except TimeoutError:
-            pass
-        except OSError:  # reset: it was killed
-            return b""
+            except TimeoutError:
+                now = time.monotonic()
+            except OSError:  # reset: it was killed
+                return b""
+            if now < end and not is_well(self.place, min(end - now, HEALTH_SECONDS)):
+                break
         raise self._lost("it did not answer in time")
 
     def _lost(self, why: str) -> EngineLost:
@@ -255,6 +261,18 @@ class Connection:
 
 class _Unanswered(Exception):  # noqa: N818 - inside this module
     """Hung up before the first byte of an answer."""
+
+
+def is_well(place: Place | None, seconds: float = HEALTH_SECONDS) -> bool:
+    """Whether the engine at a place answers at all."""
+    try:
+        with Connection(place) as connection:
+            connection.ask("GET", "/v1/health", seconds=seconds).read()
+    except EngineBusy:
+        return True
+    except (NoEngine, EngineLost):
+        return False
+    return True
 
 
 def start(place: Place | None = None) -> int | None:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from judgekit.engine import asking, client, watching
+from judgekit.engine import asking, client
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class Crowd(Generic[Thing]):
             self._end()
 
     def _settled(self, slot: Slot[Thing]) -> Slot[Thing]:
-        while not slot.wait(watching.LOOK_SECONDS):
-            if not self._given_up and not watching.is_well(self._place):
+        while not slot.wait(client.LOOK_SECONDS):
+            if not self._given_up and not client.is_well(self._place):
                 self._give_up_if_hung()
         if slot.error is not None:
             raise slot.error

@@ -6,25 +6,12 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from judgekit.engine.client import Connection, EngineLost, NoEngine
+from judgekit.engine.client import LOOK_SECONDS, is_well
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.place import Place
-
-LOOK_SECONDS = 2.0  # of silence after which an engine is asked whether it is well
-HEALTH_SECONDS = 3.0  # that it may take to say so: it may be importing, and the machine busy
-
-
-def is_well(place: Place | None) -> bool:
-    """Whether the engine at a place answers at all."""
-    try:
-        with Connection(place) as connection:
-            connection.ask("GET", "/v1/health", seconds=HEALTH_SECONDS).read()
-    except (NoEngine, EngineLost):
-        return False
-    return True
+    from judgekit.engine.client import Connection
 
 
 @contextmanager

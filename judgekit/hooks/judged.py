@@ -83,6 +83,7 @@ def _of_engine(
     seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
     try:
         with client.Connection() as connection:
+            connection.look = client.LOOK_SECONDS
             answer = connection.ask("POST", "/v1/select", sqljson.written(body).encode(), seconds=seconds)
             status, said = answer.status, sqljson.loads(answer.read().decode())
     except client.EngineBusy as error:

@@ -291,3 +291,30 @@ def test_importing_the_client_costs_little() -> None:
 
 def _root() -> str:
     return str(Path(client.__file__).parents[2])
+
+
+def test_who_is_slow_but_well_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    looks: list[float] = []
+
+    def well(_: Place, seconds: float) -> bool:
+        looks.append(seconds)
+        if len(looks) == 3:
+            theirs.sendall(OK)
+        return True
+
+    monkeypatch.setattr(client, "is_well", well)
+    connection = Connection(place)
+    connection._socket, connection.look = ours, 0.01
+    with connection, theirs:
+        assert connection.ask("GET", "/", seconds=60).read() == b"ok"
+    assert len(looks) == 3
+    assert max(looks) <= client.HEALTH_SECONDS
+
+
+def test_who_is_not_well_is_not_waited_for(place: Place) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    connection = Connection(place)  # where nobody listens any more
+    connection._socket, connection.look = ours, 0.01
+    with connection, theirs, pytest.raises(EngineLost, match="did not answer in time"):
+        connection.ask("GET", "/", seconds=3600)

@@ -17,6 +17,7 @@ from memory_store import jwt_store
 from scripted import scores
 
 from judgekit.engine import client
+from judgekit.hooks import claude_code, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,24 @@ def test_commands_go_on_in_their_own_process(home: Path, tmp_path: Path) -> None
     assert json.loads(search.stdout)["query"] == "JWT token refresh"
     for each in (many, task, search):
         assert each.stderr.count("going on in this process") == 1
+
+
+def test_a_prompt_does_not_wait_for_it(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jwt_store(tmp_path, 3)
+    monkeypatch.setattr(client, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(client, "HEALTH_SECONDS", 0.05)
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_DEADLINE", "3600")
+    monkeypatch.setattr(judged, "MOST_SECONDS", 3600.0)  # this test would never end
+    payload = {
+        "hook_event_name": "UserPromptSubmit",
+        "prompt": "How do we refresh the JWT?",
+        "cwd": str(tmp_path),
+    }
+    with stopped(home):
+        text, notes = claude_code.answer(payload)
+    assert "JWT token refresh flow" in text
+    assert [note for note in notes if "did not answer in time" in note]
 
 
 def test_what_is_too_large_for_an_engine_is_judged_here(home: Path, tmp_path: Path) -> None:
