@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
@@ -20,7 +21,6 @@ from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
-    from pathlib import Path
 
     from judgekit.config import Config
     from judgekit.gateway.base import Gateway, Message
@@ -61,7 +61,7 @@ def document_judge(
     elsewhere = _shared(settings)
     endpoints, reason = ({}, "") if elsewhere else panel.juries(settings, project)
     limit = settings.judge.max_cost_usd
-    loaded = library.score_rubric(wish.rubric or settings.judge.rubric, project)
+    loaded = library.score_rubric(_named(wish.rubric) or settings.judge.rubric, project)
     mode = wish.mode or settings.judge.mode
     manner = configured(settings.judge)
     learned = calibrations.find(loaded, mode, panel.models(endpoints), project, manner)
@@ -185,3 +185,12 @@ def prompts(
     if not seats:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
     return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]
+
+
+def _named(rubric: str | None) -> str | None:
+    """Return a rubric's name, a path from the root: an error reads the same whoever judges, an engine too."""
+    if rubric is None or not rubric.endswith((".yaml", ".yml")):
+        return rubric
+    with suppress(FileNotFoundError):  # the current folder is gone
+        return str(Path(rubric).absolute())
+    return rubric

@@ -164,6 +164,17 @@ def test_errors_are_those_of_this_process(
     assert err.count("\n") == 1
 
 
+def test_an_error_names_a_rubric_alike_without_an_engine(
+    project: Path, model: Loopback, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for words in ([], ["--no-engine"]):
+        assert run(["judge", "good.md", "--rubric", "./none.yaml", *words]) == 78
+        said.append(capfd.readouterr().err)
+    assert said[0] == said[1]
+    assert "none.yaml: " in said[0]
+
+
 def test_a_configuration_of_the_caller_holds(project: Path, model: Loopback, isolated: Path) -> None:
     """The engine is started by one caller and serves another, with another configuration and key."""
     imports.of(["judge", "good.md"])
