@@ -35,6 +35,8 @@ def stranger(tmp_path: Path, tokens: Tokens) -> Iterator[TestClient]:
     app = create_team_app(service, Log(str(tmp_path / "log")), tokens)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
+        assert client.portal is not None
+        client.portal.call(service.aclose)  # its connections belong to the client's loop, which ends now
 
 
 @pytest.fixture
