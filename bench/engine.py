@@ -22,21 +22,19 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import provider
 from judgekit.hooks import launch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 AT_ONCE = 32
 CLIENTS = 32
 REQUESTS = 1000
 REPEATS = 5
-HERE = Path(__file__).parent
 JUDGEKIT = str(Path(sys.executable).with_name("judgekit"))
 PROMPT = "How do we rotate the signing key?"
 HTTPX = """
@@ -91,24 +89,13 @@ def main() -> int:
     parser.add_argument("--latency", type=float, default=0.3)
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, provider(options.latency) as base:
+    with tempfile.TemporaryDirectory() as folder, provider.running(options.latency) as base:
         results = Bench(Path(folder), base, options.latency).measure(options.documents, options.many)
     table = TABLE.format(**results)
     print(json.dumps(results) if options.json else table)
     if options.write:
         options.write.write_text(f"# The engine\n\n{table}\n", encoding="utf-8")
     return 0
-
-
-@contextmanager
-def provider(latency: float) -> Iterator[str]:
-    """Yield the address of a provider."""
-    words = [sys.executable, str(HERE / "provider.py"), "--latency", str(latency)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None  # noqa: S101 - opened as a pipe
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-        assert process.stdin is not None  # noqa: S101 - the same
-        process.stdin.close()
 
 
 class Bench:

@@ -19,21 +19,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import provider
+
 AT_ONCE = 32
 GIT = shutil.which("git") or "git"
-OPINION = {
-    "reasoning": "It says what it is for.",
-    "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4},
-    "findings": [],
-}
-
 
 TABLE = """\
 {files} changed files, a provider that answers after {latency} s, {at_once} at a time. {when}, {machine}.
@@ -52,50 +48,6 @@ class Took(NamedTuple):
     cpu: float
 
 
-class Provider(ThreadingHTTPServer):
-    """Answers every chat completion after `latency` seconds with the same opinion, and counts."""
-
-    request_queue_size = 256
-    daemon_threads = True
-
-    def __init__(self, latency: float) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.latency, self.asked, self.lock = latency, 0, threading.Lock()
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One connection, which may carry several requests."""
-
-    protocol_version = "HTTP/1.1"
-    server: Provider
-
-    def do_POST(self) -> None:
-        """Answer a chat completion."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        with self.server.lock:
-            self.server.asked += 1
-        time.sleep(self.server.latency)
-        message = {"role": "assistant", "content": json.dumps(OPINION)}
-        body = json.dumps(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": "bench",
-                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-                "usage": {"prompt_tokens": 500, "completion_tokens": 40, "total_tokens": 540},
-            }
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -105,24 +57,23 @@ def main() -> int:
     parser.add_argument("--latency", type=float, default=0.3)
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
-    provider = Provider(options.latency)
-    threading.Thread(target=provider.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as folder:
-        results = measure(Path(folder), provider, options.files)
+    with tempfile.TemporaryDirectory() as folder, provider.running(options.latency) as base:
+        results = measure(Path(folder), base, options.latency, options.files)
     print(json.dumps(results) if options.json else table(results))
     if options.write:
         options.write.write_text(f"# The gate\n\n{table(results)}\n", encoding="utf-8")
     return 0
 
 
-def measure(folder: Path, provider: Provider, files: int) -> dict[str, Any]:
+def measure(folder: Path, base: str, latency: float, files: int) -> dict[str, Any]:
     """Return what each run took and how many calls it made."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "JUDGEKIT_"))},
         "GIT_CONFIG_GLOBAL": os.devnull,
         "HOME": str(folder),
         "JUDGEKIT_HOME": str(folder / "home"),
-        "JUDGEKIT_API_BASE": f"http://127.0.0.1:{provider.server_port}",
+        "JUDGEKIT_API_BASE": base,
+        "JUDGEKIT_ENGINE": "0",  # what an engine saves is measured in engine.py
         "JUDGEKIT_MODEL": "bench",
     }
     work = repository(folder / "work", environment, files)
@@ -132,14 +83,14 @@ def measure(folder: Path, provider: Provider, files: int) -> dict[str, Any]:
     imported = run([sys.executable, "-c", "import litellm"], folder, environment)
     bare = run([sys.executable, "-c", "pass"], folder, environment)
     first = run(push, folder / "work", environment, texts)
-    asked = provider.asked
+    asked = provider.asked(base)
     again = run(push, folder / "work", environment, texts)
-    repeated = provider.asked - asked
+    repeated = provider.asked(base) - asked
     idle = min((run(push, folder / "work", environment, code) for _ in range(5)), key=lambda took: took.cpu)
-    floor = math.ceil(files / AT_ONCE) * provider.latency
+    floor = math.ceil(files / AT_ONCE) * latency
     return {
         "files": files,
-        "latency": provider.latency,
+        "latency": latency,
         "calls": asked,
         "wall": round(first.wall, 2),
         "floor": round(floor, 2),

@@ -13,7 +13,14 @@ import asyncio
 import contextlib
 import json
 import re
+import subprocess
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OPINION = {
     "reasoning": "It says what it is for.",
@@ -67,6 +74,23 @@ def completion(asked: bytes) -> bytes:
             "usage": {"prompt_tokens": 500, "completion_tokens": 40, "total_tokens": 540},
         }
     ).encode()
+
+
+@contextmanager
+def running(latency: float) -> Iterator[str]:
+    """Yield the address of a provider in a process of its own."""
+    words = [sys.executable, __file__, "--latency", str(latency)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None  # noqa: S101 - opened as a pipe
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+        assert process.stdin is not None  # noqa: S101 - the same
+        process.stdin.close()
+
+
+def asked(base: str) -> int:
+    """Return how many completions a provider was asked for."""
+    with urlopen(f"{base}/asked", timeout=30) as answer:  # noqa: S310 - an address of our own
+        return int(json.load(answer)["asked"])
 
 
 async def main() -> None:
