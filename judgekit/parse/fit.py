@@ -22,7 +22,7 @@ from judgekit.parse.keys import (
     unwrapped,
 )
 from judgekit.parse.scan import CUT, Array, Object
-from judgekit.parse.tokens import NUMBER, QUOTES, number
+from judgekit.parse.tokens import QUOTES, SPELT_NUMBER, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -127,12 +127,14 @@ def _shaped(value: object, annotation: object, where: str) -> object:
 
 
 def _number(value: object, where: str) -> object:
-    """Return the number that `value` is, quotes, says under "score"; a bool is none."""
+    """Return the number that `value` is, quotes, says under "score"; a bool or other text is none."""
     if isinstance(value, bool):
         raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
     if isinstance(value, Object):
         return _number(_score(value, where), where)
-    if isinstance(value, str) and NUMBER.fullmatch(value.strip()):
+    if isinstance(value, str):
+        if not SPELT_NUMBER.fullmatch(value.strip()):
+            raise Misfit(f"`{where}`: input should be a valid number, not {_quote(value)}")
         value = number(value.strip())
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -151,7 +153,8 @@ def _score(value: Object, where: str) -> object:
 def _choice(value: object, choices: tuple[object, ...], where: str) -> object:
     """Return the choice that `value` spells in another case, or as another type; else `value`."""
     if any(type(choice) is int for choice in choices) and not isinstance(value, bool):
-        value = _number(value, where)
+        with suppress(Misfit):
+            value = _number(value, where)
     if value in choices or not isinstance(value, str):
         return value
     text = value.strip().casefold()

@@ -91,6 +91,11 @@ LAST_QUOTE: Final = {
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 """A number as JSON writes it, of a size that a score may have."""
 
+SPELT_NUMBER: Final = re.compile(
+    r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
+)
+"""A number as people write it: also +1, 01, .5 and 1. (but neither 1_000 nor infinity)."""
+
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {char: char for char in QUOTES + "\\/"}
@@ -105,8 +110,8 @@ def scalar(word: str) -> float | bool | str | None:
 
 
 def number(text: str) -> float:
-    """Return the value of a text that `NUMBER` matches: an int where it is written as one."""
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    """Return the value of a text that `SPELT_NUMBER` matches: an int where it is written as one."""
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
 
 
 def decode(text: str) -> str:

@@ -144,6 +144,7 @@ def test_unescaped_text_never_changes_the_score(before: str, after: str, score: 
         assert extract(raw, Last).score == score
 
 
+@example("+.1", '{{"score": {}}}')
 @given(
     st.text("{}[]\":,'\\ \n0123456789.-+eE%/abkscore"),
     st.sampled_from(["{}", '{{"score": {}}}', "score: {}"]),
@@ -155,5 +156,5 @@ def test_a_number_that_is_read_stands_in_the_text(raw: str, form: str) -> None:
         score = extract(raw, Single).score
     except InvalidReply:
         return
-    written = re.findall(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", raw)
+    written = re.findall(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", raw)
     assert score in [float(each) for each in written]

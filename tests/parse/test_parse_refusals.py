@@ -40,6 +40,8 @@ REFUSED = {
     "label and number": ('{"relevance": "2 (partly)"}', "2 (partly)"),
     "leading zero": ('{"relevance": 2e99}', "less than or equal to 3"),
     "hexadecimal": ('{"relevance": 0x2}', "0x2"),
+    "underscore": ('{"relevance": 0_2}', "'0_2'"),
+    "other digits": ('{"relevance": "\u0662"}', "valid number"),
     "true": ('{"relevance": true}', "`relevance` is true, not a number"),
     "True": ("{'relevance': True}", "`relevance` is true, not a number"),
     "quoted true": ('{"relevance": "true"}', "'true'"),
