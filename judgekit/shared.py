@@ -97,9 +97,7 @@ class Shared:
                     file.write(part)
 
     def _client(self, timeout: httpx.Timeout) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust(), trust_env=True
-        )
+        return httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust())
 
     @contextmanager
     def _asking(self) -> Iterator[httpx.Client]:

@@ -9,8 +9,8 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from judgekit.engine import asked, flows, working
-from judgekit.engine.door import Door, error_body
-from judgekit.errors import Exit, JudgekitError
+from judgekit.engine.door import Door
+from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
     from judgekit.engine.log import Log
@@ -28,7 +28,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> Door:
     app.include_router(flows.router)
     for kind in (JudgekitError, working.Gone, RequestValidationError):
         app.add_exception_handler(kind, _said)
-    app.add_exception_handler(Exception, _Faults(log))
+    app.add_exception_handler(Exception, working.Faults(log))
     door = Door(app, token=token)
     app.state.door = door
     return door
@@ -63,20 +63,4 @@ async def judge(request: Request, given: asked.Judge) -> Response:
 
 
 async def _said(_: Request, error: Exception) -> Response:
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
-        kind = "size" if first["type"] == "too_long" else "input"
-        return Response(error_body(kind, f"{where}: {first['msg']}", Exit.BAD_INPUT), 422, media_type=JSON)
     return working.said(error)
-
-
-class _Faults:
-    """Answers for our own faults, and notes down where they are."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    async def __call__(self, _: Request, error: Exception) -> Response:
-        self._log.fault(error)
-        return working.said(error)

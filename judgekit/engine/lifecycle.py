@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit import config as configuration
-from judgekit.engine import client, listening
+from judgekit.engine import client, listening, stack
 from judgekit.engine.app import create_app
 from judgekit.engine.log import Handler
 from judgekit.engine.service import Service, rss_bytes
@@ -49,7 +49,15 @@ class Engine(uvicorn.Server):
     """Serves whoever comes to its seat until it is time to go."""
 
     def __init__(self, seat: Seat, log: Log) -> None:
-        super().__init__(_settings())
+        super().__init__(
+            stack.settings(
+                _Protocol,
+                DRAIN_SECONDS,
+                date_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                reset_contextvars=True,
+            )
+        )
         self._seat, self._log = seat, log
         self._asked, self._seen = time.monotonic(), 0
         self._why = "told by a signal"
@@ -113,24 +121,6 @@ class Engine(uvicorn.Server):
     def _leave(self, why: str) -> None:
         self._why = why
         self.should_exit = True
-
-
-def _settings() -> uvicorn.Config:
-    return uvicorn.Config(
-        "",
-        loop="asyncio",
-        http=_Protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-        reset_contextvars=True,
-    )
 
 
 def run(seat: Seat, log: Log) -> None:

@@ -7,10 +7,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Response
+from fastapi.exceptions import RequestValidationError
 
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
-from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
+from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gateway.pace import caller
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from judgekit.engine.asked import Carried
+    from judgekit.engine.log import Log
     from judgekit.engine.service import Service
 
 Value = TypeVar("Value")
+_NO_BODY = "body, with Content-Type: application/json"
 NOBODY_WAITS = 499  # what servers note down when the client has hung up; nobody sees it
 _KINDS = ((ConfigError, "config", 422), (UsageError, "usage", 422), (InputError, "input", 422))
 
@@ -73,8 +76,25 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
+class Faults:
+    """Answers for our own faults, and notes down where they are."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def __call__(self, _: Request, error: Exception) -> Response:
+        """Note a fault down and answer for it."""
+        self._log.fault(error)
+        return said(error)
+
+
 def said(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:]) or _NO_BODY
+        kind = "size" if first["type"] == "too_long" else "input"
+        return _response(422, kind, f"{where}: {first['msg']}", Exit.BAD_INPUT)
     if isinstance(error, Gone):
         return Response(status_code=NOBODY_WAITS)
     if not isinstance(error, JudgekitError):

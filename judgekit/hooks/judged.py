@@ -58,8 +58,9 @@ def choose(
 
 def _uses_engine(configured: Settings) -> bool:
     from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
+    from judgekit.hooks import warm  # noqa: PLC0415 - the same
 
-    return client.wanted() and configured.values.get("engine", {}).get("use", True) is not False
+    return client.wanted() and warm.allowed(configured)
 
 
 def _of_engine(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from judgekit import paths
 from judgekit.engine import client
-from judgekit.hooks import settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from judgekit.hooks import settings
 
 
 def wanted() -> bool:
     """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
+    from judgekit.hooks import settings  # noqa: PLC0415 - a hook that has its settings reads none
+
     return client.wanted() and allowed(settings.load(paths.config_home())[0])
 
 

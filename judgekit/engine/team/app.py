@@ -18,7 +18,7 @@ from judgekit.engine.asked import Carried
 from judgekit.engine.door import Door, error_body
 from judgekit.engine.team import book
 from judgekit.engine.team.asked import ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
-from judgekit.engine.team.guard import Guard
+from judgekit.engine.team.guard import HOLDER, Guard
 from judgekit.engine.team.metrics import CONTENT_TYPE, Metrics
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import LedgerError
@@ -64,7 +64,7 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | 
     guarded(scraped)
     for kind in (JudgekitError, working.Gone, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, said)
-    app.add_exception_handler(Exception, _Faults(log))
+    app.add_exception_handler(Exception, working.Faults(log))
     return Guard(Door(app, always=OPEN), tokens, metrics, OPEN, log)
 
 
@@ -106,7 +106,7 @@ async def judge(request: Request, given: JudgeSent) -> Response:
             raise _OtherRubricError(f"{made.loaded.rubric.ref} is another rubric here: {made.loaded.sha256}")
         return await service.judged(book.limited(made, given.wish), given.document.document())
 
-    verdict = await working.done(request, service, _mine(), work)
+    verdict = await working.done(request, service, _mine(request.scope[HOLDER]), work)
     state.metrics.count(verdict)
     return Response(verdict.model_dump_json(by_alias=True), media_type=JSON)
 
@@ -126,9 +126,9 @@ def lines(
     return StreamingResponse(book.lines(since, project), media_type=LINES)
 
 
-def _mine() -> Carried:
-    """Return what a local client would bring along: here it is the server's own."""
-    return Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()))
+def _mine(holder: str) -> Carried:
+    """Return what a local client would bring along: the server's own; holders get turns alike."""
+    return Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()), client=holder)
 
 
 class _OtherRubricError(UsageError):
@@ -137,13 +137,6 @@ class _OtherRubricError(UsageError):
 
 async def said(_: Request, error: Exception) -> Response:
     """Return the answer that an error becomes."""
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        where = (
-            ".".join(str(part) for part in first["loc"][1:]) or "body, with Content-Type: application/json"
-        )
-        body = error_body("input", f"{where}: {first['msg']}", Exit.BAD_INPUT)
-        return Response(body, 422, media_type=JSON)
     if isinstance(error, HTTPException):
         body = error_body("input", str(error.detail), Exit.BAD_INPUT)
         return Response(body, error.status_code, media_type=JSON)
@@ -152,14 +145,3 @@ async def said(_: Request, error: Exception) -> Response:
     if isinstance(error, LedgerError):
         return Response(error_body("ledger", str(error), error.exit_code), 503, media_type=JSON)
     return working.said(error)
-
-
-class _Faults:
-    """Answers for our own faults, and notes down where they are."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    async def __call__(self, _: Request, error: Exception) -> Response:
-        self._log.fault(error)
-        return working.said(error)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from judgekit.engine.team.metrics import Metrics
     from judgekit.engine.team.tokens import Tokens
 
+HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
 _SCHEME = b"bearer "
 _DAMAGED_SECONDS = 30  # until somebody may have mended the file of tokens
 
@@ -43,12 +44,13 @@ class Guard:
 
         with self._metrics.inside.track_inprogress():
             try:
-                known = scope["path"] in self._free or self._holder(dict(scope["headers"])) is not None
+                free = scope["path"] in self._free
+                scope[HOLDER] = None if free else self._holder(dict(scope["headers"]))
             except JudgekitError as error:
                 self._log.fault(error)
                 await refuse(noting, 503, "config", "the server cannot read its tokens", _DAMAGED_SECONDS)
             else:
-                if known:
+                if free or scope[HOLDER] is not None:
                     await self._app(scope, receive, noting)
                 else:
                     told = "send a token of this server: Authorization: Bearer jk_…"

@@ -14,6 +14,7 @@ import uvicorn
 
 from judgekit import config as configuration
 from judgekit import library, panel, paths
+from judgekit.engine import stack
 from judgekit.engine.log import Handler, Log
 from judgekit.engine.service import Service
 from judgekit.engine.team.app import create_team_app
@@ -64,22 +65,8 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
 class _Server(uvicorn.Server):
     def __init__(self, address: Address, begun: Callable[[str], None]) -> None:
         self._address, self._begun = address, begun
-        super().__init__(
-            uvicorn.Config(
-                "",
-                loop="asyncio",
-                http=PatientProtocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                ssl_certfile=address.certificate,
-                ssl_keyfile=address.key,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
-            )
-        )
+        tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
+        super().__init__(stack.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
     async def live(self, listener: socket.socket, project: Path | None) -> None:
         log = Log(str(Path(paths.private_folder(str(Path(paths.state_home()) / "serve"))) / "log"))

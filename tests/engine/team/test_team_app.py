@@ -10,6 +10,8 @@ import pytest
 from sent import document
 
 from judgekit import find_rubric
+from judgekit.engine.service import Service
+from judgekit.gateway import pace
 from judgekit.ledger import Label, Skip, Wanted, project, read
 from judgekit.ledger.records import line
 from judgekit.verdict import Verdict
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from judgekit.engine.team.tokens import Tokens
+    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.subject import Document
 
 CLOSED = [
     ("GET", "/v1/rubrics"),
@@ -170,3 +174,19 @@ def test_figures_for_monitoring(client: TestClient, model: Loopback) -> None:
 def test_labels_of_people_are_kept_too(client: TestClient) -> None:
     label = Label(of="v1", label="go", who="ada", project="docs-0123456789ab", timestamp=datetime.now(UTC))
     assert client.post("/v1/ledger", json={"lines": [json.loads(line(label))]}).json()["taken"] == 1
+
+
+def test_holders_of_tokens_get_turns_alike(
+    client: TestClient, model: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = Service.judged
+    callers: list[str] = []
+
+    async def noting(self: Service, judge: DocumentJudge, given: Document) -> Verdict:
+        callers.append(pace.caller.get())
+        return await judged(self, judge, given)
+
+    monkeypatch.setattr(Service, "judged", noting)
+    client.post("/v1/judge", json={"document": document(), "wish": {"mode": "lenient"}})
+    assert callers == ["ada"]
+    assert model.requests
