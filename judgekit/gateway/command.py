@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import failures, printed
+from judgekit.gateway import failures, leftovers, printed
 from judgekit.gateway.endpoints import INSIDE, secrets
 from judgekit.gateway.invocation import Invocation, prepare
 from judgekit.provider import CommandProfile
@@ -80,7 +80,11 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, call.prompt))
         code = await process.wait()
     finally:
+        cut_off = process.returncode is None
         leaving.cancel()
+        _kill(process)
+        if cut_off:
+            leftovers.end(INSIDE, call.environ[INSIDE])
         await _end(process)
     text = output.decode(errors="replace")
     if code:
@@ -134,16 +138,21 @@ async def _end_after(process: asyncio.subprocess.Process) -> None:
     await _end(process)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program with everything that it started and did not wait for, and let go of its pipes.
-
-    A child in a session of its own outlives the group and may hold the pipes open as long as it likes.
-    """
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill the program with everything that it started and did not wait for, in its own session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the program with its session, and let go of its pipes.
+
+    A child in a session of its own may hold the pipes open as long as it likes.
+    """
+    _kill(process)
     transport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no public way to the pipes
     for descriptor in range(3):
         pipe = transport.get_pipe_transport(descriptor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
@@ -53,7 +54,7 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
     return Invocation(
         [_filled(part, values) for part in profile.argv if not _is_idle(part, values)],
         spoken if _names("system", texts) else f"{system}\n\n{spoken}",
-        {**endpoint.parameters, **environ, "JUDGEKIT_DISABLE": "1", INSIDE: "1"},
+        {**endpoint.parameters, **environ, "JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)},
         folder / _WORK,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -135,7 +136,7 @@ def test_the_program_sees_an_empty_folder_and_a_scrubbed_environment(monkeypatch
     own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
     names = {"PATH", "HOME", "KEPT_TOKEN", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
     assert set(seen) - own == names
-    assert (seen["JUDGEKIT_DISABLE"], seen["JUDGEKIT_INSIDE"]) == ("1", "1")
+    assert (seen["JUDGEKIT_DISABLE"], bool(seen["JUDGEKIT_INSIDE"])) == ("1", True)
     assert files == []
     assert not Path(folder).exists()
 
@@ -179,6 +180,43 @@ def test_a_child_that_left_the_group_delays_nothing(
     gc.collect()  # what was left open would complain now
     assert (str(error.kind), time.monotonic() - start < 2 + SLACK) == (kind, True)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no environment of a process can be read")
+@pytest.mark.parametrize("orphan", [False, True])
+def test_a_child_in_a_session_of_its_own_ends_with_a_call_that_is_cut_off(
+    tmp_path: Path, *, orphan: bool
+) -> None:
+    place = tmp_path / "pid"
+    sleeps = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    starts = f"subprocess.Popen([sys.executable, '-c', {sleeps!r}], start_new_session=True)"
+    through = f"import subprocess, sys; {starts}"
+    code = f"subprocess.run([sys.executable, '-c', {through!r}])" if orphan else starts
+    error = failure(
+        CommandGateway(), program(f"import subprocess, sys, time; {code}; time.sleep(60)"), request(timeout=3)
+    )
+    assert error.kind is FailureKind.TIMEOUT
+    child = int(place.read_text())
+    deadline = time.monotonic() + 5
+    while _lives(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _lives(child)
+
+
+def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    child = """[sys.executable, '-c', 'import time; time.sleep(20)'], start_new_session=True,
+    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"""
+    code = (
+        f"import subprocess, sys; p = subprocess.Popen({child});"
+        f"open({str(place)!r}, 'w').write(str(p.pid)); print('whole')"
+    )
+    assert ask(CommandGateway(), program(code), request()).text == "whole"
+    served = int(place.read_text())
+    try:
+        assert _lives(served)
+    finally:
+        os.kill(served, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("session", [False, True])

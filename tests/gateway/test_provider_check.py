@@ -75,7 +75,7 @@ PROGRAM = """#!{python}
 import json, os, sys
 prompt = sys.stdin.read()
 assert sys.argv[1:] in ([], ["--model=large"]), sys.argv
-assert os.environ["JUDGEKIT_INSIDE"] == "1" and "OPENAI_API_KEY" not in os.environ
+assert os.environ["JUDGEKIT_INSIDE"] and "OPENAI_API_KEY" not in os.environ
 if "--model=large" in sys.argv:
     sys.exit("large is gone; there are: small")
 print(json.dumps({{"said": "yes", "by": "small-2026", "usd": 0.000125}}))
