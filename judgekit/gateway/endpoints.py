@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Sent where an address takes no key: with no key at all, a client would look for another provider's.
 NO_KEY = "no-key"
-# Set for the programs that judgekit runs, to another value for each call: what runs below one of them does not
+# Set for the programs that judgekit runs, to another value in each call: what runs below one does not
 # start another, and is found when the call is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
