@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from judgekit import config as configuration
 from judgekit import environment, library, panel, running
 from judgekit.calibrate import store as calibrations
-from judgekit.gateway.base import seated
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.manner import configured
@@ -99,7 +98,7 @@ def bearable(judge: DocumentJudge, at_once: int) -> int:
     about a document at a time leaves room for fewer documents.
     """
     calls = judge.manner.calls(len(judge.rubric.dimensions))
-    seats = [seat for jury in seated(judge.endpoints).values() for seat in jury]
+    seats = [seat for jury in judge.juries.values() for seat in jury]
     limits = [seat.profile.limits.concurrency for seat in seats]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
@@ -181,7 +180,7 @@ def prompts(
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge, _ = document_judge(open_gateway({}), project, wish)
     judge = judge.facing(document)
-    seats = seated(judge.endpoints)
+    seats = judge.juries
     if not seats:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
     return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]

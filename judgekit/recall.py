@@ -235,11 +235,11 @@ def _judge(
                 loaded,
                 mode,
                 left,
-                own.timeout if hook else None,
                 settings.judge.max_cost_usd,
-                None if is_recording(environment.environ()) else lasting_cache(),
-                learned.gates,
-                manner,
+                cache=None if is_recording(environment.environ()) else lasting_cache(),
+                gates=learned.gates,
+                manner=manner,
+                call_seconds=own.timeout if hook else None,
             )
             found = await judge.judge(query, shown)
             return found.model_copy(update={"stale": learned.stale})

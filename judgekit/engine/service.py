@@ -12,7 +12,6 @@ from judgekit import __version__, assess, redaction
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.prepared import Judges
 from judgekit.gateway import litellm_
-from judgekit.gateway.base import seated
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.pace import Pace
 
@@ -58,7 +57,7 @@ class Service:
         most = assess.bearable(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(document)
-        seats = [seat for jury in seated(judge.endpoints).values() for seat in jury]
+        seats = [seat for jury in judge.juries.values() for seat in jury]
         whom = tuple(sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
         if whom not in self._bearable:
             self._bearable[whom] = Pace(most)

@@ -6,57 +6,36 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from judgekit.gateway.base import seated
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.choosing import Choice, Query
-from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.escalation import Final
 from judgekit.judging.gates import certainty
-from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.judge import Judge
 from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
-from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.session import Stopwatch
+from judgekit.rubric import SelectRubric
 from judgekit.verdict import Decision, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.gateway.base import Gateway, Seats
     from judgekit.judging.asking import Answer
-    from judgekit.judging.gates import Gates
+    from judgekit.judging.escalation import Rules
     from judgekit.judging.opinion import Marks
-    from judgekit.judging.reply_cache import Cache
-    from judgekit.library import LoadedRubric
+    from judgekit.judging.session import Session
     from judgekit.prompt import Shown
-    from judgekit.rubric import ModeName, SelectRubric, TierName
+    from judgekit.rubric import TierName
     from judgekit.verdict import Round
 
 __all__ = ["CandidateJudge", "Query"]
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateJudge:
-    """Judges candidates under one rubric in one mode.
+class CandidateJudge(Judge[SelectRubric]):
+    """Judges candidates; `call_seconds` bounds each call beside the rubric's own timeouts."""
 
-    `tiers` are the models that may be asked, one or several in each, in order; `call_seconds` bounds each
-    call beside the rubric's own timeouts. `cache` holds replies of earlier judgings. `gates` are those of a
-    calibration.
-    """
-
-    gateway: Gateway
-    tiers: Seats
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
     call_seconds: float | None = None
-    max_cost_usd: float | None = None
-    cache: Cache | None = None
-    gates: Gates | None = None
-    manner: Manner = USUAL
-
-    @property
-    def rubric(self) -> SelectRubric:
-        """The rubric, known to be one that selects."""
-        return self.loaded.rubric  # type: ignore[return-value]  # library.select_rubric saw to it
 
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
@@ -64,11 +43,12 @@ class CandidateJudge:
         if self.manner.redact:
             query = Query(outgoing.request(query.text), outgoing.turns(query.turns))
             candidates = [outgoing.shown(each) for each in candidates]
-        session = Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
-        rules = self._rules()
+        session = self.session()
+        session.call_seconds = self.call_seconds
+        rules = self.rules()
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
-        for tier in self.tiers:
+        for tier in self.seats:
             asked = [each for each in candidates if _next(rules, marks, each.id) == tier]
             if asked:
                 answers = await self._ask(tier, query, asked, marks, session)
@@ -91,11 +71,6 @@ class CandidateJudge:
             **cost_of(rounds),
         )
 
-    def _rules(self) -> Rules:
-        models = {tier: frozenset(seat.model for seat in each) for tier, each in seated(self.tiers).items()}
-        confirm = getattr(self.rubric.modes, self.mode).confirm
-        return Rules(confirm, tuple(self.tiers) or ("quick",), models=models, gates=self.gates)
-
     async def _ask(
         self,
         tier: TierName,
@@ -110,12 +85,12 @@ class CandidateJudge:
         words: TierName = "deep" if stands_in else tier
         choice = Choice(self.rubric, self.mode, query, tier, self.manner, words)
         return await all_of(
-            [partial(choice.ask, asked, seat, session) for seat in seated(self.tiers)[tier]], session
+            [partial(choice.ask, asked, seat, session) for seat in self.juries[tier]], session
         )
 
     def _agreed(self, tier: TierName, answers: Sequence[Answer[Marks]]) -> Marks:
         """Return what the models of a tier come to; nothing where too few of them answered."""
-        seats = seated(self.tiers)[tier]
+        seats = self.juries[tier]
         said = [(seat, each.value) for seat, each in zip(seats, answers, strict=True) if each.value]
         return jury.marks(said, len(seats), self.manner.jury)
 

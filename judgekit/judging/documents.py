@@ -9,29 +9,25 @@ from typing import TYPE_CHECKING, Protocol
 
 from judgekit import authors
 from judgekit.fence import Fence
-from judgekit.gateway.base import seated
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.course import Course
-from judgekit.judging.escalation import UNDETERMINED, Final, Rules
+from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.gates import margin
 from judgekit.judging.independence import apart, is_independent
-from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.judge import Judge
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.scoring import Rating
-from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import is_cut
 from judgekit.prompt import Earlier
+from judgekit.rubric import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from judgekit.gateway.base import Endpoint, Gateway, Message, Seats
-    from judgekit.judging.gates import Gates
-    from judgekit.judging.reply_cache import Cache
+    from judgekit.gateway.base import Endpoint, Message
+    from judgekit.judging.session import Session
     from judgekit.judging.subject import Document
-    from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.rubric import TierName
     from judgekit.verdict import Verdict
 
 
@@ -44,38 +40,20 @@ class Elsewhere(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentJudge:
-    """Judges documents under one rubric in one mode, with one model or several for each tier in `endpoints`.
+class DocumentJudge(Judge[ScoreRubric]):
+    """Judges documents.
 
-    `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
-    are those of a calibration, `stale` says in one line why one that is there is not used. `written_by` names
-    families of models that wrote the documents, beside what these say themselves. Where documents are judged
-    `elsewhere`, no model is asked from here.
+    `written_by` names families of models that wrote them, beside what these say themselves. Where documents
+    are judged `elsewhere`, no model is asked from here.
     """
 
-    gateway: Gateway
-    endpoints: Seats
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
-    max_cost_usd: float | None = None
-    nobody: str = "no model was given"
-    cache: Cache | None = None
-    gates: Gates | None = None
-    stale: str | None = None
-    manner: Manner = USUAL
     written_by: str | None = None
     elsewhere: Elsewhere | None = None
 
     @property
     def can_judge(self) -> bool:
         """Whether there is anybody to ask."""
-        return bool(self.endpoints) or self.elsewhere is not None
-
-    @property
-    def rubric(self) -> ScoreRubric:
-        """The rubric, known to be one that scores."""
-        return self.loaded.rubric  # type: ignore[return-value]  # library.score_rubric saw to it
+        return bool(self.seats) or self.elsewhere is not None
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
@@ -88,14 +66,14 @@ class DocumentJudge:
 
         A calibration holds for the models that it was learned for, and no others.
         """
-        wrote, seats = self._wrote(document), seated(self.endpoints)
+        wrote, seats = self._wrote(document), self.juries
         others = apart(seats, wrote)
         if others == seats:
             return self
         stale = self.stale
         if self.gates is not None:
             stale = f"calibration {self.gates.id} not used: {', '.join(wrote)} wrote this, others judge it"
-        return replace(self, endpoints=others, gates=None, stale=stale)
+        return replace(self, seats=others, gates=None, stale=stale)
 
     def _wrote(self, document: Document) -> tuple[str, ...]:
         """Return the families that wrote a document, as far as it or the configuration says."""
@@ -108,13 +86,12 @@ class DocumentJudge:
         if self.elsewhere is not None:
             found = await self.elsewhere.judge(self, document)
             return found.model_copy(update={"redacted": left_out + found.redacted})
-        session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
-        seats = seated(self.endpoints)
-        cut = {tier for tier in seats if self._is_cut(tier, document)}
-        rules = self._rules(seats, cut)
+        session = self.session()
+        cut = {tier for tier in self.seats if self._is_cut(tier, document)}
+        rules = self.rules(cut, self.manner.margin)
         course = Course()
         lacking = document.lacks(self.rubric)
-        step = rules.next({}) if seats and not lacking else UNDETERMINED
+        step = rules.next({}) if self.seats and not lacking else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, document, course, session)
             known = {tier: each for tier, each in course.opinions.items() if each}
@@ -148,21 +125,16 @@ class DocumentJudge:
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
         document, _ = self._outgoing(document)
-        first = seat or next(iter(seated(self.endpoints).get(tier, ())), None)
+        first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._rating(tier, document, Course()).prompts(first, Fence())
 
     def _outgoing(self, document: Document) -> tuple[Document, int]:
         return outgoing.document(document) if self.manner.redact else (document, 0)
 
-    def _rules(self, seats: Mapping[TierName, tuple[Endpoint, ...]], cut: set[TierName]) -> Rules:
-        models = {tier: frozenset(seat.model for seat in each) for tier, each in seats.items()}
-        confirm = getattr(self.rubric.modes, self.mode).confirm
-        return Rules(confirm, tuple(seats), cut, models, self.gates, self.manner.margin)
-
     def _is_cut(self, tier: TierName, document: Document) -> bool:
         """Whether any model of a tier does not see the whole document."""
         rating = self._rating(tier, document, Course())
-        return any(is_cut(rating.seen_by(seat)) for seat in seated(self.endpoints)[tier])
+        return any(is_cut(rating.seen_by(seat)) for seat in self.juries[tier])
 
     def _rating(self, tier: TierName, document: Document, course: Course) -> Rating:
         asked = Rating(self.rubric, self.mode, document, tier, self.manner, tier)
@@ -177,7 +149,7 @@ class DocumentJudge:
 
     async def _ask(self, tier: TierName, document: Document, course: Course, session: Session) -> None:
         """Ask every model of a tier, and note in `course` what each says and what it comes to."""
-        seats = seated(self.endpoints)[tier]
+        seats = self.juries[tier]
         rating = self._rating(tier, document, course)
         answers = await all_of([partial(rating.ask, seat, session) for seat in seats], session)
         said = [(seat, each.value) for seat, each in zip(seats, answers, strict=True) if each.value]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from judgekit import prompt
 from judgekit.comparison import TIE
 from judgekit.fence import Fence
-from judgekit.gateway.base import Matter, seated
+from judgekit.gateway.base import Matter
 from judgekit.judging import outgoing
 from judgekit.judging.asking import Points, Question, ask, ask_pointwise
 from judgekit.judging.ballots import ORDERS, WINS, Ballot, Vote, ballot, ended, outcomes, vote
 from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, compare_round, comparison
-from judgekit.judging.escalation import UNDETERMINED, Final, Rules
-from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.escalation import UNDETERMINED, Final
+from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import (
     POINTS,
     Said,
@@ -25,8 +25,9 @@ from judgekit.judging.pair_replies import (
     pair_messages,
     point_question,
 )
-from judgekit.judging.session import Session, Stopwatch
+from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import CONTEXT_CHARS, is_cut
+from judgekit.rubric import CompareRubric
 from judgekit.subject import Part
 from judgekit.text import visible
 
@@ -34,52 +35,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.comparison import CompareRound, Comparison
-    from judgekit.gateway.base import Endpoint, Gateway, Message, Seats
+    from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.asking import Answer
     from judgekit.judging.ballots import PairWord
     from judgekit.judging.contest import Contest
-    from judgekit.judging.gates import Gates
-    from judgekit.judging.reply_cache import Cache
-    from judgekit.library import LoadedRubric
-    from judgekit.rubric import CompareRubric, ModeName, TierName
+    from judgekit.judging.session import Session
+    from judgekit.rubric import TierName
 
 REPLY_TOKENS = 1024
 _IDENTICAL = Ended(TIE, "none", reasoning="The two texts are the same.")
 
 
 @dataclass(frozen=True, slots=True)
-class PairJudge:
-    """Compares two texts under one rubric in one mode, with one or several models for each tier.
-
-    `nobody` says why there is none, where there is none. `cache` holds replies of earlier judgings. `gates`
-    are those of a calibration, `stale` says in one line why one that is there is not used. Of the `manner`
-    only whether secrets are sent matters here.
-    """
-
-    gateway: Gateway
-    seats: Seats
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
-    max_cost_usd: float | None = None
-    nobody: str = "no model was given"
-    cache: Cache | None = None
-    gates: Gates | None = None
-    stale: str | None = None
-    manner: Manner = USUAL
-
-    @property
-    def rubric(self) -> CompareRubric:
-        """The rubric, known to be one that compares."""
-        return self.loaded.rubric  # type: ignore[return-value]  # library.comparing_rubric saw to it
+class PairJudge(Judge[CompareRubric]):
+    """Compares two texts; of the `manner` only whether secrets are sent matters here."""
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is better; what failed on the way is in it, never raised."""
         watch = Stopwatch()
         contest = self._outgoing(contest)
-        session = Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
+        session = self.session()
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
-        rules = self._rules(cut)
+        rules = self.rules(cut)
         ballots: dict[TierName, Ballot] = {}
         rounds: list[CompareRound] = []
         same = contest.files[0].sha256 == contest.files[1].sha256
@@ -89,7 +66,7 @@ class PairJudge:
             ballots[step] = await asked.ballot(rounds)
             step = rules.next(outcomes(ballots), {tier: each.lead for tier, each in ballots.items()})
         found = _IDENTICAL if same else ended(step, ballots, self.mode, cut, self.gates)
-        voices = {seat.model for tier in ballots for seat in seated(self.seats)[tier]}
+        voices = {seat.model for tier in ballots for seat in self.juries[tier]}
         # One model in two tiers is one voice, however often it agrees with itself.
         found = replace(found, consensus="single") if found.tier and len(voices) == 1 else found
         calibration = self.gates.id if self.gates else None
@@ -99,8 +76,8 @@ class PairJudge:
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: a prompt for each order."""
         contest = self._outgoing(contest)
-        asked = _Asked(self, tier, contest, (), Session(self.gateway, self.deadline))
-        jury = seated(self.seats).get(tier)
+        asked = _Asked(self, tier, contest, (), self.session())
+        jury = self.juries.get(tier)
         seat = jury[0] if jury else None
         if seat is not None and seat.pointwise:
             return [each for order in ORDERS for each in asked.points(Fence(), seat, order).prompts()]
@@ -117,13 +94,8 @@ class PairJudge:
     def _outgoing(self, contest: Contest) -> Contest:
         return outgoing.contest(contest) if self.manner.redact else contest
 
-    def _rules(self, cut: set[TierName]) -> Rules:
-        models = {tier: frozenset(seat.model for seat in jury) for tier, jury in seated(self.seats).items()}
-        confirm = getattr(self.rubric.modes, self.mode).confirm
-        return Rules(confirm, tuple(self.seats), cut, models, self.gates)
-
     def _is_cut(self, tier: TierName, contest: Contest) -> bool:
-        jury = seated(self.seats)[tier]
+        jury = self.juries[tier]
         return any(
             is_cut(tuple(self.part(tier, seat, contest, each, each) for each in WINS)) for seat in jury
         )
@@ -141,7 +113,7 @@ class _Asked:
 
     async def ballot(self, rounds: list[CompareRound]) -> Ballot:
         """Ask every model in both orders, and append what came of it to `rounds`."""
-        seats = seated(self.judge.seats)[self.tier]
+        seats = self.judge.juries[self.tier]
         asked = await all_of([partial(self._both, seat) for seat in seats], self.session)
         for order, answer in (pair for answers in asked for pair in zip(ORDERS, answers, strict=True)):
             said = answer.value

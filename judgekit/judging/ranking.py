@@ -3,66 +3,50 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE, CompareRound
-from judgekit.gateway.base import seated
 from judgekit.judging import standing
 from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.judge import Judge
 from judgekit.judging.session import INEXACT, Session, Stopwatch
 from judgekit.judging.subject import Document, is_cut
+from judgekit.rubric import ScoreRubric
 from judgekit.subject import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Gateway, Message, Seats
+    from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.contest import Contest
-    from judgekit.judging.reply_cache import Cache
     from judgekit.judging.standing import Margins
-    from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.rubric import TierName
     from judgekit.verdict import Consensus, Verdict
 
 _PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class RankingJudge:
-    """Ranks subjects under a rubric that scores, with one or several models for each tier.
+class RankingJudge(Judge[ScoreRubric]):
+    """Ranks subjects under a rubric that scores.
 
     A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
     tier, and `calibration` its id; without them the rubric's hold, else a tenth and a twentieth of the scale.
     """
 
-    gateway: Gateway
-    seats: Seats
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
-    max_cost_usd: float | None = None
-    nobody: str = "no model was given"
-    cache: Cache | None = None
     margins: Margins | None = None
     calibration: str | None = None
-    manner: Manner = USUAL
-
-    @property
-    def rubric(self) -> ScoreRubric:
-        """The rubric, known to be one that scores."""
-        return self.loaded.rubric  # type: ignore[return-value]  # library.comparing_rubric saw to it
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
         watch = Stopwatch()
-        run = _Run(self, contest, Session(self.gateway, self.deadline, self.max_cost_usd))
+        run = _Run(self, contest, self.session())
         ended = Ended("undetermined", "none")
         alive: list[str] = list(contest.letters)
         for tier in self.seats:
@@ -77,7 +61,7 @@ class RankingJudge:
 
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: the prompts of each subject in turn."""
-        jury = seated(self.seats).get(tier)
+        jury = self.juries.get(tier)
         judge = self.one(tier, jury[0] if jury else None, self.deadline, None)
         return [each for letter in contest.letters for each in judge.prompts(tier, document(contest, letter))]
 
@@ -86,17 +70,8 @@ class RankingJudge:
     ) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject."""
         seats = {tier: seat} if seat else {}
-        return DocumentJudge(
-            self.gateway,
-            seats,
-            self.loaded,
-            self.mode,
-            seconds,
-            max_cost_usd,
-            self.nobody,
-            self.cache,
-            manner=self.manner,
-        )
+        own = replace(self, seats=seats, deadline=seconds, max_cost_usd=max_cost_usd, gates=None)
+        return own.turned(DocumentJudge)
 
 
 def document(contest: Contest, letter: str) -> Document:
@@ -120,7 +95,7 @@ class _Run:
 
     async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
         """Ask every model of a tier about every subject that is still in question."""
-        seats = seated(self.judge.seats)[tier]
+        seats = self.judge.juries[tier]
         asked = await all_of([partial(self._each, tier, seat, alive) for seat in seats], self.session)
         for place, letter in enumerate(alive):
             for seat, found in zip(seats, asked, strict=True):
@@ -156,7 +131,7 @@ class _Run:
         rubric = self.judge.rubric
         margins = self.judge.margins or standing.default_margins(rubric.scale) | rubric.margins
         margin = margins.get(tier, 0.0)
-        models = {seat.model for seat in seated(self.judge.seats)[tier]}
+        models = {seat.model for seat in self.judge.juries[tier]}
         here = standing.values(self.said.get(tier, {}), alive, len(models))
         if here is None:  # what a tier says that failed counts nowhere
             self.said.pop(tier, None)
@@ -201,4 +176,4 @@ class _Run:
     def _is_cut(self, tier: TierName, letter: str) -> bool:
         limits = getattr(self.judge.rubric.tiers, tier)
         subject = document(self.contest, letter)
-        return any(is_cut(subject.seen_by(limits, seat)) for seat in seated(self.judge.seats)[tier])
+        return any(is_cut(subject.seen_by(limits, seat)) for seat in self.judge.juries[tier])

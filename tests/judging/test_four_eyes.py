@@ -102,5 +102,5 @@ def test_prompts_are_those_of_whoever_judges() -> None:
     seats: Any = {"quick": seat("anthropic"), "deep": seat("openai")}
     own = DocumentJudge(ScriptedGateway({}), seats, library.score_rubric("kls"), "strict", 30)
     facing = own.facing(documents.document([FILE], family="anthropic"))
-    assert facing.endpoints == {"quick": (seat("openai"),), "deep": (seat("openai"),)}
+    assert facing.seats == {"quick": (seat("openai"),), "deep": (seat("openai"),)}
     assert own.facing(documents.document([FILE])) is own

@@ -1,0 +1,82 @@
+"""What every judge has, whatever it judges: the models, the rubric, and the limits it keeps to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from judgekit.gateway.base import seated
+from judgekit.judging.escalation import Rules
+from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.session import Session
+from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from judgekit.gateway.base import Endpoint, Gateway, Seats
+    from judgekit.judging.gates import Gates
+    from judgekit.judging.reply_cache import Cache
+    from judgekit.library import LoadedRubric
+    from judgekit.rubric import ModeName, TierName
+
+AnyRubric = TypeVar("AnyRubric", ScoreRubric, SelectRubric, CompareRubric)
+AnyJudge = TypeVar("AnyJudge", bound="Judge[Any]")
+
+
+@dataclass(frozen=True, slots=True)
+class Judge(Generic[AnyRubric]):
+    """Judges under one rubric in one mode, with one model or several for each tier in `seats`.
+
+    `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
+    `cache` holds replies of earlier judgings. `gates` are those of a calibration, `stale` says in one line
+    why one that is there is not used.
+    """
+
+    gateway: Gateway
+    seats: Seats
+    loaded: LoadedRubric
+    mode: ModeName
+    deadline: float
+    max_cost_usd: float | None = None
+    nobody: str = "no model was given"
+    cache: Cache | None = None
+    gates: Gates | None = None
+    stale: str | None = None
+    manner: Manner = USUAL
+
+    @property
+    def rubric(self) -> AnyRubric:
+        """The rubric, known to be one for the task of this judge."""
+        return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+
+    @property
+    def juries(self) -> dict[TierName, tuple[Endpoint, ...]]:
+        """The models of each tier, where there is one as where there are several."""
+        return seated(self.seats)
+
+    def turned(self, kind: type[AnyJudge]) -> AnyJudge:
+        """Return a judge of another kind with all that this one has."""
+        return kind(
+            self.gateway,
+            self.seats,
+            self.loaded,
+            self.mode,
+            self.deadline,
+            self.max_cost_usd,
+            self.nobody,
+            self.cache,
+            self.gates,
+            self.stale,
+            self.manner,
+        )
+
+    def session(self) -> Session:
+        """Begin a judging: its deadline runs from now on."""
+        return Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
+
+    def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> Rules:
+        """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
+        models = {tier: frozenset(seat.model for seat in jury) for tier, jury in self.juries.items()}
+        confirm = getattr(self.rubric.modes, self.mode).confirm
+        return Rules(confirm, tuple(self.seats) or ("quick",), cut, models, self.gates, margin)
