@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit import chance, paths
+from judgekit.control_tokens import broken_up
 from judgekit.lookalikes import plain, skeleton
 from judgekit.text import visible
 
@@ -51,7 +52,7 @@ class Fence:
     def around(self, text: str, **attributes: str) -> str:
         """Return `text` made visible and plain, and fenced; `attributes` come from us or are quoted here."""
         shown = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
-        return f"<{self.tag}{shown}>\n{_neutral(plain(visible(text)))}\n</{self.tag}>"
+        return f"<{self.tag}{shown}>\n{_neutral(broken_up(plain(visible(text))))}\n</{self.tag}>"
 
 
 def _neutral(text: str) -> str:

@@ -27,7 +27,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ledger",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
-    ("chance", "fence", "lookalikes", "redaction", "secret_kinds", "prompt", "parse", "terms"),
+    (
+        *("chance", "control_tokens", "fence", "lookalikes", "redaction", "secret_kinds"),
+        *("prompt", "parse", "terms"),
+    ),
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
     ("shared",),
