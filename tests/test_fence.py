@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit import fence, text
+from judgekit import chance, fence, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +46,18 @@ def test_an_attribute_cannot_leave_its_tag() -> None:
 
 def test_each_fence_has_a_nonce_of_its_own() -> None:
     assert len({fence.Fence().tag for _ in range(100)}) == 100
+
+
+def test_a_nonce_is_all_that_was_drawn_in_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tag(drawn: str) -> str:
+        monkeypatch.setattr(chance, "token", lambda size: drawn[: 2 * size])
+        return fence.Fence().tag
+
+    ends = ["0" * 16, "0" * 15 + "1", "8" + "0" * 15, "f" * 15 + "e", "f" * 16]
+    tags = [tag(each) for each in ends]
+    assert len(set(tags)) == len(ends)
+    assert all(re.fullmatch("judged-[a-z]{14}", each) for each in tags)
+    assert [fence.without_nonce(f"<{each}>") for each in tags] == ["<judged>"] * len(ends)
 
 
 def test_the_guard_names_the_tag() -> None:

@@ -122,7 +122,7 @@ def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -
 
 def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
     """Inside a fence the word is broken up, so what is taken out of the key is only ever ours."""
-    one, other = (Fence().around(f"judged-{digit * 16}") for digit in "ab")
+    one, other = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
     assert without_nonce(one) != without_nonce(other)
 
 
