@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Counting:
     """A judge that counts how many documents it judges at a time."""
 
-    endpoints: dict[str, object] = {}
+    juries: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:
         self.now = self.most = 0
