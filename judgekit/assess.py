@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judgekit import config as configuration
 from judgekit import environment, library, panel, running
 from judgekit.calibrate import store as calibrations
 from judgekit.gateway.open import is_recording, open_gateway
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.judge import Judge
 from judgekit.judging.manner import configured
 from judgekit.judging.reply_cache import user_cache
 from judgekit.rubric import TIERS
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from judgekit.config import Config
     from judgekit.gateway.base import Gateway, Message
     from judgekit.judging.subject import Document
+    from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
     from judgekit.shared import Shared
     from judgekit.verdict import Verdict
@@ -58,28 +60,41 @@ def document_judge(
     """
     settings = configuration.load(project)
     elsewhere = _shared(settings)
-    endpoints, reason = ({}, "") if elsewhere else panel.juries(settings, project)
-    limit = settings.judge.max_cost_usd
     loaded = library.score_rubric(_named(wish.rubric) or settings.judge.rubric, project)
-    mode = wish.mode or settings.judge.mode
-    manner = configured(settings.judge)
-    learned = calibrations.find(loaded, mode, panel.models(endpoints), project, manner)
-    judge = DocumentJudge(
+    judge = judge_of(gateway, settings, loaded, project, wish, here=elsewhere is None).turned(DocumentJudge)
+    judge = replace(judge, written_by=settings.judge.author_family, elsewhere=elsewhere)
+    return judge, elsewhere.url if elsewhere else judge.nobody
+
+
+def judge_of(
+    gateway: Gateway,
+    settings: Config,
+    loaded: LoadedRubric,
+    project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
+    *,
+    here: bool = True,
+) -> Judge[Any]:
+    """Return what a judge has by a wish and by `settings`; no models where none is asked from `here`.
+
+    Raises `ConfigError`.
+    """
+    seats, reason = panel.juries(settings, project) if here else ({}, "")
+    own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
+    learned = calibrations.find(loaded, mode, panel.models(seats), project, manner)
+    return Judge(
         gateway,
-        endpoints,
+        seats,
         loaded,
         mode,
-        wish.deadline or settings.judge.deadline,
-        limit if wish.max_cost_usd is None else wish.max_cost_usd,
+        wish.deadline or own.deadline,
+        own.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd,
         reason,
         user_cache() if wish.cache and not is_recording(environment.environ()) else None,
         learned.gates,
         learned.stale,
         manner,
-        settings.judge.author_family,
-        elsewhere,
     )
-    return judge, elsewhere.url if elsewhere else reason
 
 
 def _shared(settings: Config) -> Shared | None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
-from judgekit import environment, library, panel, running
-from judgekit.assess import AS_CONFIGURED
-from judgekit.calibrate import store as calibrations
+from judgekit import environment, library, running
+from judgekit.assess import AS_CONFIGURED, judge_of
 from judgekit.errors import UsageError
-from judgekit.gateway.base import seated
-from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.gateway.open import open_gateway
 from judgekit.judging.contest import LEAST, MOST, Contest
-from judgekit.judging.manner import configured
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.reply_cache import user_cache
 from judgekit.rubric import TIERS, CompareRubric
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ def prompts(
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts they would get, were it asked first; sends nothing."""
     found = judge(open_gateway({}), contest, project, wish)
-    models = {tier: ", ".join(each.model for each in jury) for tier, jury in seated(found.seats).items()}
+    models = {tier: ", ".join(each.model for each in jury) for tier, jury in found.juries.items()}
     return [(tier, models.get(tier, "no model is set up"), found.prompts(tier, contest)) for tier in TIERS]
 
 
@@ -58,29 +55,12 @@ def judge(
 
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
-    settings = configuration.load(project)
-    seats, reason = panel.juries(settings, project)
     loaded = _rubric(wish.rubric, len(contest.files), project)
-    mode = wish.mode or settings.judge.mode
-    limit = settings.judge.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd
-    cache = user_cache() if wish.cache and not is_recording(environment.environ()) else None
-    deadline, manner = wish.deadline or settings.judge.deadline, configured(settings.judge)
+    common = judge_of(gateway, configuration.load(project), loaded, project, wish)
     if isinstance(loaded.rubric, CompareRubric):
-        learned = calibrations.find(loaded, mode, panel.models(seats), project)
-        return PairJudge(
-            gateway,
-            seats,
-            loaded,
-            mode,
-            deadline,
-            limit,
-            reason,
-            cache,
-            learned.gates,
-            learned.stale,
-            manner,
-        )
-    return RankingJudge(gateway, seats, loaded, mode, deadline, limit, reason, cache, manner=manner)
+        return common.turned(PairJudge)
+    # What is learned of documents says when they pass, not which is better.
+    return replace(common, gates=None, stale=None).turned(RankingJudge)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

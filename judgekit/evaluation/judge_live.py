@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit import assess, environment, panel, running
 from judgekit import config as configuration
-from judgekit import environment, panel, running
+from judgekit.assess import Wish
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import judge_rounds
 from judgekit.evaluation.judge_variants import reordered
-from judgekit.gateway.base import seated
-from judgekit.gateway.open import is_recording, open_gateway
-from judgekit.judging import manner as manners
+from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.contest import Contest
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.gates import Gates
 from judgekit.judging.pairs import PairJudge
-from judgekit.judging.reply_cache import user_cache
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File, is_cut
 from judgekit.prompt import Shown
 from judgekit.rubric import CompareRubric, ScoreRubric
@@ -32,9 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.calibrate.labelled import Case, Recorded
-    from judgekit.gateway.base import Gateway, Seats
-    from judgekit.judging.manner import Manner
-    from judgekit.judging.reply_cache import Cache
+    from judgekit.judging.judge import Judge
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
 
@@ -62,83 +58,54 @@ def ask(
     one of them failed. Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     settings = configuration.load(project)
-    seats, reason = panel.juries(settings, project)
-    if not seats:
-        raise UsageError(f"nobody to ask: {reason}")
 
-    async def run() -> list[Case]:
+    async def run() -> Asked:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            cache = None if is_recording(environment.environ()) else user_cache()
-            manner = manners.configured(settings.judge)
-            own = settings.judge
-            asker = _Asker(
-                gateway, seats, loaded, mode, own.deadline, own.max_cost_usd, folder, cache, manner
-            )
-            limits = [seat.profile.limits.concurrency or AT_ONCE for jury in seats.values() for seat in jury]
-            return await _all(asker, cases, min(AT_ONCE, *limits), progress)
+            own = assess.judge_of(gateway, settings, loaded, project, Wish(mode=mode))
+            if not own.seats:
+                raise UsageError(f"nobody to ask: {own.nobody}")
+            seats = [seat for jury in own.juries.values() for seat in jury]
+            limits = [seat.profile.limits.concurrency or AT_ONCE for seat in seats]
+            # Every opinion goes up.
+            asker = _Asker(replace(own, gates=Gates(), stale=None), folder)
+            found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
+            return Asked(found, panel.models(own.seats))
 
-    return Asked(running.run(run()), panel.models(seats))
+    return running.run(run())
 
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
     """Asks all tiers about one case after the other."""
 
-    gateway: Gateway
-    seats: Seats
-    loaded: LoadedRubric
-    mode: ModeName
-    deadline: float
-    max_cost_usd: float | None
+    judge: Judge[Any]
     folder: Path
-    cache: Cache | None
-    manner: Manner
 
     async def one(self, case: Case) -> Case:
         """Return the case with what each tier said."""
         # What was said before would be said again.
-        cache = None if case.variant == "rerun" else self.cache
-        if isinstance(self.loaded.rubric, ScoreRubric):
-            said = await self._scored(self.loaded.rubric, case, cache)
-        elif isinstance(self.loaded.rubric, CompareRubric):
-            said = await self._compared(case, cache)
+        judge = replace(self.judge, cache=None) if case.variant == "rerun" else self.judge
+        if isinstance(judge.rubric, ScoreRubric):
+            said = await self._scored(judge.turned(DocumentJudge), case)
+        elif isinstance(judge.rubric, CompareRubric):
+            said = await self._compared(judge.turned(PairJudge), case)
         else:
-            said = await self._selected(case, cache)
+            said = await self._selected(judge.turned(CandidateJudge), case)
         return case.model_copy(update={"judges": said})
 
-    async def _scored(self, rubric: ScoreRubric, case: Case, cache: Cache | None) -> dict[str, Recorded]:
+    async def _scored(self, judge: DocumentJudge, case: Case) -> dict[str, Recorded]:
         document = self._document(case)
-        judge = DocumentJudge(
-            self.gateway,
-            self.seats,
-            self.loaded,
-            self.mode,
-            self.deadline,
-            max_cost_usd=self.max_cost_usd,
-            cache=cache,
-            gates=Gates(),
-            manner=self.manner,
-        )
         found = await judge.judge(document)
         cut = {
             tier
-            for tier, jury in seated(self.seats).items()
-            if any(is_cut(document.seen_by(getattr(rubric.tiers, tier), seat)) for seat in jury)
+            for tier, jury in judge.juries.items()
+            if any(is_cut(document.seen_by(getattr(judge.rubric.tiers, tier), seat)) for seat in jury)
         }
-        return judge_rounds.of_tiers(found.rounds, self.seats, self.manner, len(rubric.dimensions), cut)
-
-    async def _selected(self, case: Case, cache: Cache | None) -> dict[str, Recorded]:
-        judge = CandidateJudge(
-            self.gateway,
-            self.seats,
-            self.loaded,
-            self.mode,
-            self.deadline,
-            max_cost_usd=self.max_cost_usd,
-            cache=cache,
-            gates=Gates(),
-            manner=self.manner,
+        return judge_rounds.of_tiers(
+            found.rounds, judge.seats, judge.manner, len(judge.rubric.dimensions), cut
         )
+
+    async def _selected(self, judge: CandidateJudge, case: Case) -> dict[str, Recorded]:
         ids = [each.id for each in case.candidates]
         own = reordered(case.query, ids) if case.variant == "swapped" else dict(zip(ids, ids, strict=True))
         shown = [
@@ -148,24 +115,13 @@ class _Asker:
         found = await judge.judge(Query(case.query), shown)
         back = {shown: each for each, shown in own.items()}
         rounds = [judge_rounds.renamed(each, back) for each in found.rounds]
-        return judge_rounds.of_tiers(rounds, self.seats, self.manner, len(judge.rubric.criteria))
+        return judge_rounds.of_tiers(rounds, judge.seats, judge.manner, len(judge.rubric.criteria))
 
-    async def _compared(self, case: Case, cache: Cache | None) -> dict[str, Recorded]:
+    async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
         if not (case.a and case.b):
             raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
-        judge = PairJudge(
-            self.gateway,
-            self.seats,
-            self.loaded,
-            self.mode,
-            self.deadline,
-            max_cost_usd=self.max_cost_usd,
-            cache=cache,
-            gates=Gates(),
-            manner=self.manner,
-        )
         found = await judge.judge(Contest(case.prompt, (_file("A", case.a), _file("B", case.b))))
-        return judge_rounds.of_pairs(found.rounds, self.seats)
+        return judge_rounds.of_pairs(found.rounds, judge.seats)
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text

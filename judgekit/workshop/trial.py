@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import assess, environment, panel, running
 from judgekit import config as configuration
 from judgekit.assess import Wish
-from judgekit.calibrate import store as calibrations
 from judgekit.cases import ScoreCase, SelectCase
 from judgekit.errors import UsageError
-from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.manner import configured
-from judgekit.judging.reply_cache import user_cache
 from judgekit.judging.subject import Document, File
 from judgekit.ledger import interval
 from judgekit.prompt import Shown
@@ -139,21 +136,8 @@ def _of_document(case: ScoreCase, verdict: Verdict, mode: ModeName) -> Tried:
 async def _selected(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    settings = configuration.load(project)
-    seats, _ = panel.juries(settings, project)
-    cache = None if is_recording(environment.environ()) else user_cache()
-    manner = configured(settings.judge)
-    judge = CandidateJudge(
-        gateway,
-        seats,
-        loaded,
-        mode,
-        settings.judge.deadline,
-        max_cost_usd=settings.judge.max_cost_usd,
-        cache=cache,
-        gates=calibrations.find(loaded, mode, panel.models(seats), project, manner).gates,
-        manner=manner,
-    )
+    common = assess.judge_of(gateway, configuration.load(project), loaded, project, Wish(mode=mode))
+    judge = common.turned(CandidateJudge)
     for case in cases:
         if isinstance(case, SelectCase):
             shown = [
