@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit import __version__, assess, redaction
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.prepared import Judges
+from judgekit.engine.starts import Starts
 from judgekit.gateway import litellm_
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.pace import Pace
@@ -39,6 +40,7 @@ class Service:
         self.gateway: Gateway = open_gateway({})
         self.judges = Judges(self.gateway)
         self._bearable: dict[tuple[tuple[str, str], ...], Pace] = {}
+        self._starts = Starts()
         self._since = datetime.now(UTC)
 
     async def prepare(self) -> None:
@@ -56,7 +58,8 @@ class Service:
         """
         most = assess.bearable(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
-            return await judge.judge(document)
+            async with self._starts.one():
+                return await judge.judge(document)
         seats = [seat for jury in judge.juries.values() for seat in jury]
         whom = tuple(sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
         if whom not in self._bearable:

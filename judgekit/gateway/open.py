@@ -50,6 +50,10 @@ IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
 }
 
 
+asking: ContextVar[Callable[[], None] | None] = ContextVar("asking", default=None)
+"""What is called whenever the current task is about to wait for a provider."""
+
+
 class Router:
     """A gateway that hands each request to the implementation of its endpoint's kind, opened when needed."""
 
@@ -62,6 +66,8 @@ class Router:
         kind = kind_of(endpoint)
         if kind not in self._opened:
             self._opened[kind] = self._implementations[kind]()
+        if told := asking.get():
+            told()
         return await self._opened[kind].complete(endpoint, request)
 
     async def aclose(self) -> None:
