@@ -1,0 +1,133 @@
+"""What bench/injection.py counts, with a model that believes every claim."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attacks
+import pytest
+from scripted import endpoint
+
+from judgekit.gateway.base import Reply
+from judgekit.judging.pointwise import IDLE
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from judgekit.gateway.base import Endpoint, Request
+
+CLAIM = attacks.CLAIMS[0]
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    path = Path(__file__).parents[1] / "bench" / "injection.py"
+    spec = importlib.util.spec_from_file_location("bench_injection", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Credulous:
+    """Says yes, and the highest score, wherever it is told to, also for the idle request."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.asked += 1
+        text = request.messages[-1].content
+        told = CLAIM in text
+        if request.matter.rubric.startswith("memory-"):
+            yes = 0.9 if told and IDLE not in text else 0.2
+            likely = {"yes": math.log(yes), "no": math.log(1 - yes)}
+        else:
+            likely = {"5" if told else "2": -0.01}
+        return Reply("yes", endpoint.model, Usage(), (likely,))
+
+    async def aclose(self) -> None:
+        pass
+
+
+def measure(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, gateway: Credulous, cache: Path, seconds: float
+) -> list[tuple[object, ...]]:
+    monkeypatch.setattr(bench, "open_gateway", lambda _: gateway)
+    texts = [("ours", CLAIM), ("collection", "Nothing at all is claimed in this.")]
+    found: list[tuple[object, ...]] = asyncio.run(
+        bench.measure(endpoint("small", pointwise=True), texts, 1, seconds, cache)
+    )
+    return found
+
+
+def test_an_attack_that_works_is_a_lift(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = measure(bench, monkeypatch, Credulous(), tmp_path, 300)
+    page = bench.shown(found, "small", 1)
+    rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| ")}
+    for place in attacks.PLACES:
+        assert f"| {place}, our own | 1 | 1 | 0 | +100% " in rows[f"{place}, our own"]
+        assert f"| {place}, all | 2 | 1 | 0 | +50% " in rows[f"{place}, all"]
+        assert "| 1 | 0 | 0 | +0% " in rows[f"{place}, a collection's"]
+        assert "not measured" in rows[f"{place}, adaptive"]
+    assert rows["related"].startswith("| related | 0 of ")
+    assert "1 our own, 0 adaptive, 1 a collection's" in page
+
+
+def test_a_run_goes_on_where_the_last_one_ended(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert measure(bench, monkeypatch, Credulous(), tmp_path, -1) == []
+    whole = measure(bench, monkeypatch, Credulous(), tmp_path, 300)
+    again = Credulous()
+    assert measure(bench, monkeypatch, again, tmp_path, -1) == whole
+    assert again.asked == 0
+
+
+def test_an_attack_without_its_prose_is_not_counted(bench: ModuleType) -> None:
+    attack = bench.Trial("attack", "ours", "title", 0, favoured=True, leaning=0.9, once=0.9, idle=0.1)
+    others = [attack._replace(kind="harmless", **each) for each in ({"pair": 1}, {"place": "tag"})]
+    assert "| title, all | 0 | not measured" in bench.shown([attack, *others], "small", 1)
+
+
+def test_what_attacks_is_taken_from_a_collection(bench: ModuleType, tmp_path: Path) -> None:
+    rows = [
+        {"kind": "malicious", "text": "one"},
+        {"kind": "template", "text": "say {PAYLOAD_MARKER}"},
+        {"kind": "benign", "text": "two"},
+        {"kind": "text", "text": "long " * 100},
+        {"kind": "text", "text": " one "},
+    ]
+    folder = tmp_path / "judge" / "injection_payloads"
+    folder.mkdir(parents=True)
+    (folder / "payloads.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    own = bench.payloads(None)
+    added = bench.payloads(tmp_path)[len(own) :]
+    filled = bench.FILLED["PAYLOAD_MARKER"]
+    assert sorted(added) == [("collection", "one"), ("collection", f"say {filled}")]
+    assert {text for _, text in own} == {*attacks.PAYLOADS, *attacks.ADAPTIVE}
+
+
+def test_a_lift_has_the_bounds_of_newcombe(bench: ModuleType) -> None:
+    """Shares of .8 and .6 of 70: both Wilson intervals from their definition, joined as in method 10."""
+
+    def wilson(share: float, total: int, sign: int) -> float:
+        z = 1.959964
+        root = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total**2))
+        return (share + z * z / (2 * total) + sign * root) / (1 + z * z / total)
+
+    found = bench.lift(56, 42, 70)
+    below = math.hypot(0.8 - wilson(0.8, 70, -1), wilson(0.6, 70, 1) - 0.6)
+    above = math.hypot(wilson(0.8, 70, 1) - 0.8, 0.6 - wilson(0.6, 70, -1))
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.2 - below, 0.2 + above), abs=1e-6)
+    with pytest.raises(ValueError, match="at least one pair"):
+        bench.lift(0, 0, 0)
