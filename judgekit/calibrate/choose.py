@@ -47,11 +47,27 @@ class Promise:
 
 
 class Chain(NamedTuple):
-    """A class of opinions: what `tier` said after what the tier before it said."""
+    """A class of opinions: what `tier` said after what the tier before it said.
+
+    Where it names one that `stands`: the wins of that tier which `tier` answers with a tie.
+    """
 
     tier: TierName
     outcome: Outcome
     after: Outcome | None
+    stands: TierName | None = None
+
+    def gate(self, least_margin: float) -> Gate:
+        """Return the gate that lets through what has at least this margin."""
+        return Gate(self.tier, self.outcome, least_margin, self.after, self.stands)
+
+    def margin(self, sample: Sample) -> float:
+        """Return the margin that counts; a member of the class has one."""
+        return sample.margin(self.stands or self.tier) or 0.0
+
+    def is_wrong(self, sample: Sample) -> bool:
+        """Whether what the class would make final is not what the label says."""
+        return sample.label != ("accept" if self.stands else sample.outcome(self.tier))
 
 
 class Tally(NamedTuple):
@@ -106,6 +122,7 @@ def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promis
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     below = list(tiers)[: _last(tiers, promise)]
     chains = _chains(samples, below, contradicted=promise.reference is None)
+    chains |= _ties(samples, tiers)
     able = _able(chains, promise)
     level = (1 - promise.confidence) / max(1, len(able))
     shown: list[Tested] = []
@@ -115,8 +132,8 @@ def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promis
         if chain not in able:
             refused.append(_hopeless(chain, members, (1 - promise.confidence) / (len(able) + 1), promise))
             continue
-        share = level / (1 + _results_before(chain, steps, below))
-        reaching = [each for each in members if not _is_final_before(each, chain, below, shown)]
+        share = level / (1 + _results_before(chain, steps, tiers))
+        reaching = [each for each in members if not _is_final_before(each, chain, tiers, shown)]
         tested = _sequence(chain, reaching, share, promise)
         steps[chain] = len(tested)
         held = [each for each in tested if each.holds]
@@ -153,13 +170,26 @@ def _chains(
     for place, tier in enumerate(below):
         for each in samples:
             outcome = each.united(tier)
-            if outcome is None or (outcome == "accept" and tier in each.cut):
+            if outcome is None or each.margin(tier) is None:
                 continue
             after = each.united(below[place - 1]) if place else None
             if place and contradicted and {outcome, after} != {"accept", "reject"}:
                 continue
             found.setdefault(Chain(tier, outcome, after), []).append(each)
     return found
+
+
+def _ties(samples: Iterable[Sample], tiers: Sequence[TierName]) -> dict[Chain, list[Sample]]:
+    """Return the wins of the first tier that the second answers with a tie, where they may stand."""
+    first, second = tiers[:2]
+    members = [
+        each
+        for each in samples
+        if each.stands
+        and (each.united(first), each.united(second)) == ("accept", "improve")
+        and each.margin(first) is not None
+    ]
+    return {Chain(second, "improve", "accept", first): members} if members else {}
 
 
 def _able(chains: dict[Chain, list[Sample]], promise: Promise) -> set[Chain]:
@@ -177,27 +207,24 @@ def _one_sided(level: float, promise: Promise) -> float:
     return level if promise.reference is None else level / 2
 
 
-def _results_before(chain: Chain, steps: dict[Chain, int], below: Sequence[TierName]) -> int:
+def _results_before(chain: Chain, steps: dict[Chain, int], tiers: Sequence[TierName]) -> int:
     """Return how many gates the chains before this one had: as many results, and none, were possible."""
-    place = below.index(chain.tier)
+    place = tiers.index(chain.tier)
     if not place or chain.after is None:
         return 0
-    return sum(steps[each] for each in steps if each.tier == below[place - 1] and each.outcome == chain.after)
+    before = [each for each in steps if each.tier == tiers[place - 1] and each.outcome == chain.after]
+    return sum(steps[each] for each in before)
 
 
 def _is_final_before(
-    sample: Sample, chain: Chain, below: Sequence[TierName], shown: Sequence[Tested]
+    sample: Sample, chain: Chain, tiers: Sequence[TierName], shown: Sequence[Tested]
 ) -> bool:
     """Whether a gate that holds already ends the judging of a sample before it reaches the chain's tier."""
-    earlier = below[: below.index(chain.tier)]
     gates = Gates(gates=tuple(each.gate for each in shown))
     seen: dict[TierName, Outcome | None] = {}
-    margins: dict[TierName, float] = {}
-    for tier in earlier:
+    for tier in tiers[: tiers.index(chain.tier)]:
         seen[tier] = sample.united(tier)
-        margins[tier] = sample.voices[tier].margin if tier in sample.voices else 0.0
-        unseen = seen[tier] == "accept" and tier in sample.cut
-        if not unseen and gates.final(tier, seen, margins):
+        if gates.final(tier, seen, sample.margins):
             return True
     return False
 
@@ -206,11 +233,10 @@ def _sequence(chain: Chain, members: Sequence[Sample], level: float, promise: Pr
     """Test a chain's gates from the narrowest to the widest, up to the first that fails."""
     found: list[Tested] = []
     for least in _margins(chain, members, level, promise):
-        inside = [each for each in members if each.voices[chain.tier].margin >= least]
-        tally = _tally(chain.tier, inside, promise)
+        inside = [each for each in members if chain.margin(each) >= least]
+        tally = _tally(chain, inside, promise)
         limit = bound(tally, level, promise)
-        gate = Gate(chain.tier, chain.outcome, least, chain.after)
-        found.append(Tested(gate, tally, limit, limit <= promise.rate))
+        found.append(Tested(chain.gate(least), tally, limit, limit <= promise.rate))
         if not found[-1].holds:
             break
     return found
@@ -218,7 +244,7 @@ def _sequence(chain: Chain, members: Sequence[Sample], level: float, promise: Pr
 
 def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
-    margins = sorted((each.voices[chain.tier].margin for each in members), reverse=True)
+    margins = sorted(map(chain.margin, members), reverse=True)
     least = needed(promise.rate, _one_sided(level, promise), promise.rate * FREE_SHARE)
     if least is None or len(margins) <= least:
         return margins[-1:]
@@ -232,15 +258,16 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
     return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
 
 
-def _tally(tier: TierName, members: Sequence[Sample], promise: Promise) -> Tally:
-    wrong = [each.outcome(tier) != each.label for each in members]
+def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> Tally:
+    wrong = [chain.is_wrong(each) for each in members]
     if promise.reference is None:
         return Tally(len(members), sum(wrong))
-    # A reference that failed, or sees no difference, counts as right: nothing is gained without it.
+    # A reference that failed counts as right: nothing is gained without it.
     last = promise.reference
     right = [each.outcome(last) in (None, each.label) or last in each.ties for each in members]
+    even = [chain.stands is None and each.stands and each.outcome(last) == "improve" for each in members]
     losses = sum(one and other for one, other in zip(wrong, right, strict=True))
-    gains = sum(not one and not other for one, other in zip(wrong, right, strict=True))
+    gains = sum(not any(found) for found in zip(wrong, right, even, strict=True))
     return Tally(len(members), losses, gains)
 
 
@@ -249,9 +276,8 @@ def _hopeless(chain: Chain, members: Sequence[Sample], level: float, promise: Pr
 
     `level` is its own share, were it one class more that is tested.
     """
-    tally = _tally(chain.tier, members, promise)
-    least = min(each.voices[chain.tier].margin for each in members)
-    gate = Gate(chain.tier, chain.outcome, least, chain.after)
+    tally = _tally(chain, members, promise)
+    gate = chain.gate(min(map(chain.margin, members)))
     return _refusal(chain, Tested(gate, tally, bound(tally, level, promise), holds=False), level, promise)
 
 

@@ -42,6 +42,9 @@ class Shown(Strict):
     outcome: Outcome
     after: Outcome | None = None
     least_margin: float = 0.0
+    stands: TierName | None = Field(
+        default=None, description="instead: the wins of this tier that `tier` answers with a tie"
+    )
     labels: int
     errors: int
     gains: int = 0
@@ -55,6 +58,7 @@ class NotShown(Strict):
     outcome: Outcome
     after: Outcome | None = None
     least_margin: float
+    stands: TierName | None = None
     labels: int
     errors: int
     gains: int = 0
@@ -122,7 +126,9 @@ class Calibration(Strict):
 
     def rules(self) -> Gates:
         """Return the gates as the judge applies them."""
-        gates = tuple(Gate(each.tier, each.outcome, each.least_margin, each.after) for each in self.gates)
+        gates = tuple(
+            Gate(each.tier, each.outcome, each.least_margin, each.after, each.stands) for each in self.gates
+        )
         return Gates(self.id, gates, self.promise.reference)
 
     def misfit(

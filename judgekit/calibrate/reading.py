@@ -148,13 +148,15 @@ class Reader:
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
         found = {tier: self._ballot(case, each) for tier, each in said.items()}
-        # In lenient mode a tie of a deeper tier leaves the first win as it is, where labels trust that.
-        outcomes = (ballots.standing if self.mode == "lenient" else ballots.outcomes)(found)
+        outcomes = ballots.outcomes(found)
         voices = {tier: Voice(outcomes[tier], each.lead) for tier, each in found.items()}
         label, first = self.labels(case)[""], ballots.favourite(found)
         right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
-        ties = frozenset(tier for tier, outcome in outcomes.items() if outcome == "improve")
-        return Sample(case.id, right, voices, cut, ties)
+        # Where no winner is the costly error, a tie over a win is not counted as right, nor as an error.
+        lenient, words = self.mode == "lenient", list(outcomes.values())
+        won = words.index("accept") if lenient and "accept" in words else len(words)
+        ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
+        return Sample(case.id, right, voices, cut, ties, stands=lenient)
 
 
 def samples(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> list[Sample]:

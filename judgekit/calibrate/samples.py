@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 class Voice(NamedTuple):
     """One tier's opinion and its margin; no outcome where it failed or could not be read.
 
-    Of a jury whose families came to different outcomes, `divided` says whether most came to this one.
+    No gate lets an opinion without a margin through. Of a jury whose families came to different outcomes,
+    `divided` says whether most came to this one.
     """
 
     outcome: Outcome | None
-    margin: float = 0.0
+    margin: float | None = 0.0
     divided: bool | None = None
 
 
@@ -34,7 +35,8 @@ FAILED = Voice(None)
 class Sample:
     """A labelled document, or one labelled candidate, and what each tier that was asked said about it.
 
-    `cut` are the tiers that did not see the whole text, `ties` those that found no difference in a pair.
+    `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right
+    where others are measured by it. Where a pair `stands`, a win may stand against the tie of the next tier.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Sample:
     voices: Mapping[TierName, Voice]
     cut: frozenset[TierName] = frozenset()
     ties: frozenset[TierName] = frozenset()
+    stands: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
         """Return what a tier said, None where it failed or was not asked."""
@@ -51,6 +54,18 @@ class Sample:
         """Return the same, None also where the tier's jury is divided: that ends nothing."""
         voice = self.voices.get(tier, FAILED)
         return voice.outcome if voice.divided is None else None
+
+    def margin(self, tier: TierName) -> float | None:
+        """Return how far a tier's opinion is from another one, None where no gate may let it through."""
+        voice = self.voices.get(tier, FAILED)
+        unseen = voice.outcome == "accept" and tier in self.cut
+        return None if unseen else voice.margin
+
+    @property
+    def margins(self) -> dict[TierName, float]:
+        """The margins that are known."""
+        known = {tier: self.margin(tier) for tier in self.voices}
+        return {tier: margin for tier, margin in known.items() if margin is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +107,19 @@ def ended(sample: Sample, rules: Rules) -> tuple[Final, list[TierName]]:
     """Return how one judging ends, and which tiers are asked on the way."""
     own = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
-    margins: dict[TierName, float] = {}
     divided: dict[TierName, bool] = {}
-    while not isinstance(step := own.next(seen, margins, divided), Final):
+    while not isinstance(step := own.next(seen, sample.margins, divided), Final):
         voice = sample.voices.get(step, FAILED)
-        seen[step], margins[step] = voice.outcome, voice.margin
+        seen[step] = voice.outcome
         if voice.divided is not None:
             divided[step] = voice.divided
-    return step, list(seen)
+    winner = None
+    if sample.stands and rules.gates and step.tier and step.verdict == "improve":
+        winner = rules.gates.stands(step.tier, seen, sample.margins)
+    return Final("accept", "single", winner) if winner else step, list(seen)
 
 
 def _by_gate(sample: Sample, tier: TierName, asked: Sequence[TierName], gates: Gates | None) -> bool:
     if gates is None or tier == gates.last:
         return False
-    voices = {each: sample.voices.get(each, FAILED) for each in asked}
-    return gates.final(
-        tier,
-        {each: sample.united(each) for each in voices},
-        {each: voice.margin for each, voice in voices.items()},
-    )
+    return gates.final(tier, {each: sample.united(each) for each in asked}, sample.margins)

@@ -91,15 +91,6 @@ def outcomes(ballots: Ballots) -> dict[TierName, Outcome | None]:
     return {tier: _outcome(each.word, first) for tier, each in ballots.items()}
 
 
-def standing(ballots: Ballots) -> dict[TierName, Outcome | None]:
-    """Return the same where a win stands against a later tie: what a lenient calibration learns from."""
-    told = outcomes(ballots)
-    tiers = list(told)
-    first = next((place for place, tier in enumerate(tiers) if told[tier] == "accept"), len(tiers))
-    later = {tier for tier in tiers[first:] if told[tier] == "improve"}
-    return {tier: "accept" if tier in later else outcome for tier, outcome in told.items()}
-
-
 def ended(
     final: Final, ballots: Ballots, mode: ModeName, cut: Collection[TierName], gates: Gates | None
 ) -> Ended:
@@ -107,9 +98,9 @@ def ended(
     first = favourite(ballots)
     told = {"accept": first, "reject": _other(first), "improve": TIE}
     word, tier, consensus = told.get(final.verdict) or final.verdict, final.tier, final.consensus
-    stands = _stands(ballots, mode, cut, gates) if word == TIE else None
-    if stands is not None:
-        word, tier, consensus = str(first), stands, "single"
+    winner = _stands(ballots, final, mode, cut, gates)
+    if winner is not None:
+        word, tier, consensus = str(first), winner, "single"
     if tier is None:
         return Ended(word, consensus, truncated=bool(cut))
     if word != TIE and all(each in cut for each, one in ballots.items() if one.word == word):
@@ -119,17 +110,16 @@ def ended(
 
 
 def _stands(
-    ballots: Ballots, mode: ModeName, cut: Collection[TierName], gates: Gates | None
+    ballots: Ballots, final: Final, mode: ModeName, cut: Collection[TierName], gates: Gates | None
 ) -> TierName | None:
-    """Return the tier whose win a later tie does not undo: in lenient mode, where labels show trust in it.
+    """Return the tier whose win the tie of the next does not undo: in lenient mode, where labels allow it.
 
     Without a calibration a win is final there as soon as it is given, unless it rests on a cut text.
     """
-    if mode != "lenient" or gates is None:
+    if mode != "lenient" or gates is None or final.verdict != "improve" or final.tier is None:
         return None
-    tier = next((tier for tier, each in ballots.items() if each.word in WINS), None)
-    trusted = any((each.tier, each.outcome) == (tier, "accept") for each in gates.gates)
-    return tier if trusted and tier not in cut else None
+    leads = {tier: each.lead for tier, each in ballots.items() if tier not in cut}
+    return gates.stands(final.tier, outcomes(ballots), leads)
 
 
 def _outcome(word: PairWord | None, first: PairWord | None) -> Outcome | None:

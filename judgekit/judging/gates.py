@@ -17,13 +17,16 @@ DIGITS = 4  # of a margin: thresholds and scores are compared as they are writte
 class Gate(NamedTuple):
     """A class of opinions that may be final: those of `tier` that say `outcome` with at least this margin.
 
-    `after` is what the tier before it said; None stands for the first tier, and for one that failed.
+    `after` is what the tier before it said; None stands for the first tier, and for one that failed. Where
+    `stands` names a tier it is another class: the wins of that tier, from this margin on, that `tier` answers
+    with a tie. They may stand.
     """
 
     tier: TierName
     outcome: Outcome
     least_margin: float = 0.0
     after: Outcome | None = None
+    stands: TierName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +43,43 @@ class Gates:
     def final(
         self, tier: TierName, seen: Mapping[TierName, Outcome | None], margins: Mapping[TierName, float]
     ) -> bool:
-        """Whether the opinion of `tier`, one of those in `seen`, may be final."""
-        outcome = seen[tier]
-        if outcome is None:
+        """Whether the opinion of `tier`, one of those in `seen`, may be final.
+
+        No gate lets an opinion through that has no margin in `margins`.
+        """
+        if seen[tier] is None:
             return False
-        if tier == self.last:
-            return True
-        before = list(seen)[: list(seen).index(tier)]
-        after = seen[before[-1]] if before else None
-        margin = margins.get(tier, 0.0)
-        return any(
-            (gate.tier, gate.outcome, gate.after) == (tier, outcome, after) and margin >= gate.least_margin
+        return tier == self.last or self._lets_through(tier, seen, margins.get(tier), None)
+
+    def stands(
+        self, tier: TierName, seen: Mapping[TierName, Outcome | None], margins: Mapping[TierName, float]
+    ) -> TierName | None:
+        """Return the tier whose win stands against the tie of `tier`, the next one in `seen`, if it does."""
+        before = _before(tier, seen)
+        if before is None or seen[before] != "accept":
+            return None
+        return before if self._lets_through(tier, seen, margins.get(before), before) else None
+
+    def _lets_through(
+        self,
+        tier: TierName,
+        seen: Mapping[TierName, Outcome | None],
+        margin: float | None,
+        stands: TierName | None,
+    ) -> bool:
+        before = _before(tier, seen)
+        said = (tier, seen[tier], seen[before] if before else None, stands)
+        return margin is not None and any(
+            (gate.tier, gate.outcome, gate.after, gate.stands) == said and margin >= gate.least_margin
             for gate in self.gates
         )
+
+
+def _before(tier: TierName, seen: Mapping[TierName, Outcome | None]) -> TierName | None:
+    """Return the tier that was asked before another one."""
+    tiers = list(seen)
+    place = tiers.index(tier)
+    return tiers[place - 1] if place else None
 
 
 def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> float:

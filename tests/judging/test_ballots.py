@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, standing, vote
+from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import Gate, Gates
 from judgekit.rubric import TIERS
@@ -146,6 +146,8 @@ def test_a_tie_on_cut_texts_is_said_to_be_one_on_cut_texts() -> None:
 
 TRUSTED = Gates("c", (Gate("quick", "accept", 0.6),), last="deep")
 DISTRUSTED = Gates("c", (), last="deep")
+AGAINST_A_TIE = Gate("deep", "improve", 0.3, "accept", "quick")
+STANDING = Gates("c", (Gate("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
 
 
 @pytest.mark.parametrize(
@@ -154,10 +156,17 @@ DISTRUSTED = Gates("c", (), last="deep")
         (["AAA", "F"], TRUSTED, "strict", "A", 1),
         (["AAB", "B"], TRUSTED, "strict", "B", 2),
         (["AAB", "T"], TRUSTED, "strict", "tie", 2),
-        (["AAB", "T"], TRUSTED, "lenient", "A", 2),  # labels trust that tier's wins, if not this narrow one
+        (["AAB", "T"], TRUSTED, "lenient", "tie", 2),  # labels trust its wins, but no narrow ones
         (["AAB", "T"], DISTRUSTED, "lenient", "tie", 2),
         (["AAA", "B"], DISTRUSTED, "lenient", "B", 2),
         (["ABT", "T"], TRUSTED, "lenient", "tie", 2),
+        (["AAB", "T"], STANDING, "lenient", "A", 2),  # a third ahead: labels let it stand against a tie
+        (["BBA", "T"], STANDING, "lenient", "B", 2),
+        (["AABT", "T"], STANDING, "lenient", "tie", 2),  # only a quarter ahead
+        (["AAB", "B"], STANDING, "lenient", "B", 2),
+        (["ABT", "T"], STANDING, "lenient", "tie", 2),  # no win that could stand
+        (["AAB", "T"], STANDING, "strict", "tie", 2),
+        (["F", "T"], STANDING, "lenient", "tie", 2),
     ],
 )
 def test_a_calibration_says_which_wins_are_final(
@@ -177,17 +186,12 @@ def test_the_first_winner_is_the_favourite() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("AT", ["accept", "accept"]),
-        ("TB", ["improve", "accept"]),
-        ("TBT", ["improve", "accept", "accept"]),
-        ("ABT", ["accept", "reject", "accept"]),
-        ("TT", ["improve", "improve"]),
-        ("AF", ["accept", None]),
-    ],
-)
-def test_what_a_lenient_calibration_learns_from(said: str, told: list[str | None]) -> None:
-    found = {tier: ballot(each) for tier, each in zip(TIERS, said, strict=False)}
-    assert list(standing(found).values()) == told
+def test_the_tier_whose_win_stands_is_named_with_its_lead() -> None:
+    found, _ = walked(["AAB", "T"], "lenient", gates=STANDING)
+    assert (found.tier, found.consensus, found.reasoning) == ("quick", "single", "why A")
+    assert found.lead == pytest.approx(1 / 3)
+
+
+def test_a_win_on_a_cut_text_does_not_stand_against_a_tie() -> None:
+    found, asked = walked(["AAB", "T"], "lenient", cut=["quick"], gates=STANDING)
+    assert (found.verdict, asked) == ("tie", 2)
