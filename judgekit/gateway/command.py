@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, leftovers, printed
 from judgekit.gateway.endpoints import INSIDE, secrets
 from judgekit.gateway.invocation import Invocation, prepare
+from judgekit.gateway.pace import Paces, no_turn
 from judgekit.provider import CommandProfile
 from judgekit.usage import Usage
 
@@ -34,7 +36,10 @@ _DYING = 1.0  # seconds, of which a killed program needs milliseconds
 
 
 class CommandGateway:
-    """Runs one process a request."""
+    """Runs one process a request, no more of one provider's at a time than its profile allows."""
+
+    def __init__(self) -> None:
+        self._paces = Paces()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return what the program printed, as `Gateway.complete` says."""
@@ -44,20 +49,31 @@ class CommandGateway:
         if environment.environ().get(INSIDE):
             told = "a program that judgekit runs started it again"
             raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=Usage())
-        with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-            call = prepare(profile, endpoint, request, Path(folder))
-            try:
-                async with asyncio.timeout(request.timeout):
-                    output = await _run(call, endpoint, profile)
-            except TimeoutError:
-                message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
-                raise GatewayError(FailureKind.TIMEOUT, message) from None
-            if profile.reply_file is not None:
-                output = _content(Path(folder, profile.reply_file))
-            return printed.reply_of(output, profile, endpoint)
+        begun = False
+        try:
+            async with (
+                asyncio.timeout(request.timeout),
+                self._paces.of(endpoint).turn(time.monotonic() + request.timeout),
+            ):
+                begun = True
+                return await _reply(profile, endpoint, request)
+        except TimeoutError:
+            if not begun:
+                raise no_turn(request) from None
+            message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
+            raise GatewayError(FailureKind.TIMEOUT, message) from None
 
     async def aclose(self) -> None:
         """Nothing stays open."""
+
+
+async def _reply(profile: CommandProfile, endpoint: Endpoint, request: Request) -> Reply:
+    with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+        call = prepare(profile, endpoint, request, Path(folder))
+        output = await _run(call, endpoint, profile)
+        if profile.reply_file is not None:
+            output = _content(Path(folder, profile.reply_file))
+        return printed.reply_of(output, profile, endpoint)
 
 
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:

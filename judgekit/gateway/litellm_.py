@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
@@ -19,7 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, offers, reading, schema
 from judgekit.gateway.endpoints import extra_arguments, secrets
-from judgekit.gateway.pace import AT_ONCE, Pace
+from judgekit.gateway.pace import Pace, Paces, no_turn
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
 
 if TYPE_CHECKING:
@@ -107,20 +108,32 @@ def _is_about_logprobs(failure: GatewayError) -> bool:
     return "Invalid response object" in failure.message  # what litellm says of all that it cannot read
 
 
+@dataclass(slots=True)
+class _Work:
+    """One request, its end by the monotonic clock, and whether a model was asked yet."""
+
+    endpoint: Endpoint
+    request: Request
+    end: float
+    begun: bool = False
+
+
 class LitellmGateway:
     """Any API that litellm knows, and every OpenAI-compatible server."""
 
     def __init__(self) -> None:
         self._learned: dict[tuple[str | None, str], Manner] = {}
-        self._paces: dict[tuple[str | None, str, str | None], Pace] = {}
+        self._paces = Paces()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
-        end = time.monotonic() + request.timeout
+        work = _Work(endpoint, request, time.monotonic() + request.timeout)
         try:
             async with asyncio.timeout(request.timeout):
-                return await self._in_a_manner_that_is_taken(endpoint, request, end)
+                return await self._in_a_manner_that_is_taken(work)
         except TimeoutError:
+            if not work.begun:
+                raise no_turn(request) from None
             message = f"no reply within {request.timeout:.3g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
 
@@ -129,34 +142,36 @@ class LitellmGateway:
         if _load.cache_info().currsize:
             await load().close_litellm_async_clients()
 
-    async def _in_a_manner_that_is_taken(self, endpoint: Endpoint, request: Request, end: float) -> Reply:
+    async def _in_a_manner_that_is_taken(self, work: _Work) -> Reply:
         """Ask; where the address rejects the manner, ask in weaker ones and remember what it rejected."""
-        place = (endpoint.api_base, endpoint.model)
-        manner = self._learned.get(place, Manner(endpoint.output))
+        place = (work.endpoint.api_base, work.endpoint.model)
+        manner = self._learned.get(place, Manner(work.endpoint.output))
         for _ in range(_CONCESSIONS):
             try:
-                return await self._with_retries(endpoint, request, manner, end)
+                return await self._with_retries(work, manner)
             except GatewayError as failure:
-                weaker = manner.adapted(failure, request)
+                weaker = manner.adapted(failure, work.request)
                 if weaker is None:
                     raise
             manner = self._learned[place] = weaker
-        return await self._with_retries(endpoint, request, manner, end)
+        return await self._with_retries(work, manner)
 
-    async def _with_retries(self, endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
+    async def _with_retries(self, work: _Work, manner: Manner) -> Reply:
+        left = max(0.0, work.end - time.monotonic())
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
-            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(max(0.0, end - time.monotonic())),
+            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(left),
             wait=_pause,
             reraise=True,
         )
-        return await attempts(self._in_turn, endpoint, request, manner, end)
+        return await attempts(self._in_turn, work, manner)
 
-    async def _in_turn(self, endpoint: Endpoint, request: Request, manner: Manner, end: float) -> Reply:
-        pace = self._pace(endpoint)
-        async with pace.turn():
+    async def _in_turn(self, work: _Work, manner: Manner) -> Reply:
+        pace = self._paces.of(work.endpoint)
+        async with pace.turn(work.end):
+            work.begun = True
             try:
-                reply = await _call(endpoint, request, manner, end, pace)
+                reply = await _call(work.endpoint, work.request, manner, work.end, pace)
             except GatewayError as failure:
                 if failure.kind is FailureKind.RATE_LIMIT:
                     pace.was_too_much(failure.retry_after)
@@ -165,13 +180,6 @@ class LitellmGateway:
                 raise
             pace.went_well()
             return reply
-
-    def _pace(self, endpoint: Endpoint) -> Pace:
-        whom = (endpoint.api_base, endpoint.model, endpoint.api_key)
-        if whom not in self._paces:
-            limits = endpoint.profile.limits
-            self._paces[whom] = Pace(limits.concurrency or AT_ONCE, limits.requests_per_minute)
-        return self._paces[whom]
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly

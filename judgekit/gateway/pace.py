@@ -14,10 +14,15 @@ from collections import OrderedDict, deque
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from judgekit.gateway.base import Endpoint, Request
 
 AT_ONCE = 64
 _FIRST_PAUSE = 0.5  # seconds, where a provider that is asked too much does not say how long to wait
@@ -29,6 +34,13 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """On whose behalf the current task asks; callers of one process get turns in the same measure."""
+
+
+class _Waiter(NamedTuple):
+    """Who waits for a turn, and until when by the pace's clock."""
+
+    turn: asyncio.Future[None]
+    end: float
 
 
 class Pace:
@@ -50,7 +62,8 @@ class Pace:
         self._begun: deque[float] = deque()
         self._paused_until = 0.0
         self._refused_at = -inf
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._reason = FailureKind.RATE_LIMIT
+        self._waiting: OrderedDict[str, deque[_Waiter]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -64,24 +77,34 @@ class Pace:
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it for the block."""
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        name = caller.get()
-        self._waiting.setdefault(name, deque()).append(mine)
-        self._give()
-        try:
-            await mine
-        except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():  # it came at the very moment of the cancellation
-                self._end()
-            else:
-                self._forget(name, mine)
-            raise
+    async def turn(self, end: float = inf) -> AsyncIterator[None]:
+        """Wait for a turn, and hold it for the block.
+
+        Raises `GatewayError` as soon as it is known that none comes before `end`, a time by the pace's clock.
+        """
+        await self._wait(_Waiter(asyncio.get_running_loop().create_future(), end))
         try:
             yield
         finally:
             self._end()
+
+    async def _wait(self, mine: _Waiter) -> None:
+        name = caller.get()
+        self._waiting.setdefault(name, deque()).append(mine)
+        self._dismiss((mine,))
+        self._give()
+        try:
+            await mine.turn
+        except GatewayError:
+            self._forget(name, mine)
+            raise
+        except asyncio.CancelledError:
+            # It may have come at the very moment of the cancellation.
+            if mine.turn.done() and not mine.turn.cancelled() and mine.turn.exception() is None:
+                self._end()
+            else:
+                self._forget(name, mine)
+            raise
 
     def went_well(self) -> None:
         """Tell that a call was answered."""
@@ -95,21 +118,41 @@ class Pace:
             self._limit = min(self._limit, self._flying)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
-        self._pause(_FIRST_PAUSE if seconds is None else seconds)
+        self._pause(_FIRST_PAUSE if seconds is None else seconds, FailureKind.RATE_LIMIT)
 
     def is_away(self, seconds: float | None) -> None:
         """Tell that the provider cannot answer anybody just now, and for how long it asked to wait."""
-        self._pause(_FIRST_PAUSE if seconds is None else seconds)
+        self._pause(_FIRST_PAUSE if seconds is None else seconds, FailureKind.OVERLOADED)
 
     def heard(self, headers: Mapping[str, str]) -> None:
         """Tell what headers came with an answer: where nothing is left, all wait until there is again."""
         for left, reset in _BUDGETS:
             if headers.get(left, "").strip() == "0":
-                self._pause(seconds_of(headers.get(reset, "")) or _FIRST_PAUSE)
+                self._pause(seconds_of(headers.get(reset, "")) or _FIRST_PAUSE, FailureKind.RATE_LIMIT)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, reason: FailureKind) -> None:
         until = self._clock() + min(seconds, _LONGEST_PAUSE)
-        self._paused_until = max(self._paused_until, until)
+        if until > self._paused_until:
+            self._paused_until, self._reason = until, reason
+            self._dismiss([waiter for queue in self._waiting.values() for waiter in queue])
+
+    def _dismiss(self, waiters: Iterable[_Waiter]) -> None:
+        """Tell those who wait that they wait in vain, where no turn comes before their end."""
+        now = self._clock()
+        minute = self._next_in_minute(now)
+        later = max(self._paused_until, minute) - now
+        paused = self._paused_until >= minute
+        for waiter in waiters:
+            if now + later >= waiter.end and later > 0 and not waiter.turn.done():
+                waiter.turn.set_exception(self._in_vain(later, paused=paused))
+
+    def _in_vain(self, later: float, *, paused: bool) -> GatewayError:
+        why = (
+            "the provider asked for a pause" if paused else f"{self._per_minute} calls were made in a minute"
+        )
+        message = f"{why}: nobody was asked, since the deadline comes before the next turn in {later:.3g} s"
+        reason = self._reason if paused else FailureKind.RATE_LIMIT
+        return GatewayError(reason, message, retry_after=later, usage=Usage())
 
     def _give(self) -> None:
         """Give turns to those who wait, one caller after another, as far as there are any."""
@@ -120,13 +163,13 @@ class Pace:
                 self._give_in(later)
                 return
             name, queue = self._waiting.popitem(last=False)
-            mine = queue.popleft()
+            turn = queue.popleft().turn
             if queue:
                 self._waiting[name] = queue  # behind all others
-            if not mine.done():
+            if not turn.done():
                 self._flying += 1
                 self._begun.append(now)
-                mine.set_result(None)
+                turn.set_result(None)
 
     def _next_in_minute(self, now: float) -> float:
         while self._begun and self._begun[0] <= now - _MINUTE:
@@ -144,12 +187,40 @@ class Pace:
         self._flying -= 1
         self._give()
 
-    def _forget(self, name: str, mine: asyncio.Future[None]) -> None:
+    def _forget(self, name: str, mine: _Waiter) -> None:
         queue = self._waiting.get(name)
         if queue is not None and mine in queue:
             queue.remove(mine)
             if not queue:
                 del self._waiting[name]
+
+
+def no_turn(request: Request) -> GatewayError:
+    """Return the failure of a call that was never made: others were asking all the time it had."""
+    message = f"no turn within {request.timeout:.3g} s: other calls were made first"
+    return GatewayError(FailureKind.TIMEOUT, message, usage=Usage())
+
+
+class Paces:
+    """The paces of all whom a gateway asks.
+
+    What a provider's profile bounds is bounded for all of its models together; where it bounds nothing, each
+    model has a pace of its own.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str | None, str, int], Pace] = {}
+
+    def of(self, endpoint: Endpoint) -> Pace:
+        """Return the pace at which an endpoint is asked."""
+        limits = endpoint.profile.limits
+        most, per_minute = limits.concurrency, limits.requests_per_minute
+        model = "" if most or per_minute else endpoint.model
+        key = hash(endpoint.api_key)  # whose limits they are; the key itself is kept nowhere
+        whom = (endpoint.profile.provider, endpoint.api_base, model, key)
+        if whom not in self._kept:
+            self._kept[whom] = Pace(most or AT_ONCE, per_minute)
+        return self._kept[whom]
 
 
 # What is left of a minute's requests and tokens, and when there is more: OpenAI's names, then Anthropic's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 from asking import SCHEMA, SLACK, ask, failure, request
 
-from judgekit.errors import FailureKind
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import command
-from judgekit.gateway.base import Endpoint, Message
+from judgekit.gateway.base import Endpoint, Message, Reply
 from judgekit.gateway.command import CommandGateway
 from judgekit.gateway.endpoints import INSIDE, endpoint
 from judgekit.provider import CommandProfile
@@ -252,6 +253,40 @@ def _lives(process: int) -> bool:
 def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
     error = failure(CommandGateway(), program(code), request())
     assert (str(error.kind), message in error.message) == (kind, True), error.message
+
+
+def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time; here = sys.argv[1]; mine = here + '/' + str(os.getpid());"
+        "open(mine, 'w').close(); print(len(os.listdir(here))); sys.stdout.flush();"
+        "time.sleep(0.3); os.unlink(mine)"
+    )
+    there = program(code, str(tmp_path), limits={"concurrency": 2})
+
+    async def run() -> list[int]:
+        gateway = CommandGateway()
+        models = (replace(there, model=f"model-{place % 2}") for place in range(5))
+        replies = await asyncio.gather(*(gateway.complete(each, request(timeout=60)) for each in models))
+        return [int(each.text) for each in replies]
+
+    assert max(asyncio.run(run())) == 2
+
+
+def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
+    code = f"import time; open({str(tmp_path / 'ran')!r}, 'a').write('x'); time.sleep(60)"
+    there = program(code, limits={"concurrency": 1})
+
+    async def run() -> list[BaseException | Reply]:
+        gateway = CommandGateway()
+        calls = (gateway.complete(there, request(timeout=each)) for each in (3, 0.5))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    first, second = asyncio.run(run())
+    assert isinstance(first, GatewayError)
+    assert isinstance(second, GatewayError)
+    assert "gave no reply within 3 s" in first.message
+    assert "no turn within 0.5 s" in second.message
+    assert (tmp_path / "ran").read_text() == "x"
 
 
 def test_a_program_that_is_not_there_is_told() -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
+from asking import custom
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.gateway.pace import Pace, caller, seconds_of
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.pace import Pace, Paces, caller, seconds_of
+from judgekit.provider import Limits
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+USED_UP = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "100s"}
 
 
 class Flights:
@@ -151,6 +163,88 @@ def test_no_more_in_a_minute_than_the_provider_bears() -> None:
         return first, len(flights.order)
 
     assert asyncio.run(run()) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("tell", "kind"),
+    [
+        (lambda pace: pace.was_too_much(100), FailureKind.RATE_LIMIT),
+        (lambda pace: pace.is_away(100), FailureKind.OVERLOADED),
+        (lambda pace: pace.heard(USED_UP), FailureKind.RATE_LIMIT),
+    ],
+    ids=["too much", "away", "used up"],
+)
+@pytest.mark.parametrize("waits_already", [False, True])
+def test_who_would_wait_in_vain_is_told_at_once(
+    tell: Callable[[Pace], None], kind: FailureKind, *, waits_already: bool
+) -> None:
+    async def run() -> tuple[GatewayError, int]:
+        pace = Pace(1)
+        async with pace.turn():
+            if not waits_already:
+                tell(pace)
+            short = asyncio.create_task(takes(pace, seconds=20))
+            long = asyncio.create_task(takes(pace, seconds=200))
+            await asyncio.sleep(0)
+            if waits_already:
+                tell(pace)
+            with pytest.raises(GatewayError) as told:
+                await asyncio.wait_for(short, 5)
+            waiting = pace.waiting
+            long.cancel()
+            await asyncio.gather(long, return_exceptions=True)
+            return told.value, waiting
+
+    error, waiting = asyncio.run(run())
+    assert (error.kind, waiting) == (kind, 1)
+    assert error.retry_after == pytest.approx(100, abs=5)
+    assert error.usage == Usage()
+
+
+async def takes(pace: Pace, seconds: float) -> None:
+    async with pace.turn(time.monotonic() + seconds):
+        pass
+
+
+def test_a_minute_that_is_used_up_is_not_waited_for_in_vain() -> None:
+    async def run() -> GatewayError:
+        pace = Pace(10, per_minute=2)
+        await asyncio.gather(*(takes(pace, 20) for _ in range(2)))
+        with pytest.raises(GatewayError) as told:
+            await takes(pace, 20)
+        return told.value
+
+    error = asyncio.run(run())
+    assert error.kind is FailureKind.RATE_LIMIT
+    assert error.message.startswith("2 calls were made in a minute: nobody was asked")
+
+
+def test_one_who_is_told_and_gives_up_at_the_same_moment_takes_no_turn_along() -> None:
+    async def run() -> None:
+        pace = Pace(1)
+        async with pace.turn():
+            task = asyncio.create_task(takes(pace, 20))
+            await asyncio.sleep(0)
+            pace.is_away(100)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert (pace.waiting, pace._flying) == (0, 1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("limits", "same"), [({"concurrency": 2}, True), ({"requests_per_minute": 9}, True), ({}, False)]
+)
+def test_what_a_profile_bounds_is_bounded_for_its_models_together(
+    limits: dict[str, int], *, same: bool
+) -> None:
+    whom = custom("http://127.0.0.1:1/v1")
+    whom = replace(whom, profile=whom.profile.model_copy(update={"limits": Limits(**limits)}))
+    paces = Paces()
+    assert (paces.of(whom) is paces.of(replace(whom, model="openai/another"))) is same
+    assert paces.of(whom) is not paces.of(replace(whom, api_key="another"))
+    assert paces.of(whom) is not paces.of(replace(whom, api_base="http://127.0.0.1:2/v1"))
 
 
 @settings(max_examples=50, deadline=None)

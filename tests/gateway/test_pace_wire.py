@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from asking import custom, request
-from loopback import Answer, Asked, Loopback, fails, says
+from loopback import SILENT, Answer, Asked, Loopback, fails, says
 
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.litellm_ import LitellmGateway
+from judgekit.provider import Limits
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Reply
@@ -70,3 +75,45 @@ def test_what_is_used_up_is_not_asked_for() -> None:
     with Loopback(answer) as server:
         asyncio.run(run(server.base))
     assert times[1] - times[0] >= 0.35
+
+
+def test_a_pause_that_outlasts_the_deadline_is_told_at_once_and_nobody_is_asked() -> None:
+    async def run(base: str) -> list[GatewayError]:
+        gateway, found = LitellmGateway(), []
+        try:
+            for _ in range(2):
+                with pytest.raises(GatewayError) as told:
+                    await gateway.complete(custom(base), request(timeout=20))
+                found.append(told.value)
+        finally:
+            await gateway.aclose()
+        return found
+
+    start = time.monotonic()
+    with Loopback(fails(429, retry_after=100)) as server:
+        first, second = asyncio.run(run(server.base))
+        assert len(server.requests) == 1
+    assert (first.kind, second.kind) == (FailureKind.RATE_LIMIT, FailureKind.RATE_LIMIT)
+    assert "nobody was asked" in second.message
+    assert time.monotonic() - start < 20
+
+
+def test_who_never_had_a_turn_was_not_given_no_reply() -> None:
+    async def run(base: str) -> GatewayError:
+        gateway, whom = LitellmGateway(), custom(base)
+        whom = replace(whom, profile=whom.profile.model_copy(update={"limits": Limits(concurrency=1)}))
+        first = asyncio.create_task(gateway.complete(whom, request(timeout=60)))
+        await asyncio.sleep(0)
+        try:
+            with pytest.raises(GatewayError) as told:
+                await gateway.complete(whom, request(timeout=0.2))
+            return told.value
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await gateway.aclose()
+
+    with Loopback(SILENT) as server:
+        error = asyncio.run(run(server.base))
+    assert (error.kind, error.usage) == (FailureKind.TIMEOUT, Usage())
+    assert error.message == "no turn within 0.2 s: other calls were made first"
