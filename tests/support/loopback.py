@@ -157,6 +157,7 @@ class Loopback:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # of the usual 5, what is more than that is connected after seconds, or never
 
     def __init__(self, address: tuple[str, int], loopback: Loopback) -> None:
         super().__init__(address, _Handler)
