@@ -21,22 +21,31 @@ class _Record(BaseModel):
 
 
 class Contestant(_Record):
-    """One of the subjects. `score` is its mean where subjects are scored, over all that tiers gave it."""
+    """One of the subjects, and which `family` of models wrote it, where that is said.
+
+    `score` is its mean where subjects are scored, over all that tiers gave it.
+    """
 
     letter: Letter
     path: str
     sha256: str
+    family: str | None = None
     score: float | None = None
     tier: TierName | None = None
 
 
 class CompareRound(_Record):
-    """One call: an opinion or a failure. `order` holds the letters as the model saw them, one when scored."""
+    """One call: an opinion or a failure. `order` holds the letters as the model saw them, one when scored.
+
+    `criterion` is the one that was asked about alone; of several replies `sample` is the number, from 1.
+    """
 
     round: int
     tier: TierName
     model: str
     order: list[Letter]
+    criterion: str | None = None
+    sample: int | None = None
     opinion: dict[str, Any] | None = None
     failure: Failure | None = None
     latency_ms: int = 0
@@ -46,8 +55,10 @@ class CompareRound(_Record):
 class Comparison(_Record):
     """What was decided between subjects: the letter of the better one, `tie`, or that it is not known.
 
-    `lead` is by how much: the share of the deciding tier's models, or points of the scale. `prompt_sha256`
+    `lead` is by how much: the share of the deciding tier's families, or points of the scale. `prompt_sha256`
     is the hash of the rubric's templates, `question_sha256` that of the prompt which the subjects answer.
+    `families` are those of the models behind the verdict; `independent` says whether there is one among them
+    that wrote none of the subjects. `redacted` secrets were left out of what was sent.
     """
 
     schema_: Literal["judgekit/comparison@1"] = Field(default="judgekit/comparison@1", alias="schema")
@@ -66,6 +77,9 @@ class Comparison(_Record):
     rounds: list[CompareRound] = []
     degraded: str | None = None
     truncated: bool = False
+    families: list[str] = []
+    independent: bool | None = None
+    redacted: int = 0
     timestamp: AwareDatetime
     duration_ms: int
     cost_usd: float | None = None

@@ -8,7 +8,8 @@
 
 `label` is the right outcome, the ids to keep, which of two is better, or any word, or that by mode. Under
 `judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep` (candidates
-in `unjudged` aside) or `probabilities` (by candidate), `orders` (of two texts, what was said in each order),
+in `unjudged` aside) or `probabilities` (by candidate; of two texts the shares of replies that prefer "A" and
+"B"), `orders` (of two texts, what was said in each order),
 `choice` (any word), `jury` (what several models said) or `failure`. `pair` names the case of which this one
 is a variant.
 """

@@ -143,7 +143,7 @@ class Reader:
     # --- pairs
 
     def _ballot(self, case: Case, said: Recorded) -> Ballot:
-        return ballots.ballot([_vote(case, each) for each in said.jury or [said]])
+        return ballots.ballot([(_seat(each), _vote(case, each)) for each in said.jury or [said]], said.rule)
 
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
@@ -231,6 +231,9 @@ def _likely(probability: float | None) -> Mark | None:
 def _vote(case: Case, said: Recorded) -> Vote | None:
     if said.orders is not None:
         return ballots.vote([Vote(word) if word else None for word in said.orders.values()])
+    if said.probabilities is not None:
+        ahead = said.probabilities.get("A", 0.0) - said.probabilities.get("B", 0.0)
+        return Vote(ballots.word_of(ahead), share=abs(ahead) or 1.0)
     word = next((each for each in (*ballots.WINS, "tie") if each == said.choice), None)
     if word is None and said.failure is None:
         raise InputError(f"case {case.id}: expected orders or a choice of {', '.join(BETTER)}")

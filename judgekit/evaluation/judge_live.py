@@ -121,7 +121,7 @@ class _Asker:
         if not (case.a and case.b):
             raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
         found = await judge.judge(Contest(case.prompt, (_file("A", case.a), _file("B", case.b))))
-        return judge_rounds.of_pairs(found.rounds, judge.seats)
+        return judge_rounds.of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria))
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from judgekit.calibrate.labelled import Recorded
 from judgekit.gateway.base import seated
-from judgekit.judging.ballots import ORDERS
+from judgekit.judging.ballots import ORDERS, Vote, of_calls
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.comparison import CompareRound
     from judgekit.gateway.base import Endpoint, Seats
+    from judgekit.judging.ballots import PairWord
     from judgekit.judging.manner import Manner
     from judgekit.verdict import Round
 
@@ -32,26 +34,43 @@ def of_tiers(
             for seat, each in zip(jury, own, strict=bool(own))
         ]
         if said:
-            how = {"samples": manner.samples, "criteria": "each" if manner.each else "together"}
-            found[tier] = _joined(said, {**how, "rule": manner.jury, "cut": tier in cut})
+            found[tier] = _joined(said, {**_how(manner), "cut": tier in cut})
     return found
 
 
-def of_pairs(rounds: Sequence[CompareRound], seats: Seats) -> dict[str, Recorded]:
-    """Return what each tier said about two texts, in both orders."""
+def of_pairs(
+    rounds: Sequence[CompareRound], seats: Seats, manner: Manner, criteria: int
+) -> dict[str, Recorded]:
+    """Return what each tier said about two texts, in both orders, under a rubric with so many criteria."""
     found: dict[str, Recorded] = {}
+    asked = criteria if manner.each else 1
     for tier, jury in seated(seats).items():
-        own = [each for each in rounds if each.tier == tier]
-        asked = [own[at : at + _BOTH] for at in range(0, len(own), _BOTH)]
+        own = iter([each for each in rounds if each.tier == tier])
+        calls = [list(islice(own, manner.samples_of(seat) * asked * _BOTH)) for seat in jury]
         said = [
-            {"orders": {"".join(each.order): _better(each) for each in both}}
-            | _usage(both, _BOTH)
-            | _who(seat)
-            for seat, both in zip(jury, asked, strict=bool(asked))
+            {**_preferred(each, asked), **_usage(each, len(each)), **_who(seat)}
+            for seat, each in zip(jury, calls, strict=True)
+            if each
         ]
         if said:
-            found[tier] = _joined(said, {})
+            found[tier] = _joined(said, _how(manner))
     return found
+
+
+def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
+    """Return what one model said: in each order, or of more calls what they come to."""
+    if len(calls) == _BOTH:
+        return {"orders": {"".join(each.order): _better(each) for each in calls}}
+    words = [_better(each) for each in calls]
+    vote = of_calls([Vote(word) if word else None for word in words], criteria)
+    if vote is None:
+        return {"failure": next((each.failure.kind for each in calls if each.failure), "not_recorded")}
+    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
+
+
+def _how(manner: Manner) -> dict[str, Any]:
+    criteria = "each" if manner.each else "together"
+    return {"samples": manner.samples, "criteria": criteria, "rule": manner.jury}
 
 
 def renamed(one: Round, names: Mapping[str, str]) -> Round:
@@ -74,8 +93,8 @@ def _said(one: Round) -> dict[str, Any]:
     return {first: told[first], "unjudged": one.opinion.get("unjudged", [])}
 
 
-def _better(one: CompareRound) -> str | None:
-    return None if one.opinion is None else str(one.opinion["better"])
+def _better(one: CompareRound) -> PairWord | None:
+    return None if one.opinion is None else one.opinion["better"]
 
 
 def _calls(seat: Endpoint, manner: Manner, questions: int) -> int:

@@ -6,51 +6,68 @@ an acceptance, a win of the other text a rejection, a tie an `improve`. Pure: no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from judgekit.comparison import TIE
+from judgekit.judging import jury
 from judgekit.judging.contest import Ended
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from judgekit.gateway.base import Endpoint
     from judgekit.judging.escalation import Final
     from judgekit.judging.gates import Gates
+    from judgekit.judging.manner import JuryRule
     from judgekit.rubric import ModeName, Outcome, TierName
 
+Item = TypeVar("Item")
 PairWord: TypeAlias = Literal["A", "B", "tie"]
 WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
 SAME = "The order of the two texts decided."
+SPLIT = "Asked several times, it did not prefer one of the two more often."
+DIGITS = 9  # of a share: sums of the same shares, added otherwise, are equal
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One model's word about a pair, and why."""
+    """One model's word about a pair, and why; `share` is by which share of its replies the word is ahead."""
 
     word: PairWord
     reasoning: str = ""
+    share: float = 1.0
+
+    @property
+    def lean(self) -> float:
+        """How far it is for A (1) or for B (-1)."""
+        return {"A": self.share, "B": -self.share, "tie": 0.0}[self.word]
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The votes of one tier's models, each model's its own; there are none where too few answered."""
+    """The votes of one tier's models; there are none where too few answered.
+
+    `families` are how far each family is for A (1) or for B (-1); without them each vote counts by itself.
+    `behind` names the families whose models voted for the word.
+    """
 
     votes: tuple[Vote, ...] = ()
+    families: tuple[float, ...] = ()
+    behind: frozenset[str] = frozenset()
 
     @property
     def lead(self) -> float:
-        """By which share of the models that voted one of the two is ahead."""
-        return abs(self._ahead) / len(self.votes) if self.votes else 0.0
+        """By which share of those that voted, each family once, one of the two is ahead."""
+        return abs(self._ahead)
 
     @property
     def word(self) -> PairWord | None:
         """The word of most, ties aside; None where nobody voted."""
-        if not self.votes:
-            return None
-        return WINS[self._ahead < 0] if self._ahead else "tie"
+        return word_of(self._ahead) if self.votes else None
 
     @property
     def reasoning(self) -> str:
@@ -58,9 +75,17 @@ class Ballot:
         return next((each.reasoning for each in self.votes if each.word == self.word), "")
 
     @property
-    def _ahead(self) -> int:
-        words = [each.word for each in self.votes]
-        return words.count("A") - words.count("B")
+    def divided(self) -> bool:
+        """Whether not all families came to the same."""
+        return len({word_of(each) for each in self._voices}) > 1
+
+    @property
+    def _voices(self) -> tuple[float, ...]:
+        return self.families or tuple(each.lean for each in self.votes)
+
+    @property
+    def _ahead(self) -> float:
+        return round(fmean(self._voices), DIGITS) if self.votes else 0.0
 
 
 Ballots: TypeAlias = "Mapping[TierName, Ballot]"
@@ -74,10 +99,43 @@ def vote(said: Sequence[Vote | None]) -> Vote | None:
     return known[0] if len({each.word for each in known}) == 1 else Vote("tie", SAME)
 
 
-def ballot(said: Sequence[Vote | None]) -> Ballot:
-    """Return what a tier's models say together; nothing unless more than half of them have a word."""
-    known = tuple(each for each in said if each is not None)
-    return Ballot(known if has_quorum(len(known), len(said)) else ())
+def of_calls(said: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
+    """Return what all calls of one model come to: in the order of samples, of `criteria`, of texts.
+
+    Where criteria are asked about one by one, the most important on which one text wins in both orders
+    decides. Of several samples each counts alike; None unless more than half of them have a word.
+    """
+    votes = [vote(both) for both in _batches(said, len(ORDERS))]
+    samples = [_weighed(each) for each in _batches(votes, criteria)]
+    known = [each for each in samples if each is not None]
+    if not has_quorum(len(known), len(samples)):
+        return None
+    ahead = round(fmean(each.lean for each in known), DIGITS)
+    word = word_of(ahead)
+    reasoning = next((each.reasoning for each in known if each.word == word), SPLIT)
+    return Vote(word, reasoning, abs(ahead) if ahead else 1.0)
+
+
+def word_of(lean: float) -> PairWord:
+    """Return the word for how far one or several are for A (1) or for B (-1)."""
+    return WINS[lean < 0] if lean else "tie"
+
+
+def ballot(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> Ballot:
+    """Return what a tier's models say together; nothing unless more than half of them have a word.
+
+    Each family has one vote: the mean of its models' votes, or by the rule `majority` the word of most of
+    them; then the word must be that of more than half of the families, too.
+    """
+    known = [(seat, each) for seat, each in said if each is not None]
+    if not has_quorum(len(known), len(said)):
+        return Ballot()
+    leans = [fmean(each.lean for each in own) for own in jury.by_family(known)]
+    families = tuple(round(each, DIGITS) for each in leans)
+    if rule == "majority":
+        families = _whole(families)
+    found = Ballot(tuple(each for _, each in known), families)
+    return replace(found, behind=frozenset(seat.family for seat, each in known if each.word == found.word))
 
 
 def favourite(ballots: Ballots) -> PairWord | None:
@@ -132,3 +190,22 @@ def _outcome(word: PairWord | None, first: PairWord | None) -> Outcome | None:
 
 def _other(letter: PairWord | None) -> PairWord | None:
     return None if letter is None else WINS[letter == "A"]
+
+
+def _weighed(votes: Sequence[Vote | None]) -> Vote | None:
+    """Return the first vote that is no tie, of those on each criterion; None where one is missing."""
+    known = [each for each in votes if each is not None]
+    if len(known) < len(votes):
+        return None
+    return next((each for each in known if each.word != TIE), known[0])
+
+
+def _whole(leans: Sequence[float]) -> tuple[float, ...]:
+    """Return the votes of families where each counts whole, and without a word of most of them for none."""
+    words = [word_of(each) for each in leans]
+    most = next((each for each in WINS if has_quorum(words.count(each), len(words))), None)
+    return tuple(Vote(each).lean for each in words) if most else (0.0,) * len(words)
+
+
+def _batches(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -100,13 +100,7 @@ class Choice:
         return joined(answers, marks, watch.ms)
 
     def _asked(self) -> dict[str, SelectRubric]:
-        """Return what each call asks about, by its part of the matter: the whole rubric, or one criterion."""
-        criteria = self.rubric.criteria
-        if not self.manner.each or len(criteria) == 1:
-            return {"": self.rubric}
-        return {
-            name: self.rubric.model_copy(update={"criteria": {name: each}}) for name, each in criteria.items()
-        }
+        return self.manner.asked(self.rubric, "criteria")
 
     async def _ask_about(
         self,

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from judgekit import authors
 from judgekit.comparison import LETTERS, CompareRound, Comparison, Contestant
+from judgekit.judging.independence import is_independent
 from judgekit.judging.record import cost_of, failures, rubric_ref
+from judgekit.providers import UNKNOWN_FAMILY
 from judgekit.verdict import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.asking import Answer
+    from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
@@ -26,10 +30,15 @@ LEAST, MOST = 2, len(LETTERS)
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Subjects, called A, B, … in their order, and the prompt that they answer."""
+    """Subjects, called A, B, … in their order, and the prompt that they answer.
+
+    `authors` says of each which families of models wrote it, as `judgekit.authors.named` reads it: "none" for
+    a person's, None where nothing is said.
+    """
 
     prompt: str
     files: tuple[File, ...]
+    authors: tuple[str | None, ...] = ()
 
     @property
     def letters(self) -> str:
@@ -39,6 +48,32 @@ class Contest:
     def file(self, letter: str) -> File:
         """Return the subject that a letter stands for."""
         return self.files[LETTERS.index(letter)]
+
+    def author(self, letter: str) -> str | None:
+        """Return what is said of who wrote a subject."""
+        place = LETTERS.index(letter)
+        return self.authors[place] if place < len(self.authors) else None
+
+    def families(self, letter: str) -> tuple[str, ...]:
+        """Return the families that wrote a subject, as far as it is said."""
+        return authors.named(self.author(letter))
+
+    def written_by(self, family: str | None) -> Contest:
+        """Return the same where `family` wrote the subjects of which nothing is said."""
+        return replace(self, authors=tuple(self.author(each) or family for each in self.letters))
+
+    @property
+    def wrote(self) -> tuple[str, ...]:
+        """The families that wrote any subject, "unknown" among them where of some nothing is said."""
+        found = [family for each in self.letters for family in self.families(each)]
+        silent = any(self.author(each) is None for each in self.letters)
+        return tuple(dict.fromkeys([*found, *([UNKNOWN_FAMILY] if found and silent else [])]))
+
+    @property
+    def sided(self) -> tuple[str, ...]:
+        """The families that wrote some subjects and not the others: their models have a favourite."""
+        wrote = Counter(family for each in self.letters for family in self.families(each))
+        return tuple(each for each in wrote if each != UNKNOWN_FAMILY and wrote[each] < len(self.files))
 
     def subject(self, order: str) -> str:
         """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
@@ -59,7 +94,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a comparison: the word, by how much, and who settled it."""
+    """The end of a comparison: the word, by how much, who settled it, and the families of who said so."""
 
     verdict: str
     consensus: Consensus
@@ -68,18 +103,21 @@ class Ended:
     reasoning: str = ""
     degraded: str | None = None
     truncated: bool = False
+    families: tuple[str, ...] = ()
 
 
-def compare_round(
-    number: int, tier: TierName, order: str, answer: Answer[Any], opinion: dict[str, Any] | None
-) -> CompareRound:
+def compare_round(number: int, tier: TierName, call: Call) -> CompareRound:
     """Return the record of one call about a pair."""
+    answer = call.answer
+    said = answer.value
     return CompareRound(
         round=number,
         tier=tier,
         model=answer.model,
-        order=list(order),
-        opinion=opinion,
+        order=list(call.order),
+        criterion=call.criterion or None,
+        sample=call.sample or None,
+        opinion={"better": said.word, "reasoning": said.reasoning} if said else None,
         failure=answer.failure,
         latency_ms=answer.latency_ms,
         usage=Usage(**answer.usage._asdict()),
@@ -101,6 +139,7 @@ def comparison(
             letter=letter,
             path=each.path,
             sha256=each.sha256,
+            family=authors.listed(contest.families(letter)),
             score=round(known[letter][0], 4) if letter in known else None,
             tier=known[letter][1] if letter in known else None,
         )
@@ -124,6 +163,8 @@ def comparison(
         rounds=list(rounds),
         degraded="; ".join(filter(None, degraded)) or None,
         truncated=ended.truncated,
+        families=list(ended.families),
+        independent=is_independent(contest.wrote, ended.families),
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
         **cost_of(rounds),

@@ -14,7 +14,7 @@ from judgekit.judging.calls import all_of
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.gates import margin
-from judgekit.judging.independence import apart, is_independent
+from judgekit.judging.independence import is_independent
 from judgekit.judging.judge import Judge
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.scoring import Rating
@@ -62,18 +62,8 @@ class DocumentJudge(Judge[ScoreRubric]):
         return await DocumentJudge._judge(self.facing(document), document)
 
     def facing(self, document: Document) -> DocumentJudge:
-        """Return the judge without the models of the families that wrote a document, where others are there.
-
-        A calibration holds for the models that it was learned for, and no others.
-        """
-        wrote, seats = self._wrote(document), self.juries
-        others = apart(seats, wrote)
-        if others == seats:
-            return self
-        stale = self.stale
-        if self.gates is not None:
-            stale = f"calibration {self.gates.id} not used: {', '.join(wrote)} wrote this, others judge it"
-        return replace(self, seats=others, gates=None, stale=stale)
+        """Return the judge without models of the families that wrote a document, where others are there."""
+        return self.apart_from(self._wrote(document))
 
     def _wrote(self, document: Document) -> tuple[str, ...]:
         """Return the families that wrote a document, as far as it or the configuration says."""

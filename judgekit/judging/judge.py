@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from judgekit.gateway.base import seated
 from judgekit.judging.escalation import Rules
-from judgekit.judging.manner import USUAL, Manner
+from judgekit.judging.independence import apart
+from judgekit.judging.manner import USUAL, AnyRubric, Manner
 from judgekit.judging.session import Session
-from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Self
 
     from judgekit.gateway.base import Endpoint, Gateway, Seats
     from judgekit.judging.gates import Gates
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
 
-AnyRubric = TypeVar("AnyRubric", ScoreRubric, SelectRubric, CompareRubric)
 AnyJudge = TypeVar("AnyJudge", bound="Judge[Any]")
 
 
@@ -70,6 +70,20 @@ class Judge(Generic[AnyRubric]):
             self.stale,
             self.manner,
         )
+
+    def apart_from(self, wrote: Collection[str], sided: Collection[str] = ()) -> Self:
+        """Return the judge without the models of the families in `wrote`, where others are there.
+
+        Where none are, models of the families in `sided` go first. A calibration holds for the models that it
+        was learned for, and no others.
+        """
+        others = apart(apart(self.juries, wrote), sided)
+        if others == self.juries:
+            return self
+        stale = self.stale
+        if self.gates is not None:
+            stale = f"calibration {self.gates.id} not used: {', '.join(wrote)} wrote this, others judge it"
+        return replace(self, seats=others, gates=None, stale=stale)
 
     def session(self) -> Session:
         """Begin a judging: its deadline runs from now on."""

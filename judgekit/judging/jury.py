@@ -45,7 +45,7 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
     """
     if len(voices) == 1:
         return voices[0][1]
-    families = [_pooled(each, rule, decide) for each in _by_family(voices)]
+    families = [_pooled(each, rule, decide) for each in by_family(voices)]
     pooled = _pooled(families, rule, decide)
     words = nearest([each for _, each in voices], pooled)
     return replace(
@@ -69,12 +69,12 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 
 def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    families = [_share(map(_chance, each), rule) for each in _by_family(voices)]
+    families = [_share(map(_chance, each), rule) for each in by_family(voices)]
     outcomes = [leaning(each) for each in families]
     share = _share(families, rule)
     outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
     known = all(mark.probability is not None for _, mark in voices)
-    chances = [fmean(map(_chance, each)) for each in _by_family(voices)]
+    chances = [fmean(map(_chance, each)) for each in by_family(voices)]
     return Mark(outcome, round(fmean(chances), DIGITS) if known else None, _division(outcome, outcomes))
 
 
@@ -100,7 +100,7 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
     return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
 
 
-def _by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
+def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
     """Return the voices family by family; a model of an unknown one is a family of its own."""
     found: dict[str, list[Value]] = {}
     for seat, value in voices:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from judgekit.config import JudgeConfig
     from judgekit.gateway.base import Endpoint
+    from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 
+AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
 JuryRule: TypeAlias = Literal["mean", "majority"]
 """How the models of a tier come to one opinion."""
 
@@ -34,6 +36,13 @@ class Manner(NamedTuple):
     def calls(self, questions: int) -> int:
         """Return how many calls a model of a tier may get at a time for one subject."""
         return self.samples * (questions if self.each else 1)
+
+    def asked(self, rubric: AnyRubric, questions: Literal["dimensions", "criteria"]) -> dict[str, AnyRubric]:
+        """Return what each call asks about, by its part of the matter: the whole rubric, or one question."""
+        named = getattr(rubric, questions)
+        if not self.each or len(named) == 1:
+            return {"": rubric}
+        return {name: rubric.model_copy(update={questions: {name: each}}) for name, each in named.items()}
 
 
 USUAL = Manner()

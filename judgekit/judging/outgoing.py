@@ -44,9 +44,11 @@ def _file(given: File) -> tuple[File, int]:
     return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
 
 
-def contest(given: Contest) -> Contest:
-    """Return what is compared without secrets."""
-    return replace(given, prompt=redact(given.prompt).text, files=tuple(map(file, given.files)))
+def contest(given: Contest) -> tuple[Contest, int]:
+    """Return what is compared without secrets, and how many they were."""
+    prompt, files = redact(given.prompt), [_file(each) for each in given.files]
+    count = prompt.secrets + sum(secrets for _, secrets in files)
+    return replace(given, prompt=prompt.text, files=tuple(each for each, _ in files)), count
 
 
 def shown(given: Shown) -> Shown:

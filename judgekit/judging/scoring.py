@@ -79,14 +79,7 @@ class Rating:
         return joined([*before, *answers], found, watch.ms)
 
     def _asked(self) -> dict[str, ScoreRubric]:
-        """Return what each call asks about, by its part of the matter: the whole rubric, or one dimension."""
-        dimensions = self.rubric.dimensions
-        if not self.manner.each or len(dimensions) == 1:
-            return {"": self.rubric}
-        return {
-            name: self.rubric.model_copy(update={"dimensions": {name: each}})
-            for name, each in dimensions.items()
-        }
+        return self.manner.asked(self.rubric, "dimensions")
 
     def _messages(self, rubric: ScoreRubric, seat: Endpoint | None) -> tuple[Message, ...]:
         told = [

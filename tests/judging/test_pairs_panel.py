@@ -1,0 +1,313 @@
+"""Two texts before a panel: families, several replies, criteria one by one, and who wrote the texts."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from scripted import endpoint
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply
+from judgekit.judging.contest import Contest
+from judgekit.judging.gates import Gate, Gates
+from judgekit.judging.manner import Manner
+from judgekit.judging.pairs import PairJudge
+from judgekit.judging.subject import File
+from judgekit.rubric import CompareRubric
+from judgekit.schemas import json_schema
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.comparison import Comparison
+    from judgekit.gateway.base import Endpoint, Request, Seats
+    from judgekit.judging.manner import JuryRule
+    from judgekit.rubric import ModeName
+
+CRITERIA = ["instruction", "correctness", "help"]
+
+
+def file(text: str) -> File:
+    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+PAIR = Contest("Name three rivers.", (file("A"), file("B")))
+
+
+def seat(name: str) -> Endpoint:
+    """Return a model whose family stands before the slash; without one the family is not known."""
+    family, _, _ = name.rpartition("/")
+    return dataclasses.replace(endpoint(name), family=family or "unknown")
+
+
+class Panel:
+    """Each model prefers A, B or neither (T), always the first (1), or fails (F): a letter a sample.
+
+    A word by criterion says what it prefers where that one is asked about alone.
+    """
+
+    def __init__(self, said: Mapping[str, str | Mapping[str, str]]) -> None:
+        self.said = said
+        self.requests: list[Request] = []
+        self.asked: list[str] = []
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append(request)
+        self.asked.append(endpoint.model)
+        word = self.word(endpoint.model, request)
+        if word == "F":
+            raise GatewayError(FailureKind.TIMEOUT, "no answer")
+        by_text = {each: label for label, each in request.labels.items()}
+        text = request.messages[-1].content
+        first = min(request.labels, key=lambda label: text.index(f"The text {label}:"))
+        wins = {"1": first} | {each: by_text[file(each).sha256] for each in "AB"}
+        reply = {"reasoning": f"{endpoint.model} says so.", "better": wins.get(word, "tie")}
+        return Reply(json.dumps(reply), endpoint.model, Usage(10, 1, 0.001))
+
+    def word(self, model: str, request: Request) -> str:
+        said = self.said[model]
+        if not isinstance(said, str):
+            return said[request.matter.part.partition("/")[0]]
+        return said[max(request.sample, 1) - 1] if len(said) > 1 else said
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def compare(
+    panel: Panel,
+    seats: Mapping[str, str | Sequence[str]],
+    *,
+    mode: ModeName = "lenient",
+    wrote: Sequence[str | None] = (),
+    **options: Any,  # noqa: ANN401 - passed on
+) -> Comparison:
+    told: Any = {
+        tier: seat(each) if isinstance(each, str) else [seat(name) for name in each]
+        for tier, each in seats.items()
+    }
+    judge = PairJudge(panel, told, library.comparing_rubric("answer-preference"), mode, 60, **options)
+    return asyncio.run(judge.judge(dataclasses.replace(PAIR, authors=tuple(wrote))))
+
+
+# --- families
+
+
+@pytest.mark.parametrize(
+    ("said", "rule", "word", "lead"),
+    [
+        # Two models of one family against one of another: a family each.
+        ({"x/1": "A", "x/2": "A", "y/1": "B"}, "mean", "tie", 0.0),
+        ({"x/1": "A", "x/2": "A", "y/1": "T"}, "mean", "A", 0.5),
+        ({"x/1": "A", "x/2": "B", "y/1": "B"}, "mean", "B", 0.5),
+        ({"x/1": "A", "x/2": "T", "y/1": "B"}, "mean", "B", 0.25),
+        # Of an unknown family each is one of its own.
+        ({"1": "A", "2": "A", "3": "B"}, "mean", "A", 0.3333),
+        # The word of more than half of the families, or none.
+        ({"x/1": "A", "x/2": "T", "y/1": "B"}, "majority", "tie", 0.0),
+        ({"x/1": "A", "y/1": "A", "z/1": "B"}, "majority", "A", 0.3333),
+        ({"x/1": "A", "y/1": "T", "z/1": "T"}, "majority", "tie", 0.0),
+        ({"x/1": "A", "y/1": "T", "z/1": "T"}, "mean", "A", 0.3333),
+    ],
+)
+def test_each_family_of_a_jury_has_one_vote(
+    said: dict[str, str], rule: JuryRule, word: str, lead: float
+) -> None:
+    found = compare(Panel(said), {"quick": list(said)}, manner=Manner(jury=rule))
+    assert (found.verdict, found.lead) == (word, lead)
+    assert len(found.rounds) == 2 * len(said)
+
+
+def test_a_jury_that_is_divided_is_no_unanimous_one() -> None:
+    divided = compare(Panel({"x/1": "A", "y/1": "A", "z/1": "B"}), {"quick": ["x/1", "y/1", "z/1"]})
+    agreed = compare(Panel({"x/1": "A", "y/1": "A"}), {"quick": ["x/1", "y/1"]})
+    assert (divided.consensus, divided.families) == ("majority", ["x", "y"])
+    assert (agreed.consensus, agreed.families) == ("single", ["x", "y"])
+
+
+# --- several replies
+
+
+@pytest.mark.parametrize(
+    ("replies", "word", "lead"),
+    [
+        ("AAA", "A", 1.0),
+        ("AAB", "A", 0.3333),
+        ("ABT", "tie", 0.0),
+        ("11A", "A", 0.3333),  # what the order decides is a tie
+        ("111", "tie", 0.0),
+        ("FBB", "B", 1.0),  # two of three have a word
+    ],
+)
+def test_several_replies_in_both_orders_are_averaged(replies: str, word: str, lead: float) -> None:
+    panel = Panel({"m": replies})
+    found = compare(panel, {"quick": "m"}, manner=Manner(samples=3))
+    assert (found.verdict, found.lead, len(found.rounds)) == (word, lead, 6)
+    assert [each.sample for each in found.rounds] == [1, 1, 2, 2, 3, 3]
+    assert [each.sample for each in panel.requests] == [1, 1, 2, 2, 3, 3]
+
+
+def test_half_of_the_replies_are_not_enough() -> None:
+    found = compare(Panel({"m": "AAFF"}), {"quick": "m"}, manner=Manner(samples=4))
+    assert (found.verdict, found.judge_tier) == ("undetermined", None)
+
+
+def test_how_sure_a_model_is_counts_in_a_jury() -> None:
+    said = {"x": "AAB", "y": "BBB"}
+    found = compare(Panel(said), {"quick": ["x", "y"]}, manner=Manner(samples=3))
+    assert (found.verdict, found.lead) == ("B", 0.3333)
+
+
+# --- criteria one by one
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        ("AAA", "A"),
+        ("ABB", "A"),  # the most important that sets them apart decides
+        ("TBA", "B"),
+        ("1BA", "B"),  # what the order decides sets nothing apart
+        ("TTA", "A"),
+        ("TTT", "tie"),
+    ],
+)
+def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
+    panel = Panel({"m": dict(zip(CRITERIA, words, strict=True))})
+    found = compare(panel, {"quick": "m"}, manner=Manner(each=True))
+    assert (found.verdict, len(found.rounds)) == (word, 6)
+    assert [each.criterion for each in found.rounds[::2]] == CRITERIA
+    rubric = library.comparing_rubric("answer-preference").rubric
+    assert isinstance(rubric, CompareRubric)
+    first, _, _ = (panel.requests[at].messages[0].content for at in (0, 2, 4))
+    assert rubric.criteria["instruction"] in first
+    assert rubric.criteria["help"] not in first
+
+
+def test_a_criterion_without_an_answer_is_no_word() -> None:
+    panel = Panel({"m": {"instruction": "A", "correctness": "F", "help": "A"}})
+    found = compare(panel, {"quick": "m"}, manner=Manner(each=True))
+    assert (found.verdict, found.degraded) == ("undetermined", "quick: timeout (no answer)")
+
+
+def test_replies_and_criteria_together() -> None:
+    panel = Panel({"m": dict(zip(CRITERIA, "TBA", strict=True))})
+    found = compare(panel, {"quick": "m"}, manner=Manner(samples=2, each=True))
+    assert (found.verdict, len(found.rounds)) == ("B", 12)
+    record = json.loads(found.model_dump_json(by_alias=True))
+    jsonschema.validate(record, json_schema("comparison"))
+    assert [(each["sample"], each["criterion"]) for each in record["rounds"][:3]] == [
+        (1, "instruction"),
+        (1, "instruction"),
+        (1, "correctness"),
+    ]
+
+
+def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() -> None:
+    seats: Seats = {"quick": endpoint("small", pointwise=True)}
+
+    class Leaning(Panel):
+        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+            self.requests.append(request)
+            first = request.messages[-1].content.index("\nA\n") < request.messages[-1].content.index("\nB\n")
+            return Reply("1", endpoint.model, Usage(), ({"1": -0.1 if first else -3.0, "2": -1.0},))
+
+    panel = Leaning({})
+    loaded = library.comparing_rubric("answer-preference")
+    judge = PairJudge(panel, seats, loaded, "lenient", 60, manner=Manner(samples=3, each=True))
+    found = asyncio.run(judge.judge(PAIR))
+    assert (found.verdict, len(panel.requests)) == ("A", 6)
+
+
+# --- who wrote them
+
+
+def test_nobody_compares_what_its_own_family_wrote_where_another_can() -> None:
+    panel = Panel({"anthropic/m": "A", "openai/m": "B", "mistral/m": "B"})
+    seats = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
+    found = compare(panel, seats, wrote=["anthropic", "openai"])
+    assert (found.verdict, set(panel.asked), found.independent) == ("B", {"mistral/m"}, True)
+    assert [each.family for each in found.subjects] == ["anthropic", "openai"]
+    assert found.families == ["mistral"]
+
+
+def test_of_a_jury_the_others_remain() -> None:
+    panel = Panel({"anthropic/m": "A", "mistral/m": "B"})
+    found = compare(panel, {"quick": ["anthropic/m", "mistral/m"]}, wrote=["anthropic", None])
+    assert (found.verdict, set(panel.asked)) == ("B", {"mistral/m"})
+    assert found.independent is None  # who wrote B is not said
+
+
+def test_a_family_without_a_favourite_goes_before_one_that_has_one() -> None:
+    """Both texts are of the one family, one of them also of the other."""
+    panel = Panel({"anthropic/m": "A", "openai/m": "B"})
+    found = compare(
+        panel,
+        {"quick": ["openai/m", "anthropic/m"]},
+        wrote=["anthropic", "anthropic, openai"],
+    )
+    assert (found.verdict, set(panel.asked), found.independent) == ("A", {"anthropic/m"}, False)
+
+
+def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
+    """Lenient ends with the first win; but not with one for the judge's own kind."""
+    own = {"quick": "anthropic/m", "deep": "openai/m"}
+    panel = Panel({"anthropic/m": "A", "openai/m": "B"})
+    each_its_own = compare(panel, own, wrote=["anthropic", "openai"])
+    assert (each_its_own.verdict, each_its_own.judge_tier) == ("escalate", None)
+    agreed = compare(Panel({"anthropic/m": "A", "openai/m": "A"}), own, wrote=["anthropic", "openai"])
+    assert (agreed.verdict, agreed.judge_tier, agreed.independent) == ("A", "deep", False)
+    against = compare(Panel({"anthropic/m": "B", "openai/m": "A"}), own, wrote=["anthropic", "openai"])
+    assert (against.verdict, against.judge_tier) == ("B", "quick")
+    unsaid = compare(Panel({"anthropic/m": "A", "openai/m": "B"}), own)
+    assert (unsaid.verdict, unsaid.judge_tier, unsaid.independent) == ("A", "quick", None)
+
+
+def test_where_there_is_nobody_else_the_record_says_so() -> None:
+    found = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=["anthropic", "openai"])
+    assert (found.verdict, found.independent, found.families) == ("A", False, ["anthropic"])
+
+
+@pytest.mark.parametrize(
+    ("wrote", "independent"),
+    [
+        (["openai", "mistral"], True),
+        (["openai", "none"], True),
+        (["openai", None], None),
+        (["openai", "unknown"], None),
+        ([None, None], None),
+        (["none", "none"], None),
+        (["anthropic", None], False),
+        (["Claude", "openai"], False),
+    ],
+)
+def test_whether_it_is_independent(wrote: list[str | None], independent: bool | None) -> None:  # noqa: FBT001 - a column
+    found = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=wrote)
+    assert found.independent is independent
+
+
+def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
+    gates = Gates("answer-preference-lenient-1", (Gate("quick", "accept"),))
+    panel = Panel({"anthropic/m": "A", "openai/m": "B"})
+    seats = {"quick": "anthropic/m", "deep": "openai/m"}
+    found = compare(panel, seats, wrote=["anthropic", "none"], gates=gates)
+    assert (found.verdict, found.calibration) == ("B", None)
+    assert "calibration answer-preference-lenient-1 not used: anthropic wrote this" in str(found.degraded)
+
+
+def test_secrets_are_counted() -> None:
+    secret = f"ghp_{'Ab3dEf6hIj9k' * 3}"
+    told = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
+    panel = Panel({"m": "A"})
+    loaded = library.comparing_rubric("answer-preference")
+    judge = PairJudge(panel, {"quick": seat("m")}, loaded, "lenient", 60)
+    assert asyncio.run(judge.judge(told)).redacted == 1
+    assert all(secret not in each.messages[-1].content for each in panel.requests)
