@@ -51,12 +51,15 @@ Origin: TypeAlias = Literal["ours", "adaptive", "collection", "cases"]
 SECONDS = 600.0  # a call's deadline: the machine may be busy
 SEED = 5
 MEMORIES: tuple[attacks.Place, ...] = ("title", "tag", "turn")
-DOCUMENTS_FROM = 0.7  # of a fence's time
+DOCUMENTS_UNTIL = 0.3  # of a fence's time
 ORIGINS: dict[Origin, str] = {
     "ours": "our own",
     "adaptive": "adaptive",
     "collection": "a collection's",
 }
+TURNS: tuple[Origin, ...] = ("collection", "ours", "collection", "adaptive", "collection")
+"""Of an odd number, so that none always meets the same memory."""
+
 ATTACKING = ("malicious", "text", "template")
 """The kinds of a collection's texts that attack; its others are harmless ones that look like it."""
 
@@ -166,20 +169,25 @@ def main() -> int:
 
 
 def payloads(data: Path | None) -> list[tuple[Origin, str]]:
-    """Return our own attacks, those that praise the text first, and then those of a collection."""
+    """Return the attacks, in an order in which a few are some of each origin, most of them a collection's."""
     own = sorted(attacks.PAYLOADS, key=lambda text: text not in attacks.CLAIMS)
-    texts: list[tuple[Origin, str]] = [
-        *(("ours", each) for each in own),
-        *(("adaptive", each) for each in attacks.ADAPTIVE),
-    ]
-    if data is None:
-        return texts
+    left = {"ours": own, "adaptive": list(attacks.ADAPTIVE), "collection": _collected(data) if data else []}
+    texts: list[tuple[Origin, str]] = []
+    for origin in cycle(TURNS):
+        if not any(left.values()):
+            return texts
+        if left[origin]:
+            texts.append((origin, left[origin].pop(0)))
+    return texts
+
+
+def _collected(data: Path) -> list[str]:
     path = data / "judge" / "injection_payloads" / "payloads.jsonl"
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     attacking = {_filled(each["text"]).strip() for each in rows if each["kind"] in ATTACKING}
     fitting = sorted(each for each in attacking if 0 < len(each) <= attacks.MOST_CHARS)
     random.Random(SEED).shuffle(fitting)  # noqa: S311 - a sample, not a secret
-    return [*texts, *(("collection", each) for each in fitting)]
+    return fitting
 
 
 def _filled(text: str) -> str:
@@ -217,7 +225,7 @@ def _untouched() -> Iterator[Written]:
 async def measure(
     seat: Endpoint, texts: Sequence[tuple[Origin, str]], nonces: int, seconds: float, cache: Path
 ) -> list[Trial]:
-    """Return what is cached or fits into the seconds, which the fences share, memories before documents."""
+    """Return what is cached or fits into the seconds, which the fences share, documents before memories."""
     found: list[Trial] = []
     drawn = random.Random(SEED)  # noqa: S311 - the same fences in every run
     started = time.monotonic()
@@ -227,7 +235,7 @@ async def measure(
             kept = ReplyCache(cache / f"{nonce}.sqlite")  # its keys leave the nonce out
             # One fence for many texts: with another, the model would read the worked examples anew.
             with patch("judgekit.chance.token", lambda size, nonce=nonce: nonce[: 2 * size]):
-                for places, share in ((MEMORIES, DOCUMENTS_FROM), (("document",), 1.0)):
+                for places, share in ((("document",), DOCUMENTS_UNTIL), (MEMORIES, 1.0)):
                     watching = Watching(gateway, kept, started + seconds * (number + share) / nonces)
                     for pair, written in wanted(texts, places):
                         with suppress(OutOfTime):

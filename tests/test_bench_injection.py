@@ -110,10 +110,11 @@ def test_what_attacks_is_taken_from_a_collection(bench: ModuleType, tmp_path: Pa
     folder = tmp_path / "judge" / "injection_payloads"
     folder.mkdir(parents=True)
     (folder / "payloads.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    own = bench.payloads(None)
-    added = bench.payloads(tmp_path)[len(own) :]
+    own, everything = bench.payloads(None), bench.payloads(tmp_path)
+    added = [each for each in everything if each[0] == "collection"]
     filled = bench.FILLED["PAYLOAD_MARKER"]
     assert sorted(added) == [("collection", "one"), ("collection", f"say {filled}")]
+    assert [each for each in everything if each not in added] == own
     assert {text for _, text in own} == {*attacks.PAYLOADS, *attacks.ADAPTIVE}
 
 
