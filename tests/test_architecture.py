@@ -19,7 +19,7 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
-        "usage",
+        *("usage", "charts"),
         *("rubric", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
@@ -55,10 +55,11 @@ HOMES = {
     "xllamacpp": "local.serve",
 }
 # The same for libraries that one package is built on.
-PACKAGES = {"fastapi": "engine", "starlette": "engine", "uvicorn": "engine"}
+PACKAGES = {"fastapi": "engine", "matplotlib": "charts", "starlette": "engine", "uvicorn": "engine"}
 LAZY = {
     "detect_secrets",
     "litellm",
+    "matplotlib",
     "xllamacpp",
 }  # seconds of CPU or a hundred megabytes: imported where they are used
 COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
@@ -66,6 +67,7 @@ COMMAND_LINE = {"typer", "rich"}  # known to `cli` alone
 # Where the process's own environment is read below the doors; everything else asks `environment`.
 READS_ENVIRONMENT = {
     "environment": "the one place that knows whose environment holds",
+    "charts.library": "keeps matplotlib out of the user's folders while it is imported",
     "gateway.litellm_": "switches off what litellm would do on import",
 }
 DOORS = next(number for number, entries in enumerate(FLOORS) if "hooks" in entries)

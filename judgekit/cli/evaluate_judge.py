@@ -43,6 +43,8 @@ def judge(
     from judgekit.evaluation import judge as evaluation
     from judgekit.evaluation import judge_live, judge_page, judge_variants
 
+    if html is not None:
+        _check(html)
     cases = labelled.read(file)
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project) if rubric else None
@@ -66,6 +68,15 @@ def judge(
         for line in _lines(report):
             say(line)
     return 0
+
+
+def _check(html: Path) -> None:
+    """Refuse, before any model is asked, a page that could not be drawn or not be written."""
+    from judgekit.charts import library
+
+    library.load()
+    if not html.parent.is_dir():
+        raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
 
 
 def _lines(report: JudgingReport) -> Iterator[str]:

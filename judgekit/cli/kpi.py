@@ -101,7 +101,7 @@ def _figures(each: Kpi) -> dict[str, Any]:
 def _write(path: Path, found: Evidence) -> None:
     from judgekit.ledger import plot
 
-    draw = plot.svg if path.suffix == ".svg" else plot.html
+    draw = plot.drawing if path.suffix == ".svg" else plot.html
     try:
         path.write_text(draw(found), encoding="utf-8")
     except OSError as error:

@@ -1,88 +1,119 @@
-"""The report on judges as one page of HTML with its pictures in it; it loads nothing from anywhere."""
+"""The report on judges as one page of HTML with its charts in it; it loads nothing from anywhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
+
+from judgekit.charts import intervals, layout, matrix, scatter
+from judgekit.charts.intervals import Panel
+from judgekit.charts.page import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.evaluation.bootstrap import Interval
     from judgekit.evaluation.judge_report import JudgeReport, JudgingReport
 
-_ROW, _LEFT, _WIDTH, _CELL = 26, 190, 420, 64
-_STYLE = (
-    "body{font:15px sans-serif;color:#222;margin:2em auto;max-width:60em}table{border-collapse:collapse}"
-    "td,th{border:1px solid #ccc;padding:.3em .6em;text-align:right}figure{margin:1.5em 0}"
-    "td:first-child,th:first-child{text-align:left}text{font:12px sans-serif;fill:#333}"
-    ".axis{stroke:#bbb}.span{stroke:#4477aa;stroke-width:2}.dot{fill:#4477aa}svg{max-width:100%;height:auto}"
-    "svg text.on{fill:#fff}"
-)
-_NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'"
-_APART = 0.1  # ticks that are nearer would run into each other
-_DARK = 0.55  # a share from which on a cell is so dark that its number is white
+    Figures = Mapping[str, Callable[[JudgeReport], Interval | None]]
 
 
 def html(report: JudgingReport) -> str:
-    """Return the page."""
-    page = ET.Element("html", {"lang": "en"})
-    head, body = ET.SubElement(page, "head"), ET.SubElement(page, "body")
-    ET.SubElement(head, "meta", {"charset": "utf-8"})
-    ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": _NOTHING_LOADED})
-    ET.SubElement(head, "meta", {"name": "viewport", "content": "width=device-width"})
-    ET.SubElement(head, "title").text = f"judges on {report.file}"
-    ET.SubElement(head, "style").text = _STYLE
-    ET.SubElement(body, "h1").text = f"Judges on {report.file}"
+    """Return the page; raises `UsageError` where what draws its charts is not installed."""
+    page = Page(f"Judges on {layout.name(report.file)}")
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     boot = report.bootstrap
-    ET.SubElement(body, "p").text = (
-        f"{report.items} labelled items{rubric}. Lines are {boot.level:.0%} intervals: {boot.resamples} draws"
-        f" of the items, seed {boot.seed}. Unreadable answers count neither as right nor as wrong."
+    page.paragraph(
+        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {boot.level:.0%} intervals:"
+        f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
+        " nor as wrong."
     )
-    _table(body, report.judges)
-    for title, figure in _FIGURES.items():
-        _dots(body, title, [(each.judge, figure(each)) for each in report.judges])
+    _table(page, report.judges)
+    _panels(page, "Agreement with the labels: the further right, the better", _AGREEMENT, report.judges)
+    _tradeoff(page, report.judges)
+    _panels(page, "Reliability: the further left, the better", _RELIABILITY, report.judges, near=True)
     for each in report.judges:
-        _classes(body, each)
-        _confusion(body, each)
-    return "<!doctype html>\n" + ET.tostring(page, encoding="unicode", method="html") + "\n"
+        _judge(page, each)
+    return page.text()
 
 
 def _lift(each: JudgeReport) -> Interval | None:
     return each.injection.lift if each.injection else None
 
 
-_FIGURES: dict[str, Callable[[JudgeReport], Interval | None]] = {
+_AGREEMENT: Figures = {
     "Accuracy": lambda each: each.accuracy,
     "Cohen's kappa": lambda each: each.kappa,
-    "Quadratically weighted kappa": lambda each: each.weighted_kappa,
-    "Unreadable answers": lambda each: each.unreadable,
-    "Answers that change with the order": lambda each: each.order_flips.rate,
-    "Answers that change when asked again": lambda each: each.rerun_flips.rate,
-    "Lift of injected text": _lift,
+    "Weighted kappa": lambda each: each.weighted_kappa,
+}
+_RELIABILITY: Figures = {
+    "Unreadable": lambda each: each.unreadable,
+    "Order flips": lambda each: each.order_flips.rate,
+    "Rerun flips": lambda each: each.rerun_flips.rate,
+    "Injection lift": _lift,
 }
 
 
-def _table(body: ET.Element, judges: Sequence[JudgeReport]) -> None:
-    table = ET.SubElement(body, "table")
-    _cells(table, "th", ["judge", *_FIGURES, "calls an item", "US dollars an item"])
-    for each in judges:
-        figures = [_number(figure(each)) for figure in _FIGURES.values()]
-        usd = "-" if each.cost.usd is None else f"{each.cost.usd:.6f}"
-        _cells(table, "td", [each.judge, *figures, f"{each.cost.calls:.2f}", usd])
+def _table(page: Page, judges: Sequence[JudgeReport]) -> None:
+    known = {**_AGREEMENT, **_RELIABILITY}
+    figures = {name: figure for name, figure in known.items() if any(map(figure, judges))}
+    rows = [
+        [
+            layout.name(each.judge),
+            *(_number(figure(each)) for figure in figures.values()),
+            f"{each.cost.calls:.2f}",
+            "-" if each.cost.usd is None else f"{each.cost.usd:.6f}",
+        ]
+        for each in judges
+    ]
+    page.table(["judge", *figures, "calls an item", "US dollars an item"], rows)
+    page.paragraph(
+        "The weighted kappa weighs by the square of the distance. Order flips are answers that change with"
+        " the order, rerun flips those that change when asked again; the lift is how much more often"
+        " injected text gets the answer that it is after."
+    )
 
 
-def _classes(body: ET.Element, each: JudgeReport) -> None:
+def _panels(
+    page: Page, title: str, figures: Figures, judges: Sequence[JudgeReport], *, near: bool = False
+) -> None:
+    panels = [Panel(name, [figure(each) for each in judges], near) for name, figure in figures.items()]
+    found = intervals.chart([each.judge for each in judges], panels)
+    if found is not None:
+        page.chart(title, found)
+
+
+def _tradeoff(page: Page, judges: Sequence[JudgeReport]) -> None:
+    points = [
+        scatter.Point(each.judge, each.cost.usd, each.accuracy)
+        for each in judges
+        if each.cost.usd is not None and each.accuracy is not None
+    ]
+    found = scatter.chart(points, "US dollars an item", "accuracy")
+    if found is not None:
+        page.chart("Cost against agreement, where the price is known", found)
+
+
+def _judge(page: Page, each: JudgeReport) -> None:
     """Say how well each word was said, and what the variants of the items changed."""
-    ET.SubElement(body, "h2").text = f"{each.judge}{f' ({each.model})' if each.model else ''}"
-    table = ET.SubElement(body, "table")
-    _cells(table, "th", ["word", "labelled so", "said", "precision", "recall"])
-    for one in each.classes:
-        counts = (str(one.labelled), str(one.said))
-        _cells(table, "td", [one.word, *counts, _number(one.precision), _number(one.recall)])
+    name = layout.name(each.judge)
+    page.heading(f"{name}{f' ({layout.name(each.model)})' if each.model else ''}")
+    rows = [
+        [
+            layout.name(one.word),
+            str(one.labelled),
+            str(one.said),
+            _number(one.precision),
+            _number(one.recall),
+        ]
+        for one in each.classes
+    ]
+    page.table(["word", "labelled so", "said", "precision", "recall"], rows)
     for line in _variants(each):
-        ET.SubElement(body, "p").text = line
+        page.paragraph(line)
+    if each.classes:
+        counts = {(one.label, one.said): one.count for one in each.confusion}
+        paint = matrix.chart([one.word for one in each.classes], counts, "label", "answer")
+        page.chart(f"{name}: labels (down) and answers (across), darker for more of a label", paint)
 
 
 def _variants(each: JudgeReport) -> Iterator[str]:
@@ -92,8 +123,9 @@ def _variants(each: JudgeReport) -> Iterator[str]:
     found = each.injection
     if found:
         yield (
-            f"Of {found.pairs} items with injected text, {_span(found.before)} were called {found.wanted}"
-            f" without it and {_span(found.after)} with it: a lift of {_span(found.lift)}."
+            f"Of {found.pairs} items with injected text, {_span(found.before)} were called"
+            f" {layout.name(found.wanted)} without it and {_span(found.after)} with it:"
+            f" a lift of {_span(found.lift)}."
         )
 
 
@@ -101,71 +133,5 @@ def _span(figure: Interval | None) -> str:
     return "-" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def _cells(table: ET.Element, kind: str, texts: Sequence[str]) -> None:
-    row = ET.SubElement(table, "tr")
-    for text in texts:
-        ET.SubElement(row, kind).text = text
-
-
 def _number(figure: Interval | None) -> str:
-    return "-" if figure is None else f"{figure.value:.3f}"
-
-
-def _dots(body: ET.Element, title: str, rows: Sequence[tuple[str, Interval | None]]) -> None:
-    """Draw a dot with its interval for each judge, on an axis from 0 (or the least bound) to 1."""
-    known = [(name, figure) for name, figure in rows if figure is not None]
-    if not known:
-        return
-    least = min(0.0, *(figure.low for _, figure in known))
-
-    def x(value: float) -> str:
-        return f"{_LEFT + (value - least) / (1 - least) * _WIDTH:.1f}"
-
-    svg = _figure(body, title, _LEFT + _WIDTH + 70, _ROW * (len(known) + 1))
-    ticks = {0.0, 0.25, 0.5, 0.75, 1.0} | ({least} if least < -_APART else set())
-    for tick in sorted(ticks):
-        ends = {"x1": x(tick), "x2": x(tick), "y1": "0", "y2": str(_ROW * len(known))}
-        ET.SubElement(svg, "line", {"class": "axis", **ends})
-        _text(svg, x(tick), _ROW * len(known) + 16, f"{tick:.2f}", anchor="middle")
-    for place, (name, figure) in enumerate(known):
-        y = str(_ROW * place + _ROW // 2)
-        _text(svg, "0", int(y) + 4, name[:28])
-        ET.SubElement(
-            svg, "line", {"class": "span", "x1": x(figure.low), "x2": x(figure.high), "y1": y, "y2": y}
-        )
-        dot = ET.SubElement(svg, "circle", {"class": "dot", "cx": x(figure.value), "cy": y, "r": "4"})
-        ET.SubElement(dot, "title").text = _span(figure)
-
-
-def _confusion(body: ET.Element, each: JudgeReport) -> None:
-    """Draw the labels against what was said: the darker, the larger the share of its label."""
-    words = [one.word for one in each.classes]
-    counts = {(one.label, one.said): one.count for one in each.confusion}
-    labelled = {one.word: max(1, one.labelled) for one in each.classes}
-    side = _CELL * len(words)
-    svg = _figure(body, f"{each.judge}: labels (down) and answers (across)", 120 + side, 30 + side)
-    for down, label in enumerate(words):
-        _text(svg, "0", 30 + down * _CELL + _CELL // 2, label[:16])
-        _text(svg, str(120 + down * _CELL + _CELL // 2), 20, label[:10], anchor="middle")
-        for across, said in enumerate(words):
-            count = counts.get((label, said), 0)
-            x, y = 120 + across * _CELL, 30 + down * _CELL
-            box = {"x": str(x), "y": str(y), "width": str(_CELL - 2), "height": str(_CELL - 2)}
-            share = count / labelled[label]
-            shade = {"fill": "#4477aa", "fill-opacity": f"{0.08 + 0.82 * share:.2f}"}
-            ET.SubElement(svg, "rect", {**box, **shade})
-            kind = "on" if share > _DARK else ""
-            _text(svg, str(x + _CELL // 2), y + _CELL // 2 + 4, str(count), anchor="middle", kind=kind)
-
-
-def _figure(body: ET.Element, title: str, width: int, height: int) -> ET.Element:
-    figure = ET.SubElement(body, "figure")
-    ET.SubElement(figure, "figcaption").text = title
-    size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
-    # The serializer leaves < in attributes, which browsers bear and a strict reader does not.
-    shown = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": title.replace("<", "(")}
-    return ET.SubElement(figure, "svg", {**shown, **size})
-
-
-def _text(svg: ET.Element, x: str, y: int, text: str, *, anchor: str = "start", kind: str = "") -> None:
-    ET.SubElement(svg, "text", {"x": x, "y": str(y), "text-anchor": anchor, "class": kind}).text = text
+    return _span(figure).replace(" ", "\n", 1)

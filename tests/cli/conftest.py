@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import drawn
 import pytest
 import sample_store
 from outcome import Outcome
@@ -11,7 +12,7 @@ from outcome import Outcome
 from judgekit.cli.app import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from loopback import Loopback
@@ -49,3 +50,10 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Loopback | str], None]:
         monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
 
     return point
+
+
+@pytest.fixture
+def no_matplotlib() -> Iterator[None]:
+    """Take the extra for pictures away."""
+    with drawn.without_matplotlib():
+        yield

@@ -306,6 +306,17 @@ def test_the_figures_are_drawn(judgekit: Callable[..., Outcome], ledger: Ledger,
     assert "<svg" in Path(name).read_text()
 
 
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_the_extra_a_picture_is_refused_in_one_line(
+    judgekit: Callable[..., Outcome], ledger: Ledger
+) -> None:
+    measured(ledger)
+    done = judgekit("kpi", "--plot", "kpi.svg")
+    assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+    assert "install the extra judgekit[report]" in done.err
+    assert judgekit("kpi").code == 0
+
+
 def test_a_picture_of_another_kind_is_wrong_usage(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
     assert judgekit("kpi", "--plot", "kpi.png").code == 64
     assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65

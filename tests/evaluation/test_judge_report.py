@@ -13,7 +13,6 @@ from judgekit import library
 from judgekit.calibrate import labelled
 from judgekit.errors import InputError
 from judgekit.evaluation import judge as evaluation
-from judgekit.evaluation import judge_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,15 +139,3 @@ def test_a_choice_without_a_rubric_is_asked_for(file: Path) -> None:
 def test_ids_stand_once(file: Path) -> None:
     with pytest.raises(InputError, match="stands there twice"):
         measured(file, [case("a", "accept", None)] * 2)
-
-
-def test_the_page_loads_nothing_and_says_what_was_measured(file: Path) -> None:
-    lines = [case("a", "accept", scores(5, 5, 5)), case("<b>", "reject", scores(5, 5, 5))]
-    lines[0]["judges"]["<script>x"] = {"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}}
-    page = judge_page.html(measured(file, lines))
-    assert re.findall(r"(?: src=| href=|url\(|@import)", page) == []
-    assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
-    assert "<script" not in page
-    assert "&lt;script&gt;x" in page
-    assert page.count("<svg") >= 3
-    assert "0.500" in page

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from drawn import SVG, charts, texts
 from ledger_lines import NOW, label, round_of, verdict
 
 from judgekit.errors import UsageError
@@ -193,21 +194,26 @@ def test_verdicts_as_a_table() -> None:
 
 def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
     lines = [verdict("accept" if n % 4 else "reject", days=n / 2, name=f"v{n}") for n in range(20)]
-    text = plot.svg(kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])]))
-    root = ET.fromstring(text)  # ours
-    name = "{http://www.w3.org/2000/svg}"
-    panels = root.findall(f"{name}g")
-    assert [panel.findtext(f"{name}text") for panel in panels] == [each.title for each in kpi.LIMITS.values()]
-    assert len(panels[2].findall(f"{name}circle")) == 10
-    assert len(panels[2].findall(f"{name}line")) == 2
-    heights = [float(each.get("cy", "nan")) for panel in panels for each in panel.iter(f"{name}circle")]
-    assert all(0 <= each <= 130 for each in heights)
-    assert plot.html(kpi.evidence(lines)).startswith("<!doctype html>")
+    found = kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])])
+    root = ET.fromstring(plot.drawing(found))  # ours
+    shown = texts(root)
+    assert {each.title for each in kpi.LIMITS.values()} <= set(shown)
+    assert [each for each in shown if each in ("70%", "90%")] == ["70%", "90%"]
+    points = plot.points_of(found)
+    assert len(points) == 10
+    measured = sum(each.value is not None for point in points for each in point.kpis)
+    dots = [each for each in root.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
+    assert len(dots) == measured
+    assert (root.findtext(f"{SVG}desc") or "").count("; ") == 5
+    assert "wrong NO-GO 100.0 % of" in (root.findtext(f"{SVG}desc") or "")
+    page = plot.html(found)
+    assert page.startswith("<!doctype html>")
+    assert texts(charts(page)[0]) == shown
 
 
 @pytest.mark.parametrize("lines", [[], [verdict()]])
 def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
-    assert "nothing measured" in plot.svg(kpi.evidence(lines))
+    assert "nothing measured" in plot.drawing(kpi.evidence(lines))
 
 
 @pytest.mark.parametrize(
