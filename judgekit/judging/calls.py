@@ -18,16 +18,20 @@ Value = TypeVar("Value")
 
 
 async def all_of(
-    calls: Sequence[Callable[[], Awaitable[Value]]], session: Session, seat: Endpoint | None = None
+    calls: Sequence[Callable[[], Awaitable[Value]]],
+    session: Session,
+    seat: Endpoint | None = None,
+    each: int = 1,
 ) -> list[Value]:
     """Return what all calls bring, in order: no more of one `seat` at a time than its provider bears.
 
+    Each may make so many calls at a time itself.
     What calls cost is known when they end: a limit on it holds only for one after another.
     """
     most = seat.profile.limits.concurrency if seat else None
     if session.max_cost_usd is not None or most == 1:
         return [await call() for call in calls]
-    free = asyncio.Semaphore(most or len(calls) or 1)
+    free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
 
     async def one(call: Callable[[], Awaitable[Value]]) -> Value:
         async with free:

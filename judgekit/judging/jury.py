@@ -101,12 +101,16 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Return the voices family by family; a model of an unknown one is a family of its own."""
+    """Return the voices family by family."""
     found: dict[str, list[Value]] = {}
     for seat, value in voices:
-        known = seat.family != UNKNOWN_FAMILY
-        found.setdefault(f"family {seat.family}" if known else f"model {seat.model}", []).append(value)
+        found.setdefault(voter(seat), []).append(value)
     return list(found.values())
+
+
+def voter(seat: Endpoint) -> str:
+    """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
+    return f"model {seat.model}" if seat.family == UNKNOWN_FAMILY else f"family {seat.family}"
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.judging.contest import Contest
+    from judgekit.judging.manner import Manner
     from judgekit.judging.subject import Document, File
     from judgekit.prompt import Shown
 
@@ -44,8 +45,10 @@ def _file(given: File) -> tuple[File, int]:
     return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
 
 
-def contest(given: Contest) -> tuple[Contest, int]:
-    """Return what is compared without secrets, and how many they were."""
+def contest(given: Contest, manner: Manner) -> tuple[Contest, int]:
+    """Return what is compared, in the usual manner without secrets, and how many were left out."""
+    if not manner.redact:
+        return given, 0
     prompt, files = redact(given.prompt), [_file(each) for each in given.files]
     count = prompt.secrets + sum(secrets for _, secrets in files)
     return replace(given, prompt=prompt.text, files=tuple(each for each, _ in files)), count

@@ -53,7 +53,7 @@ class PairJudge(Judge[CompareRubric]):
 
     async def _judge(self, contest: Contest) -> Comparison:
         watch = Stopwatch()
-        contest, left_out = self._outgoing(contest)
+        contest, left_out = outgoing.contest(contest, self.manner)
         session = self.session()
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut, _SURE if contest.sided else 0.0)
@@ -71,12 +71,9 @@ class PairJudge(Judge[CompareRubric]):
 
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: a prompt for each order."""
-        contest, _ = self._outgoing(contest)
+        contest, _ = outgoing.contest(contest, self.manner)
         first = next(iter(self.juries.get(tier, ())), None)
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
-
-    def _outgoing(self, contest: Contest) -> tuple[Contest, int]:
-        return outgoing.contest(contest) if self.manner.redact else (contest, 0)
 
     def _is_cut(self, tier: TierName, contest: Contest) -> bool:
         preference = self._preference(tier, contest, _Course())

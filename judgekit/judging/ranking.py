@@ -6,14 +6,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.comparison import TIE, CompareRound
-from judgekit.judging import standing
+from judgekit.judging import outgoing, standing
 from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
+from judgekit.judging.jury import voter
 from judgekit.judging.session import INEXACT, Session, Stopwatch
 from judgekit.judging.subject import Document, is_cut
 from judgekit.rubric import ScoreRubric
@@ -36,7 +37,8 @@ _PAIR = 2
 class RankingJudge(Judge[ScoreRubric]):
     """Ranks subjects under a rubric that scores.
 
-    A model that stands several times in a tier is asked as often. `margins` are those of a calibration, by
+    The models of one family weigh as much as one model in a tier. A model that stands several times there is
+    asked as often. `margins` are those of a calibration, by
     tier, and `calibration` its id; without them the rubric's hold, else a tenth and a twentieth of the scale.
     """
 
@@ -45,22 +47,34 @@ class RankingJudge(Judge[ScoreRubric]):
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
+        return await RankingJudge._judge(self.facing(contest), contest)
+
+    def facing(self, contest: Contest) -> RankingJudge:
+        """Return the judge without models that may favour one of the texts, where others are there."""
+        own = self.apart_from(contest.wrote, contest.sided)
+        if own is self or self.margins is None:
+            return own
+        told = f"calibration {self.calibration} not used: others judge than those it was learned for"
+        return replace(own, margins=None, calibration=None, stale=told)
+
+    async def _judge(self, contest: Contest) -> Comparison:
         watch = Stopwatch()
+        contest, left_out = outgoing.contest(contest, self.manner)
         run = _Run(self, contest, self.session())
-        ended = Ended("undetermined", "none")
-        alive: list[str] = list(contest.letters)
-        for tier in self.seats:
-            await run.ask(tier, alive)
-            step = run.step(tier, alive)
-            if isinstance(step, Ended):
-                ended = step
-                break
-            alive = step
-        terms = Terms(self.loaded, self.mode, self.calibration, self.nobody, run.note)
-        return comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
+        step: list[str] | Ended = list(contest.letters) if self.seats else Ended("undetermined", "none")
+        tier = next(iter(self.seats), None)
+        while tier is not None and not isinstance(step, Ended):
+            await run.ask(tier, step)
+            step, tier = run.step(tier, step), run.following(tier)
+        notes = "; ".join(filter(None, (run.note, self.stale))) or None
+        terms = Terms(self.loaded, self.mode, self.calibration, self.nobody, notes)
+        ended = step if isinstance(step, Ended) else Ended("undetermined", "none")
+        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
+        return found.model_copy(update={"redacted": left_out}) if found.rounds else found
 
     def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
         """Return what would be sent to `tier`, were it asked first: the prompts of each subject in turn."""
+        contest, _ = outgoing.contest(contest, self.manner)
         jury = self.juries.get(tier)
         judge = self.one(tier, jury[0] if jury else None, self.deadline, None)
         return [each for letter in contest.letters for each in judge.prompts(tier, document(contest, letter))]
@@ -70,13 +84,22 @@ class RankingJudge(Judge[ScoreRubric]):
     ) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject."""
         seats = {tier: seat} if seat else {}
-        own = replace(self, seats=seats, deadline=seconds, max_cost_usd=max_cost_usd, gates=None)
-        return own.turned(DocumentJudge)
+        sent = self.manner._replace(redact=False)  # what is compared was searched as a whole
+        own = replace(self, seats=seats, deadline=seconds, max_cost_usd=max_cost_usd, manner=sent)
+        return replace(own, gates=None, stale=None).turned(DocumentJudge)
 
 
 def document(contest: Contest, letter: str) -> Document:
     """Return one subject as a document of its own, made for the prompt."""
     return Document((contest.file(letter),), letter, Task(contest.prompt))
+
+
+class _Voice(NamedTuple):
+    """A model, and how much each of its scores weighs in a tier: as one of its family's models there."""
+
+    model: str
+    family: str
+    share: float
 
 
 @dataclass(slots=True)
@@ -86,7 +109,7 @@ class _Run:
     judge: RankingJudge
     contest: Contest
     session: Session
-    said: dict[TierName, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    said: dict[TierName, dict[_Voice, dict[str, list[float]]]] = field(default_factory=dict)
     scores: dict[str, tuple[float, TierName]] = field(default_factory=dict)
     rounds: list[CompareRound] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -103,7 +126,8 @@ class _Run:
 
     async def _each(self, tier: TierName, seat: Endpoint, alive: Sequence[str]) -> list[Verdict]:
         calls = [partial(self._once, tier, seat, letter) for letter in alive]
-        return await all_of(calls, self.session, seat)
+        each = 1 if seat.pointwise else self.judge.manner.calls(len(self.judge.rubric.dimensions))
+        return await all_of(calls, self.session, seat, each)
 
     async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> Verdict:
         limit = self.judge.max_cost_usd
@@ -122,7 +146,8 @@ class _Run:
             kept = each.model_dump(include={"tier", "model", "opinion", "failure", "latency_ms", "usage"})
             self.rounds.append(CompareRound(round=len(self.rounds) + 1, order=[letter], **kept))
             if each.opinion is not None:
-                scored = self.said.setdefault(each.tier, {}).setdefault(seat.model, defaultdict(list))
+                voice = self._voice(each.tier, seat)
+                scored = self.said.setdefault(each.tier, {}).setdefault(voice, defaultdict(list))
                 scored[letter].append(fmean(each.opinion["scores"].values()))
                 self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
 
@@ -131,18 +156,18 @@ class _Run:
         rubric = self.judge.rubric
         margins = self.judge.margins or standing.default_margins(rubric.scale) | rubric.margins
         margin = margins.get(tier, 0.0)
-        models = {seat.model for seat in self.judge.juries[tier]}
-        here = standing.values(self.said.get(tier, {}), alive, len(models))
+        here = standing.values(self.said.get(tier, {}), alive, len(self._models(tier)), _share)
         if here is None:  # what a tier says that failed counts nowhere
             self.said.pop(tier, None)
-        found = standing.values(self._pooled(), alive)
-        last = tier == list(self.judge.seats)[-1]
+        found = standing.values(self._pooled(), alive, weight=_share)
         if here is None or found is None:
-            return Ended("undetermined", "none") if last else list(alive)
-        self.leaders[tier] = max(here, key=lambda each: here[each])
+            return list(alive)
+        leader = self.leaders[tier] = max(here, key=lambda each: here[each])
+        last = self.following(tier) is None
         self.scores |= {each: (value, tier) for each, value in found.items()}
         cut = any(self._is_cut(tier, each) for each in alive)
-        confirm = self.judge.mode == "strict" and self.judge.margins is None and len(self.leaders) == 1
+        alone = self.judge.margins is None and len(self.leaders) == 1
+        confirm = alone and (self.judge.mode == "strict" or self._is_partial(leader))
         near = standing.going_on(found, margin, at_least=_PAIR if confirm or cut else 1)
         if len(near) > 1 and not last:
             return near
@@ -152,6 +177,33 @@ class _Run:
         winner = near[0] if len(near) == 1 else standing.last_word(found, margin, self.judge.mode)
         return self._won(winner, tier, standing.lead({**self._latest(), **found}))
 
+    def following(self, tier: TierName) -> TierName | None:
+        """Return the tier that can be asked after this one, if there is any.
+
+        A tiebreaker of which every model was heard would only say the same again. A calibration has seen what
+        it says.
+        """
+        tiers = list(self.judge.seats)
+        after = next(iter(tiers[tiers.index(tier) + 1 :]), None)
+        heard = {voice.model for by_voice in self.said.values() for voice in by_voice}
+        told = self.judge.margins is None and "deep" in self.leaders
+        return None if after == "tiebreaker" and told and self._models(after) <= heard else after
+
+    def _models(self, tier: TierName) -> set[str]:
+        return {seat.model for seat in self.judge.juries[tier]}
+
+    def _voice(self, tier: TierName, seat: Endpoint) -> _Voice:
+        kin = {each.model for each in self.judge.juries[tier] if voter(each) == voter(seat)}
+        return _Voice(seat.model, seat.family, 1 / len(kin))
+
+    def _heard(self) -> set[str]:
+        """Return the families of the models that count."""
+        return {voice.family for by_voice in self.said.values() for voice in by_voice}
+
+    def _is_partial(self, leader: str) -> bool:
+        """Whether nobody scored but models of families that wrote the best subject, and not the others."""
+        return self._heard() <= set(self.contest.families(leader)) & set(self.contest.sided)
+
     def _won(self, winner: str | None, tier: TierName, lead: float) -> Ended:
         words = set(self.leaders.values())
         voices = {each.model for each in self.rounds if each.opinion}
@@ -159,21 +211,25 @@ class _Run:
         if len(voices) == 1 or len(self.leaders) == 1:
             consensus = "single"
         reasoning = self.reasons.get(winner or "", "")
-        return Ended(winner or TIE, consensus, tier, lead, reasoning)
+        return Ended(winner or TIE, consensus, tier, lead, reasoning, families=tuple(sorted(self._heard())))
 
     def _latest(self) -> dict[str, float]:
         return {letter: value for letter, (value, _) in self.scores.items()}
 
-    def _pooled(self) -> dict[str, dict[str, list[float]]]:
+    def _pooled(self) -> dict[_Voice, dict[str, list[float]]]:
         """Return what each model gave in all tiers together, the same model in two tiers as one."""
-        pooled: dict[str, dict[str, list[float]]] = {}
-        for by_model in self.said.values():
-            for model, scored in by_model.items():
+        pooled: dict[_Voice, dict[str, list[float]]] = {}
+        for by_voice in self.said.values():
+            for voice, scored in by_voice.items():
                 for letter, points in scored.items():
-                    pooled.setdefault(model, defaultdict(list))[letter].extend(points)
+                    pooled.setdefault(voice, defaultdict(list))[letter].extend(points)
         return pooled
 
     def _is_cut(self, tier: TierName, letter: str) -> bool:
         limits = getattr(self.judge.rubric.tiers, tier)
         subject = document(self.contest, letter)
         return any(is_cut(subject.seen_by(limits, seat)) for seat in self.judge.juries[tier])
+
+
+def _share(voice: _Voice) -> float:
+    return voice.share

@@ -6,15 +6,16 @@ Pure: `judgekit.judging.ranking` asks the models, `judgekit.calibrate.margins` l
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.rubric import ModeName, Scale, TierName
 
+Key = TypeVar("Key")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
 
@@ -31,18 +32,28 @@ def default_margins(scale: Scale) -> dict[TierName, float]:
 
 
 def values(
-    said: Mapping[str, Scored], letters: Iterable[str], asked: int | None = None
+    said: Mapping[Key, Scored],
+    letters: Iterable[str],
+    asked: int | None = None,
+    weight: Callable[[Key], float] = lambda _: 1.0,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over what models said; None where one cannot be known.
 
     A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
-    Where `asked` says of how many models this is, more than half of them must count.
+    Where `asked` says of how many models this is, more than half of them must count. `weight` says how much
+    each score of a model weighs.
     """
     among = list(letters)
-    whole = [scored for scored in said.values() if all(scored.get(each) for each in among)]
+    whole = [(weight(key), each) for key, each in said.items() if all(each.get(letter) for letter in among)]
     if not whole or (asked is not None and not has_quorum(len(whole), asked)):
         return None
-    return {each: fmean([point for scored in whole for point in scored[each]]) for each in among}
+    return {
+        letter: _mean([(share, point) for share, own in whole for point in own[letter]]) for letter in among
+    }
+
+
+def _mean(weighed: Sequence[tuple[float, float]]) -> float:
+    return fmean([point for _, point in weighed], [share for share, _ in weighed])
 
 
 def contending(found: Mapping[str, float], margin: float) -> list[str]:

@@ -1,0 +1,199 @@
+"""Several subjects before a panel: families, voices that were heard, several replies, who wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import PROFILE, endpoint
+
+from judgekit import library
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply
+from judgekit.judging.contest import Contest
+from judgekit.judging.manner import Manner
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import File
+from judgekit.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from judgekit.comparison import Comparison
+    from judgekit.gateway.base import Endpoint, Request
+    from judgekit.rubric import ModeName
+
+DIMENSIONS = ("semantic", "pragmatic", "syntactic")
+
+
+def file(letter: str) -> File:
+    text = f"I am text {letter}."
+    return File(f"{letter}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+def seat(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
+    """Return a model whose family stands before the slash; without one the family is not known."""
+    family, _, _ = name.rpartition("/")
+    return dataclasses.replace(endpoint(name), family=family or "unknown", **changes)
+
+
+class Panel:
+    """Each model gives A, B, C, … its digits in turn, by tier where it has several; 0 fails."""
+
+    def __init__(self, said: Mapping[str, str | Mapping[str, str]]) -> None:
+        self.said = said
+        self.asked: list[str] = []
+        self.requests: list[Request] = []
+        self.busy = self.most = 0
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append(request)
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(0.001)
+        self.busy -= 1
+        (letter,) = set(re.findall(r"I am text (\w)\.", request.messages[1].content))
+        self.asked.append(f"{endpoint.model} {letter}")
+        said = self.said[endpoint.model]
+        digits = said if isinstance(said, str) else said[request.matter.tier]
+        score = int(digits["ABCDEF".index(letter)])
+        if not score:
+            raise GatewayError(FailureKind.TIMEOUT, "no answer")
+        part = request.matter.part.partition("/")[0]
+        names = [part] if part in DIMENSIONS else DIMENSIONS
+        found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
+        return Reply(json.dumps(found), endpoint.model, Usage(10, 1, 0.001))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def rank(
+    panel: Panel,
+    seats: Mapping[str, str | Endpoint | Sequence[str]],
+    letters: str = "AB",
+    *,
+    mode: ModeName = "lenient",
+    wrote: Sequence[str | None] = (),
+    **options: Any,  # noqa: ANN401 - passed on
+) -> Comparison:
+    told: Any = {
+        tier: [seat(name) for name in each]
+        if isinstance(each, list)
+        else seat(each)
+        if isinstance(each, str)
+        else each
+        for tier, each in seats.items()
+    }
+    contest = Contest("Say who you are.", tuple(map(file, letters)), tuple(wrote))
+    judge = RankingJudge(panel, told, library.comparing_rubric("kls"), mode, 60, **options)
+    return asyncio.run(judge.judge(contest))
+
+
+def test_the_models_of_one_family_weigh_as_much_as_one() -> None:
+    panel = Panel({"x/1": "52", "x/2": "52", "y/1": "24"})
+    found = rank(panel, {"quick": ["x/1", "x/2", "y/1"]})
+    assert [each.score for each in found.subjects] == [3.5, 3.0]
+    strangers = rank(Panel({"1": "52", "2": "52", "3": "24"}), {"quick": ["1", "2", "3"]})
+    assert [each.score for each in strangers.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
+    assert found.families == ["x", "y"]
+
+
+# --- voices that were heard
+
+
+def test_a_tiebreaker_that_was_heard_already_is_not_asked() -> None:
+    panel = Panel({"m": "444"})
+    found = rank(panel, dict.fromkeys(("quick", "deep", "tiebreaker"), "m"), "ABC")
+    assert (found.verdict, found.judge_tier, found.consensus) == ("tie", "deep", "single")
+    assert len(panel.asked) == 6
+
+
+def test_nor_is_one_that_was_heard_in_another_tier() -> None:
+    panel = Panel({"m": "44", "n": "44"})
+    found = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
+    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("tie", "deep", 4)
+    third = Panel({"m": "44", "n": "44", "o": "45"})
+    other = rank(third, {"quick": "m", "deep": "n", "tiebreaker": "o"})
+    assert (other.verdict, other.judge_tier, len(third.asked)) == ("B", "tiebreaker", 6)
+
+
+def test_one_that_was_heard_stands_in_for_a_deep_tier_that_failed() -> None:
+    panel = Panel({"m": {"quick": "44", "tiebreaker": "45"}, "n": "04"})
+    found = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
+    assert (found.verdict, found.judge_tier) == ("B", "tiebreaker")
+
+
+def test_a_calibration_has_seen_what_the_same_models_say_again() -> None:
+    panel = Panel({"m": {"quick": "44", "deep": "44", "tiebreaker": "45"}})
+    seats = dict.fromkeys(("quick", "deep", "tiebreaker"), "m")
+    found = rank(panel, seats, margins={"quick": 0.5, "deep": 0.5}, calibration="kls-lenient-1")
+    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("B", "tiebreaker", 6)
+
+
+# --- how they are asked
+
+
+@pytest.mark.parametrize(
+    ("manner", "calls"), [(Manner(samples=3), 6), (Manner(each=True), 6), (Manner(samples=2, each=True), 12)]
+)
+def test_several_replies_and_dimensions_one_by_one(manner: Manner, calls: int) -> None:
+    panel = Panel({"m": "42"})
+    found = rank(panel, {"quick": "m"}, manner=manner)
+    assert (found.verdict, len(panel.asked), len(found.rounds)) == ("A", calls, 2)
+    assert [each.score for each in found.subjects] == [4, 2]
+
+
+@pytest.mark.parametrize(("bears", "most"), [(1, 1), (3, 3), (6, 6), (None, 12)])
+def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most: int) -> None:
+    limits = PROFILE.limits.model_copy(update={"concurrency": bears})
+    modest = seat("m", profile=PROFILE.model_copy(update={"limits": limits}))
+    panel = Panel({"m": "4321"})
+    rank(panel, {"quick": modest}, "ABCD", manner=Manner(samples=3))
+    assert (panel.most, len(panel.asked)) == (most, 12)
+
+
+# --- who wrote them
+
+
+def test_nobody_ranks_what_its_own_family_wrote_where_another_can() -> None:
+    panel = Panel({"anthropic/m": "522", "openai/m": "252", "mistral/m": "225"})
+    seats = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
+    found = rank(panel, seats, "ABC", wrote=["anthropic", "openai", "none"])
+    assert {each.partition(" ")[0] for each in panel.asked} == {"mistral/m"}
+    assert (found.verdict, found.independent, found.families) == ("C", True, ["mistral"])
+    assert [each.family for each in found.subjects] == ["anthropic", "openai", None]
+
+
+def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> None:
+    own = {"quick": "anthropic/m", "deep": "openai/m"}
+    wrote = ["anthropic", "openai", "openai"]
+    panel = Panel({"anthropic/m": "521", "openai/m": "255"})
+    found = rank(panel, own, "ABC", wrote=wrote)
+    assert panel.asked[3:] == ["openai/m A", "openai/m B"]
+    assert (found.verdict, found.judge_tier, found.independent) == ("tie", "deep", False)
+    against = Panel({"anthropic/m": "251", "openai/m": "555"})
+    found = rank(against, own, "ABC", wrote=wrote)
+    assert (found.verdict, found.judge_tier, len(against.asked)) == ("B", "quick", 3)
+
+
+def test_margins_learned_for_other_models_are_not_used_and_that_is_said() -> None:
+    panel = Panel({"anthropic/m": "52", "openai/m": "25"})
+    seats = {"quick": "anthropic/m", "deep": "openai/m"}
+    options: Any = {"margins": {"quick": 0.5}, "calibration": "kls-lenient-1"}
+    found = rank(panel, seats, wrote=["anthropic", "none"], **options)
+    assert (found.verdict, found.calibration, set(panel.asked)) == ("B", None, {"openai/m A", "openai/m B"})
+    assert "calibration kls-lenient-1 not used" in str(found.degraded)
+    kept = rank(panel, seats, **options)
+    assert (kept.verdict, kept.calibration) == ("A", "kls-lenient-1")
+
+
+def test_a_family_that_failed_is_not_behind_the_outcome() -> None:
+    panel = Panel({"x/m": "04", "y/m": "25"})
+    found = rank(panel, {"quick": "x/m", "deep": "y/m"})
+    assert (found.verdict, found.families, found.independent) == ("B", ["y"], None)
