@@ -242,6 +242,16 @@ def test_every_module_imports_without_developer_dependencies(installed: Installe
     assert "judgekit.cli.app" in installed.python("-c", code).split()
 
 
+def test_pictures_name_the_extra_that_is_missing(installed: Installed) -> None:
+    code = (
+        "from judgekit.charts import library\n"
+        "try:\n    library.load()\nexcept library.UsageError as error:\n    print(error)\n"
+    )
+    said = installed.python("-c", code)
+    assert said.startswith("pictures need matplotlib (No module named 'matplotlib')")
+    assert "judgekit[report]" in said
+
+
 def test_help_names_the_commands(installed: Installed) -> None:
     words = installed.judgekit("--help").split()
     assert {"search", "hook", "judge", "rubric", "provider", "schema", "doctor", "demo"} - set(words) == set()

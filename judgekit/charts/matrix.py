@@ -53,9 +53,9 @@ def chart(words: Sequence[str], counts: Mapping[tuple[str, str], int], down: str
 
 def _row(axes: Axes, row: int, counts: Sequence[int], width: float) -> None:
     total = max(1, sum(counts))
-    for column, count in enumerate(counts):
-        colour = shade(count / total)
-        axes.bar(column, _GAP / _HIGH - 1, width, row + 0.5, color=colour, clip_on=False)
+    colours = [shade(count / total) for count in counts]
+    axes.bar(range(len(counts)), _GAP / _HIGH - 1, width, row + 0.5, color=colours, clip_on=False)
+    for column, (count, colour) in enumerate(zip(counts, colours, strict=True)):
         axes.text(column, row, str(count), ha="center", va="center", color=readable_on(colour))
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Figures = Mapping[str, Callable[[JudgeReport], Interval | None]]
 
+MOST_WORDS = 30  # nobody reads a picture of a thousand cells
+
 
 def html(report: JudgingReport) -> str:
     """Return the page; raises `UsageError` where what draws its charts is not installed."""
@@ -110,7 +112,11 @@ def _judge(page: Page, each: JudgeReport) -> None:
     page.table(["word", "labelled so", "said", "precision", "recall"], rows)
     for line in _variants(each):
         page.paragraph(line)
-    if each.classes:
+    if len(each.classes) > MOST_WORDS:
+        page.paragraph(
+            f"{len(each.classes)} different words are too many for a picture of what was said of what."
+        )
+    elif each.classes:
         counts = {(one.label, one.said): one.count for one in each.confusion}
         paint = matrix.chart([one.word for one in each.classes], counts, "label", "answer")
         page.chart(f"{name}: labels (down) and answers (across), darker for more of a label", paint)

@@ -107,6 +107,19 @@ def test_one_judge_and_a_dozen(report: JudgingReport, count: int) -> None:
     assert page.count("<h2>judge ") == count
 
 
+def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:
+    lines = [
+        {"id": str(number), "label": f"word {number}", "judges": {"x": {"choice": f"word {number}"}}}
+        for number in range(judge_page.MOST_WORDS + 1)
+    ]
+    path = tmp_path / "cases.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    page = judge_page.html(judge.report(labelled.read(path), path.name, None, "strict"))
+    assert "31 different words are too many for a picture" in page
+    assert "labels (down)" not in page
+    assert page.count("<td>word ") == 31
+
+
 def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
     """Every answer failed, no price is known, and there are no variants."""
     said = {"failure": "timeout"}
