@@ -23,7 +23,7 @@ from judgekit.text import encodable, is_blank
 from judgekit.verdict import Finding, Round, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.judging.subject import Document
     from judgekit.rubric import ModeName
@@ -101,13 +101,16 @@ def compare(
     prompt: str,
     rubric: str | None = None,
     mode: ModeName | None = None,
+    author_family: str | Sequence[str | None] | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
 ) -> Comparison:
     """Say which of two or more texts answers `prompt` better; they are called A, B, … in their order.
 
-    Two are judged in both orders, more are scored. `deadline` is in seconds for all of it. Raises
-    `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
+    Two are judged in both orders, more are scored. `author_family` says who trained the models that wrote
+    them: one name for all, or one for each, "none" for a person's, None where you do not know. `deadline` is
+    in seconds for all of it. Raises `InputError` for an empty text, `ConfigError` and `UsageError`; never
+    because a model failed.
     """
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
@@ -116,7 +119,8 @@ def compare(
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
     project = Path(paths.project_root(str(Path.cwd())))
-    return comparing.compare(Contest(prompt, files), project, Wish(rubric, mode, deadline, max_cost_usd))
+    contest = Contest(prompt, files, comparing.authors(author_family, len(files)))
+    return comparing.compare(contest, project, Wish(rubric, mode, deadline, max_cost_usd))
 
 
 def hook(payload: Mapping[str, Any]) -> str:

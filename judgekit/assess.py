@@ -62,7 +62,7 @@ def document_judge(
     elsewhere = _shared(settings)
     loaded = library.score_rubric(_named(wish.rubric) or settings.judge.rubric, project)
     judge = judge_of(gateway, settings, loaded, project, wish, here=elsewhere is None).turned(DocumentJudge)
-    judge = replace(judge, written_by=settings.judge.author_family, elsewhere=elsewhere)
+    judge = replace(judge, elsewhere=elsewhere)
     return judge, elsewhere.url if elsewhere else judge.nobody
 
 
@@ -94,6 +94,7 @@ def judge_of(
         learned.gates,
         learned.stale,
         manner,
+        own.author_family,
     )
 
 

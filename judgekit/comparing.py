@@ -17,6 +17,7 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import TIERS, CompareRubric
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from judgekit.assess import Wish
@@ -42,10 +43,26 @@ def compare(contest: Contest, project: Path | None = None, wish: Wish = AS_CONFI
 def prompts(
     contest: Contest, project: Path | None = None, wish: Wish = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    """Return for each tier its models and the prompts they would get, were it asked first; sends nothing."""
-    found = judge(open_gateway({}), contest, project, wish)
-    models = {tier: ", ".join(each.model for each in jury) for tier, jury in found.juries.items()}
-    return [(tier, models.get(tier, "no model is set up"), found.prompts(tier, contest)) for tier in TIERS]
+    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
+    found = judge(open_gateway({}), contest, project, wish).facing(contest)
+    juries = found.juries
+    if not juries:
+        return [(tier, "no model is set up", found.prompts(tier, contest)) for tier in TIERS]
+    seats = [(tier, seat) for tier in TIERS for seat in juries.get(tier, ())]
+    return [(tier, seat.model, found.prompts(tier, contest, seat)) for tier, seat in seats]
+
+
+def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
+    """Return who wrote each of `count` texts: one text says it of all, several of one each.
+
+    Raises `UsageError` for any other number.
+    """
+    if given is None or isinstance(given, str):
+        return (given,) * count
+    told = tuple(given)
+    if len(told) > 1 and len(told) != count:
+        raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
+    return told * count if len(told) == 1 else told
 
 
 def judge(

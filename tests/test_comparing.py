@@ -110,6 +110,42 @@ def test_without_a_model_it_is_undetermined_and_says_so(
     assert "nothing was judged: no model found" in str(found.degraded)
 
 
+def test_who_wrote_them_is_said_for_all_or_for_each(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def families(given: str | list[str | None] | None) -> list[str | None]:
+        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", author_family=given)
+        return [each.family for each in found.subjects]
+
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert families(None) == [None, None]
+        assert families("Claude") == ["anthropic", "anthropic"]
+        assert families(["gpt-4o", None]) == ["openai", None]
+        (tmp_path / ".judgekit").mkdir()
+        (tmp_path / ".judgekit" / "config.yaml").write_text("judge: {author_family: mistral}\n")
+        assert families(["gpt-4o", None]) == ["openai", "mistral"]
+        assert families(["gpt-4o", "none"]) == ["openai", None]
+    with pytest.raises(UsageError, match="got 3"):
+        judgekit.compare("no", "yes", prompt=PROMPT, author_family=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("rubric", "calls"), [(None, 2 * 2 * 3), ("answer-quality", 2 * 2 * 3)])
+def test_samples_and_criteria_are_those_of_the_configuration(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rubric: str | None, calls: int
+) -> None:
+    (tmp_path / ".judgekit").mkdir()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("JUDGEKIT_HOME", str(home))
+    (home / "config.yaml").write_text("judge: {samples: 2, criteria: each}\n")
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", rubric=rubric)
+        assert len(server.requests) == calls
+    assert found.verdict == "B"
+
+
 def test_a_reply_that_was_kept_costs_no_second_call(
     server: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from judgekit import paths
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, cost_text, emit, messages_text, say
+from judgekit.cli.output import check_family, complain, cost_text, emit, messages_text, say, tell_redacted
 from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
@@ -41,6 +41,12 @@ def compare(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
     ] = False,
+    author_family: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAMILY", help="Who trained the model that wrote them; once for all, or for each in turn."
+        ),
+    ] = None,
     max_cost: Annotated[
         float | None, typer.Option(min=0, metavar="USD", help="Ask no more once it has cost this.")
     ] = None,
@@ -53,7 +59,7 @@ def compare(
     from judgekit.assess import Wish
 
     wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
-    contest = _contest(files, prompt)
+    contest = _contest(files, prompt, author_family)
     project = Path(paths.project_root(str(Path.cwd())))
     if show_prompt:
         return _show(contest, project, wish)
@@ -65,18 +71,22 @@ def compare(
         emit(found.model_dump_json(by_alias=True, indent=2 if format_ is Shape.JSON else None))
     if not found.decided and found.degraded:
         complain(f"{found.verdict}: {found.degraded}")
+    tell_redacted(found.redacted)
     return Exit.ACCEPTED if found.decided else Exit.HUMAN_NEEDED
 
 
-def _contest(files: Sequence[str], prompt: str) -> Contest:
-    from judgekit import documents
+def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> Contest:
+    from judgekit import comparing, documents
     from judgekit.judging.contest import Contest
 
     if not prompt.strip():
         raise UsageError("--prompt is empty; say what the texts were to answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input was given twice; it can be read once")
-    return Contest(prompt, tuple(documents.read_file(each, sys.stdin.buffer) for each in files))
+    for each in families or ():
+        check_family(each)
+    authors = comparing.authors(families or None, len(files))
+    return Contest(prompt, tuple(documents.read_file(each, sys.stdin.buffer) for each in files), authors)
 
 
 def _show(contest: Contest, project: Path, wish: Wish) -> int:
@@ -95,16 +105,30 @@ def _lines(found: Comparison) -> Iterator[str]:
     scored = sorted(found.subjects, key=lambda each: (each.score is None, -(each.score or 0.0)))
     for each in scored:
         score = "" if each.score is None else f"  {each.score:g} up to {each.tier}"
-        yield f"    {each.letter}  {names[each.letter]}{score}"
+        wrote = "" if each.family is None else f"  by {each.family}"
+        yield f"    {each.letter}  {names[each.letter]}{wrote}{score}"
     lead = "" if found.lead is None else f", {_ahead(found)}"
     settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
     cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete"}))
-    calls = f"{len(found.rounds)} calls"
+    rounds = "1 round" if len(found.rounds) == 1 else f"{len(found.rounds)} rounds"
     about = f"{found.rubric.id}@{found.rubric.version}, {found.mode}"
-    yield f"    {about}; {calls}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
+    yield f"    {about}; {rounds}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
+    yield from (f"    {line}" for line in _partial(found))
     if found.degraded:
         yield f"    degraded: {found.degraded}"
     yield from (f"    {line}" for line in found.reasoning.splitlines())
+
+
+def _partial(found: Comparison) -> Iterator[str]:
+    """Say, where it is so, that nobody judged but models of families that wrote the texts, and which ones."""
+    if found.independent is not False:
+        return
+    from judgekit import authors
+
+    own = [each.letter for each in found.subjects if set(authors.named(each.family)) & set(found.families)]
+    some = "" if len(own) == len(found.subjects) else "; models favour what their own kind wrote"
+    judges = " and ".join(found.families)
+    yield f"not independent: only models of {judges} judged it, which wrote {' and '.join(own)}{some}"
 
 
 def _ahead(found: Comparison) -> str:

@@ -10,8 +10,17 @@ import typer
 
 from judgekit import paths
 from judgekit.cli import judging
-from judgekit.cli.output import Format, complain, emit, messages_text, say, verdict_text
-from judgekit.errors import Exit, UsageError
+from judgekit.cli.output import (
+    Format,
+    check_family,
+    complain,
+    emit,
+    messages_text,
+    say,
+    tell_redacted,
+    verdict_text,
+)
+from judgekit.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -60,10 +69,7 @@ def judge(
         "max_cost_usd": max_cost,
         "cache": not no_cache,
     }
-    if author_family is not None and not author_family.strip():
-        raise UsageError(
-            "--author-family: expected a family such as anthropic, got nothing; is a variable unset?"
-        )
+    check_family(author_family)
     documents, task = judging.Documents(files, author_family), Task(description, acceptance)
     project = paths.project_root(str(Path.cwd()))
     if show_prompt:
@@ -133,9 +139,7 @@ class Told:
             emit(formats.render(self._format, self._kept))
         for reason in sorted(self._why):
             complain(f"undetermined: {reason}")
-        if self._redacted:
-            secrets = "1 secret was" if self._redacted == 1 else f"{self._redacted} secrets were"
-            complain(f"{secrets} left out of what is sent")
+        tell_redacted(self._redacted)
 
 
 def _print_table(verdict: Record) -> None:

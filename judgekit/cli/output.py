@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from judgekit.errors import Exit
+from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -84,6 +84,21 @@ def printable(text: str) -> str:
     """Return text that any terminal's encoding takes: what it lacks is escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def tell_redacted(secrets: int) -> None:
+    """Say how many secrets were left out, where there are any."""
+    if secrets:
+        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
+        complain(f"{were} left out of what is sent")
+
+
+def check_family(given: str | None) -> None:
+    """Raise `UsageError` for an author family that is empty, as where a script's variable is unset."""
+    if given is not None and not given.strip():
+        raise UsageError(
+            "--author-family: expected a family such as anthropic, got nothing; is a variable unset?"
+        )
 
 
 def messages_text(title: str, messages: Iterable[Message]) -> str:

@@ -41,13 +41,8 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric]):
-    """Judges documents.
+    """Judges documents. Where they are judged `elsewhere`, no model is asked from here."""
 
-    `written_by` names families of models that wrote them, beside what these say themselves. Where documents
-    are judged `elsewhere`, no model is asked from here.
-    """
-
-    written_by: str | None = None
     elsewhere: Elsewhere | None = None
 
     @property

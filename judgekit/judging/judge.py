@@ -30,7 +30,8 @@ class Judge(Generic[AnyRubric]):
 
     `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
     `cache` holds replies of earlier judgings. `gates` are those of a calibration, `stale` says in one line
-    why one that is there is not used.
+    why one that is there is not used. `written_by` names families of models that wrote the subjects, beside
+    what these say themselves.
     """
 
     gateway: Gateway
@@ -44,6 +45,7 @@ class Judge(Generic[AnyRubric]):
     gates: Gates | None = None
     stale: str | None = None
     manner: Manner = USUAL
+    written_by: str | None = None
 
     @property
     def rubric(self) -> AnyRubric:
@@ -69,6 +71,7 @@ class Judge(Generic[AnyRubric]):
             self.gates,
             self.stale,
             self.manner,
+            self.written_by,
         )
 
     def apart_from(self, wrote: Collection[str], sided: Collection[str] = ()) -> Self:

@@ -21,7 +21,7 @@ from judgekit.rubric import CompareRubric
 
 if TYPE_CHECKING:
     from judgekit.comparison import CompareRound, Comparison
-    from judgekit.gateway.base import Message
+    from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.contest import Contest
     from judgekit.judging.session import Session
     from judgekit.rubric import TierName
@@ -45,11 +45,13 @@ class PairJudge(Judge[CompareRubric]):
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is better; what failed on the way is in it, never raised."""
+        contest = contest.written_by(self.written_by)
         return await PairJudge._judge(self.facing(contest), contest)
 
     def facing(self, contest: Contest) -> PairJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
-        return self.apart_from(contest.wrote, contest.sided)
+        told = contest.written_by(self.written_by)
+        return self.apart_from(told.wrote, told.sided)
 
     async def _judge(self, contest: Contest) -> Comparison:
         watch = Stopwatch()
@@ -69,10 +71,15 @@ class PairJudge(Judge[CompareRubric]):
         record = comparison(contest, terms, self._agreed(found, course), course.rounds, watch.ms)
         return record.model_copy(update={"redacted": left_out}) if course.rounds else record
 
-    def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
-        """Return what would be sent to `tier`, were it asked first: a prompt for each order."""
+    def prompts(
+        self, tier: TierName, contest: Contest, seat: Endpoint | None = None
+    ) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model of `tier`, were it asked first: a prompt for each order.
+
+        Of several models that sit there `seat` is the one that is meant, the first where none is given.
+        """
         contest, _ = outgoing.contest(contest, self.manner)
-        first = next(iter(self.juries.get(tier, ())), None)
+        first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
 
     def _is_cut(self, tier: TierName, contest: Contest) -> bool:

@@ -47,11 +47,13 @@ class RankingJudge(Judge[ScoreRubric]):
 
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
+        contest = contest.written_by(self.written_by)
         return await RankingJudge._judge(self.facing(contest), contest)
 
     def facing(self, contest: Contest) -> RankingJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
-        own = self.apart_from(contest.wrote, contest.sided)
+        wrote = contest.written_by(self.written_by)
+        own = self.apart_from(wrote.wrote, wrote.sided)
         if own is self or self.margins is None:
             return own
         told = f"calibration {self.calibration} not used: others judge than those it was learned for"
@@ -72,11 +74,15 @@ class RankingJudge(Judge[ScoreRubric]):
         found = comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
         return found.model_copy(update={"redacted": left_out}) if found.rounds else found
 
-    def prompts(self, tier: TierName, contest: Contest) -> list[tuple[Message, ...]]:
-        """Return what would be sent to `tier`, were it asked first: the prompts of each subject in turn."""
+    def prompts(
+        self, tier: TierName, contest: Contest, seat: Endpoint | None = None
+    ) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model of `tier`, were it asked first: for each subject in turn.
+
+        Of several models that sit there `seat` is the one that is meant, the first where none is given.
+        """
         contest, _ = outgoing.contest(contest, self.manner)
-        jury = self.juries.get(tier)
-        judge = self.one(tier, jury[0] if jury else None, self.deadline, None)
+        judge = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None), self.deadline, None)
         return [each for letter in contest.letters for each in judge.prompts(tier, document(contest, letter))]
 
     def one(
@@ -86,7 +92,8 @@ class RankingJudge(Judge[ScoreRubric]):
         seats = {tier: seat} if seat else {}
         sent = self.manner._replace(redact=False)  # what is compared was searched as a whole
         own = replace(self, seats=seats, deadline=seconds, max_cost_usd=max_cost_usd, manner=sent)
-        return replace(own, gates=None, stale=None).turned(DocumentJudge)
+        # Who judges was settled for all subjects together.
+        return replace(own, gates=None, stale=None, written_by=None).turned(DocumentJudge)
 
 
 def document(contest: Contest, letter: str) -> Document:

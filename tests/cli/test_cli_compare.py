@@ -72,7 +72,7 @@ def test_a_person_reads_the_winner_the_reason_and_who_decided(
     first, *rest = done.out.splitlines()
     assert first.split() == ["B", "good.md"]
     assert (
-        "answer-preference@1.0.0, lenient; 2 calls; decided by quick (single, 100% ahead in votes)"
+        "answer-preference@1.0.0, lenient; 2 rounds; decided by quick (single, 100% ahead in votes)"
         in done.out
     )
     assert "sound." in rest[-1]
@@ -113,6 +113,12 @@ def test_standard_input_is_one_of_them(
         (["good.md", "bad.md", *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
         (["good.md", "bad.md", *PROMPT, "--rubric", "memory-relevance"], 64, "task 'select'"),
         (["good.md", "bad.md", *PROMPT, "--format", "sarif"], 64, "sarif"),
+        (["good.md", "bad.md", *PROMPT, "--author-family", ""], 64, "is a variable unset?"),
+        (
+            ["good.md", "bad.md", *PROMPT, *(["--author-family", "x"] * 3)],
+            64,
+            "expected one for all or 2, one for each; got 3",
+        ),
     ],
 )
 def test_mistakes_are_said_in_one_line(
@@ -139,9 +145,9 @@ def test_what_would_be_sent_is_printed_and_nothing_is_sent(
 @pytest.mark.parametrize(
     ("names", "letter", "said"),
     [
-        (("list", "prose"), "A", "4 calls; decided by deep (unanimous, 100% ahead in votes)"),
-        (("prose", "list"), "B", "4 calls; decided by deep (unanimous, 100% ahead in votes)"),
-        (("list", "prose", "wrong"), "A", "5 calls; decided by deep (unanimous, ahead by 2)"),
+        (("list", "prose"), "A", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
+        (("prose", "list"), "B", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
+        (("list", "prose", "wrong"), "A", "5 rounds; decided by deep (unanimous, ahead by 2)"),
     ],
 )
 def test_the_example_of_the_guide(
@@ -168,3 +174,46 @@ def test_a_limit_on_the_cost_is_passed_on(
         done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--max-cost", "0")
         assert server.requests == []
     assert (done.code, "budget" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("families", "wrote", "told"),
+    [
+        (["openai", "anthropic"], ["openai", "anthropic"], "judged it, which wrote A; models favour what"),
+        (["openai"], ["openai", "openai"], "only models of openai judged it, which wrote A and B"),
+        (["anthropic", "none"], ["anthropic", None], ""),
+        ([], [None, None], ""),
+    ],
+)
+def test_who_wrote_them_is_told_with_what_came_of_it(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    use: Callable[[Loopback], None],
+    monkeypatch: pytest.MonkeyPatch,
+    families: list[str],
+    wrote: list[str | None],
+    told: str,
+) -> None:
+    arguments = [part for each in families for part in ("--author-family", each)]
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "gpt-4o-mini")
+        shape = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, *arguments)
+        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, *arguments, "--format", "json")
+    record = json.loads(done.out)
+    assert [each["family"] for each in record["subjects"]] == wrote
+    assert record["independent"] is ({"openai": False, "anthropic": True}[families[0]] if families else None)
+    assert ("not independent" in shape.out) == bool(told)
+    assert told in shape.out
+
+
+def test_secrets_that_were_left_out_are_counted(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    secret = "glpat-" + "x1Y2z3A4b5C6d7E8f9G0"
+    (project / "bad.md").write_text(f"# Bad\n\n{secret}\n", encoding="utf-8")
+    with Loopback(prefers_the_good_one) as server:
+        use(server)
+        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT)
+    assert "1 secret was left out of what is sent" in done.err
+    assert all(secret not in each.text for each in server.requests)
