@@ -13,7 +13,7 @@ demo: $(READY) ## judge sample memories and documents with a real model
 	@$(BIN)/judgekit demo
 
 test: check ## all checks and all tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 check: $(READY) ## lint, format, types, docs
 	$(BIN)/ruff check .
