@@ -60,10 +60,17 @@ def document_judge(
     """
     settings = configuration.load(project)
     elsewhere = _shared(settings)
-    loaded = library.score_rubric(_named(wish.rubric) or settings.judge.rubric, project)
+    loaded = rubric(settings, project, wish)
     judge = judge_of(gateway, settings, loaded, project, wish, here=elsewhere is None).turned(DocumentJudge)
     judge = replace(judge, elsewhere=elsewhere)
     return judge, elsewhere.url if elsewhere else judge.nobody
+
+
+def rubric(settings: Config, project: Path | None = None, wish: Wish = AS_CONFIGURED) -> LoadedRubric:
+    """Return the rubric that a wish or the configuration names; raises `ConfigError` or `UsageError`."""
+    if wish.rubric is None:
+        return library.configured_rubric("judge", settings.judge.rubric, project)
+    return library.score_rubric(_named(wish.rubric), project)
 
 
 def judge_of(
@@ -202,9 +209,9 @@ def prompts(
     return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]
 
 
-def _named(rubric: str | None) -> str | None:
+def _named(rubric: str) -> str:
     """Return a rubric's name, a path from the root: an error reads the same whoever judges, an engine too."""
-    if rubric is None or not rubric.endswith((".yaml", ".yml")):
+    if not rubric.endswith((".yaml", ".yml")):
         return rubric
     with suppress(FileNotFoundError):  # the current folder is gone
         return str(Path(rubric).absolute())

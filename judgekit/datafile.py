@@ -19,6 +19,7 @@ from ruamel.yaml.nodes import MappingNode, SequenceNode
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -101,8 +102,7 @@ def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
         data = YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        problem = (error.problem or "not valid YAML").splitlines()[0]
-        raise ConfigError(f"{problem}; mend the YAML", path=path, line=line) from None
+        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
     except RecursionError:
         raise ConfigError("nested too deeply to be read; mend the YAML", path=path) from None
     except YAMLError as error:
@@ -110,8 +110,8 @@ def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        kind = "list" if isinstance(data, list) else type(data).__name__
-        raise ConfigError(f"expected a mapping, got a {kind}", path=path, line=1)
+        told = f"expected a mapping (lines `key: value`), got {kind_of(data)}"
+        raise ConfigError(told, path=path, line=1)
     return data
 
 
@@ -321,15 +321,76 @@ def describe(error: ErrorDetails) -> str:
     if error["type"] == "json_invalid":
         why = error.get("ctx", {}).get("error", "")
         return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
-    message = (
-        error["msg"]
-        .removeprefix("Value error, ")
-        .removeprefix("Input should be ")
-        .replace("String should", "a text that should")
-    )
-    expected = message if error["msg"].startswith("Value error, ") else f"expected {message}"
-    given = _short(error["input"])
-    return f"{expected}, got {given}" if given else expected
+    if error["msg"].startswith(_VALUE_ERROR):
+        expected = error["msg"].removeprefix(_VALUE_ERROR)
+        given = _short(error["input"])
+        return f"{expected}, got {given}" if given else expected
+    message = error["msg"].removeprefix("Input should be ")
+    in_json = message in ("an object", "a valid array")
+    expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
+    return f"expected {expected}, got {_short(error['input']) or kind_of(error['input'])}"
+
+
+_VALUE_ERROR = "Value error, "
+# By the first word of what pydantic calls a fault of type.
+_TYPES = {
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+    "mapping": "a mapping",
+    "model": "a mapping",
+    "datetime": "a time such as 2026-02-17T14:30:00Z",
+    "none": "null",
+}
+_BOUNDS = {
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length} at most",
+    "string_too_short": "a text of {min_length} or more characters",
+    "string_too_long": "a text of {max_length} characters at most",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "invalid_key": "a key that is a text",
+}
+
+
+def _expected(kind: str, context: Mapping[str, object]) -> str:
+    """Return in the words of a file what was expected; "" for a rare fault, which pydantic tells of."""
+    if kind in _BOUNDS:
+        figures = {
+            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
+        }
+        return _BOUNDS[kind].format(**figures)
+    return _TYPES.get(kind.partition("_")[0], "")
+
+
+def kind_of(value: object) -> str:
+    """Return what a value of YAML or JSON is, in the words of those."""
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, bool) or value is None:
+        return _short(value)
+    kinds = (("a mapping", dict), ("a text", str), ("a number", (int, float)))
+    found = next((words for words, types in kinds if isinstance(value, types)), "")
+    tag = getattr(value, "tag", None)
+    if found or tag is None:
+        return found or f"a {type(value).__name__.lower()}"
+    return f"a value with the tag {tag}".replace("tag:yaml.org,2002:", "!!")
+
+
+def _plainly(problem: str | None) -> str:
+    """Return what a YAML parser found wrong, without the words of its trade."""
+    told = (problem or "not valid YAML").splitlines()[0]
+    told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
+    return told.replace("but got '<stream end>'", "but the file ends here")
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -344,9 +405,18 @@ def line_of(data: object, location: Location) -> int | None:
     return line
 
 
+_NAMES = {"None": "null", "True": "true", "False": "false", "nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
+
+
+def _figure(value: object) -> object:
+    """Return a bound or a value as people write it: 1 for 1.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _short(value: object, limit: int = 60) -> str:
     """Return a value as it stands in the file, cut; nothing for a whole mapping or list."""
     if not isinstance(value, str | int | float | bool | None):
         return ""
-    text = repr(value)
+    text = repr(_figure(value))
+    text = _NAMES.get(text, text)
     return text if len(text) <= limit else text[: limit - 1] + "…"

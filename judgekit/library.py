@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from judgekit import datafile
+from judgekit import config, datafile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
 from judgekit.shelf import Origin, folders, published, rubric_files
@@ -17,6 +17,7 @@ from judgekit.shelf import Origin, folders, published, rubric_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_YAML = (".yaml", ".yml")
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
@@ -41,7 +42,7 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
     when there is none, `ConfigError` when its file is wrong.
     """
-    if reference.endswith((".yaml", ".yml")):
+    if reference.endswith(_YAML):
         return load_rubric(Path(reference), "path")
     if not is_reference(reference):
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
@@ -62,6 +63,23 @@ def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
 def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     """Return a rubric that selects candidates; raises `UsageError` when it is of another task."""
     return _of_task(find_rubric(reference, project), SelectRubric)
+
+
+def configured_rubric(
+    section: Literal["judge", "gate", "retrieval"], reference: str, project: Path | None
+) -> LoadedRubric:
+    """Return the rubric that stands as `rubric` in a section of the configuration.
+
+    Raises `ConfigError`, which says where it is set when there is none or it is of another task.
+    """
+    if reference.endswith(_YAML) and not Path(reference).is_file():
+        problem = f"no file {reference!r}; name an ID, ID@VERSION or a YAML file that exists"
+        raise config.wrong(section, "rubric", problem, project)
+    find = select_rubric if section == "retrieval" else score_rubric
+    try:
+        return find(reference, project)
+    except UsageError as error:
+        raise config.wrong(section, "rubric", str(error), project) from None
 
 
 def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:

@@ -216,7 +216,7 @@ def _judge(
     tiers = {tier: jury for tier, jury in seats.items() if not hook or tier in own.tiers}
     if not tiers:
         return reason
-    loaded = library.select_rubric(own.rubric, project)
+    loaded = library.configured_rubric("retrieval", own.rubric, project)
     manner = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         manner = manner._replace(samples=1, each=False)

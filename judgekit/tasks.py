@@ -6,7 +6,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import assess, datafile, library
+from judgekit import assess, datafile
 from judgekit import config as configuration
 from judgekit.assess import AS_CONFIGURED
 from judgekit.datafile import Strict
@@ -63,7 +63,7 @@ def judge(document: Document, project: Path, wish: Wish = AS_CONFIGURED) -> Judg
         document.task_id, hashes, without_terminal=settings.gate.override_without_terminal
     )
     if given is not None:
-        loaded = library.score_rubric(wish.rubric or settings.judge.rubric, project)
+        loaded = assess.rubric(settings, project, wish)
         decided = _decided(document, given, loaded, wish.mode or settings.judge.mode)
         return Judged(decided, [f"{document.task_id}: {given.decision}ed by {given.who}: {given.why}"])
     (verdict,) = assess.judge_documents([document], project, wish)

@@ -181,10 +181,10 @@ def test_a_project_names_only_models_that_a_profile_lists(project: Path) -> None
     ("text", "line", "key", "problem"),
     [
         ("judge:\n  mode: strictest\n", 2, "judge.mode", "expected 'strict' or 'lenient', got 'strictest'"),
-        ("retrieval:\n  pool: many\n", 2, "retrieval.pool", "expected a valid integer"),
+        ("retrieval:\n  pool: many\n", 2, "retrieval.pool", "expected a whole number, got 'many'"),
         ("judges: {}\n", 1, "judges", "unknown key"),
         ("judge: {rubric: kls, rubric: other}\n", 1, "", "duplicate key"),
-        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled", "expected a valid boolean"),
+        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled", "expected true or false, got 'maybe'"),
     ],
 )
 def test_a_wrong_file_is_one_line(text: str, line: int, key: str, problem: str) -> None:
@@ -196,7 +196,7 @@ def test_a_wrong_file_is_one_line(text: str, line: int, key: str, problem: str) 
 
 
 def test_a_wrong_variable_names_itself() -> None:
-    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_DEADLINE: expected a valid number"):
+    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_DEADLINE: expected a number, got 'soon'"):
         config.load(None, {"JUDGEKIT_JUDGE_DEADLINE": "soon"})
 
 

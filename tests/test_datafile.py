@@ -3,9 +3,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
+from pydantic import AfterValidator, Field
 
 from judgekit import datafile
 from judgekit.datafile import Strict
@@ -40,7 +42,7 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "key", "problem"),
     [
-        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a valid integer"),
+        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a whole number, got 'many'"),
         ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
         ("kind: x\n", None, "inner", "missing key"),
         (
@@ -51,8 +53,10 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ),
         ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
-        ("- 1\n", 1, "", "expected a mapping, got"),
+        ("- 1\n", 1, "", "expected a mapping (lines"),
         ("kind: [1\n", 2, "", "mend the YAML"),
+        ("kind: x\ninner: [1\n", 3, "", "the file ends here; mend the YAML"),
+        ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
         ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
     ],
@@ -67,6 +71,82 @@ def test_an_error_names_the_line_the_key_and_the_problem(
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def halved(value: int) -> int:
+    if value % 2:
+        raise ValueError("expected an even number")
+    return value
+
+
+class Kinds(Strict):
+    text: Annotated[str, Field(min_length=2, max_length=5, pattern="^[a-z]*$")] = "xx"
+    count: Annotated[int, Field(ge=2, le=5)] = 2
+    share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.5
+    is_on: bool = True
+    few: Annotated[list[str], Field(min_length=1, max_length=2)] = ["x"]
+    inner: Inner = Inner(limit=1)
+    named: dict[str, int] = {}
+    word: Literal["on", "off"] = "on"
+    when: datetime | None = None
+    even: Annotated[int, AfterValidator(halved)] = 2
+
+
+JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "input", "None", "True", "Kinds")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("text: 1", "expected a text, got 1"),
+        ("text: [a]", "expected a text, got a list of 1"),
+        ("text: []", "expected a text, got an empty list"),
+        ("text: {a: b}", "expected a text, got a mapping"),
+        ("text:", "expected a text, got null"),
+        ("text: 2026-01-01", "expected a text, got a date"),
+        ("text: !!python/object:os.system x", "got a value with the tag"),
+        ("text: a", "expected a text of 2 or more characters, got 'a'"),
+        ("text: abcdef", "expected a text of 5 characters at most, got 'abcdef'"),
+        ("text: ABC", "expected a text that matches ^[a-z]*$, got 'ABC'"),
+        ("count: two", "expected a whole number, got 'two'"),
+        ("count: 2.5", "expected a whole number, got 2.5"),
+        ("count: [2]", "expected a whole number, got a list of 1"),
+        ("count: 1", "expected a number of at least 2, got 1"),
+        ("count: 6", "expected a number of at most 5, got 6"),
+        ("share: half", "expected a number, got 'half'"),
+        ("share: .nan", "expected a number, got .nan"),
+        ("share: -.inf", "expected a number, got -.inf"),
+        ("share: 0", "expected a number above 0, got 0"),
+        ("share: 1", "expected a number below 1, got 1"),
+        ("is_on: maybe", "expected true or false, got 'maybe'"),
+        ("is_on: 7", "expected true or false, got 7"),
+        ("is_on: [true]", "expected true or false, got a list of 1"),
+        ("few: x", "expected a list, got 'x'"),
+        ("few: []", "expected a list of 1 or more, got an empty list"),
+        ("few: [a, b, c]", "expected a list of 2 at most, got a list of 3"),
+        ("inner: 5", "expected a mapping, got 5"),
+        ("inner: [1]", "expected a mapping, got a list of 1"),
+        ("named: x", "expected a mapping, got 'x'"),
+        ("named: {a: b}", "expected a whole number, got 'b'"),
+        ("word: true", "expected 'on' or 'off', got true"),
+        ("word:", "expected 'on' or 'off', got null"),
+        ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got 'later'"),
+        ("even: 3", "expected an even number, got 3"),
+        ("more: 1", "unknown key; remove it or mend its spelling"),
+        ("1: 2", "1: expected a key that is a text, got 1"),
+        ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
+        ("words", "expected a mapping (lines `key: value`), got a text"),
+        ("42", "expected a mapping (lines `key: value`), got a number"),
+        ("true", "expected a mapping (lines `key: value`), got true"),
+        ("!!python/object:os.system x", "got a value with the tag !!python/object:os.system"),
+    ],
+)
+def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        datafile.read(write(tmp_path, given + "\n"), Kinds)
+    assert told in str(caught.value)
+    assert caught.value.line == 1
+    assert [word for word in JARGON if word in caught.value.problem] == []
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def promote(
     project = _repository()
     path = config.project_file(project)
     _refuse_links(path)
-    rubric = library.score_rubric(config.load(project).gate.rubric, project).rubric.ref
+    rubric = library.configured_rubric("gate", config.load(project).gate.rubric, project).rubric.ref
     found = standing.readiness(read.records(places(ledger, None), standing.window(), damaged), rubric)
     say(f"{rubric}, verdicts of the last {standing.WINDOW.days} days:")
     for each in found.kpis:

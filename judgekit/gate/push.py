@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import config as configuration
 from judgekit import library
-from judgekit.errors import UsageError
 from judgekit.gate import commits, files, glance, policy
 from judgekit.gate.flow import Gatekeeper
 from judgekit.gate.report import Report
@@ -18,7 +17,6 @@ from judgekit.ledger.standing import standing, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from judgekit.config import Config, EscalateConfig
     from judgekit.gate.commits import Pushed as Changes
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
     from judgekit.ledger.records import GateMode
-    from judgekit.library import LoadedRubric
 
 Find: TypeAlias = "Callable[[Wanted], Changes]"
 
@@ -110,7 +107,7 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         if not found.changes:
             return Outcome([], mode, found.notes, settings.escalate)
         ledger = Ledger.of(repository.folder)
-        loaded = _rubric(settings.gate.rubric, folder)
+        loaded = library.configured_rubric("gate", settings.gate.rubric, folder)
         mode, said = _standing(ledger, mode, loaded.rubric.ref)
         keeper = Gatekeeper(
             folder,
@@ -136,14 +133,6 @@ def _hand_on(settings: Config, ledger: Ledger) -> list[str]:
     from judgekit import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     return shared.hand_on(settings, ledger)
-
-
-def _rubric(reference: str, folder: Path) -> LoadedRubric:
-    """Return the rubric that the rules name; raises `ConfigError` saying where they do."""
-    try:
-        return library.score_rubric(reference, folder)
-    except UsageError as error:
-        raise configuration.wrong("gate", "rubric", str(error), folder) from None
 
 
 def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, list[str]]:

@@ -131,7 +131,7 @@ def test_a_wrong_configuration_is_one_line(judgekit: Callable[..., Outcome], pro
     (project / ".judgekit" / "config.yaml").write_text("retrieval:\n  pool: many\n")
     done = judgekit("search", QUERY)
     assert (done.code, done.out) == (78, "")
-    assert "config.yaml:2: retrieval.pool: expected a valid integer" in done.err
+    assert "config.yaml:2: retrieval.pool: expected a whole number" in done.err
     assert done.err.count("\n") == 1
 
 

@@ -53,7 +53,7 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
     if not user_tokens().all():
         raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
     settings = configuration.load(project)
-    library.score_rubric(settings.judge.rubric, project)
+    library.configured_rubric("judge", settings.judge.rubric, project)
     juries, who = panel.juries(settings, project)
     if not juries:
         raise ConfigError(f"nobody to judge with: {who}")
