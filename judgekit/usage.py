@@ -63,9 +63,12 @@ KEPT = Usage(cost_usd=0.0, cost_source="cache")
 
 
 def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of the known costs and who says it, None and None where none is known."""
+    """Return the sum of the known costs and who says it, None and None where none is known.
+
+    That a reply was kept says nothing of the others: beside calls that nobody prices, it is no sum.
+    """
     known = [each for each in usages if each.cost_usd is not None]
     sources = {each.cost_source for each in known}
-    if not known:
+    if not known or (sources == {"cache"} and any(each.unpriced_calls for each in usages)):
         return None, None
     return sum(each.cost_usd or 0.0 for each in known), sources.pop() if len(sources) == 1 else "mixed"

@@ -26,6 +26,10 @@ def test_nothing_is_added_to_nothing() -> None:
         ([Usage(5, 5).of_call(), Usage().of_call()], None, None, 2),
         ([KEPT, KEPT], 0.0, "cache", 0),
         ([KEPT, LISTED], 0.5, "mixed", 0),
+        ([KEPT, Usage(5, 5).of_call()], None, None, 1),
+        ([Usage(5, 5).of_call(), KEPT, KEPT], None, None, 1),
+        ([KEPT, Usage(5, 5).of_call(), LISTED], 0.5, "litellm", 1),
+        ([KEPT, Usage()], 0.0, "cache", 0),
     ],
 )
 def test_costs_are_added_with_who_says_them(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from judgekit import usage
 from judgekit.verdict import Round, RubricRef, Subject, Usage, Verdict
 
 if TYPE_CHECKING:
@@ -73,18 +74,13 @@ class Cost(TypedDict):
 
 def cost_of(rounds: Sequence[Round | CompareRound]) -> Cost:
     """Return what all rounds cost together."""
-    known = {each.usage.cost_source for each in rounds if each.usage.cost_usd is not None}
+    taken = [usage.Usage(**each.usage.model_dump()) for each in rounds]
+    usd, source = usage.added(taken)
     return Cost(
-        cost_usd=total_cost(rounds),
-        cost_source=next(iter(known)) if len(known) == 1 else "mixed" if known else None,
-        cost_complete=not any(each.usage.unpriced_calls for each in rounds),
+        cost_usd=None if usd is None else round(usd, 6),
+        cost_source=source,
+        cost_complete=not any(each.unpriced_calls for each in taken),
     )
-
-
-def total_cost(rounds: Sequence[Round | CompareRound]) -> float | None:
-    """Return the sum of the known costs in US dollars, None when none is known."""
-    known = [each.usage.cost_usd for each in rounds if each.usage.cost_usd is not None]
-    return round(sum(known), 6) if known else None
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
