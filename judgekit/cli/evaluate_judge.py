@@ -106,6 +106,10 @@ def _judge(each: JudgeReport) -> Iterator[str]:
         found = each.injection
         yield figure(f"{found.wanted} before injected text", found.before)
         yield f"{figure('lift by injected text', found.lift)} of {found.pairs}"
+    if each.probabilities:
+        known = each.probabilities
+        errors = f"{known.brier:.3f}, {known.ece:.3f} of {known.answers}"
+        yield f"  {'Brier and ECE of its probabilities':<{LABEL_WIDTH}}{errors}"
     usd = "" if each.cost.usd is None else f", ${each.cost.usd:.6f}"
     yield f"  {'an item':<{LABEL_WIDTH}}{each.cost.calls:.2f} calls{usd}"
 

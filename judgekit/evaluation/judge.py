@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.calibrate.reading import Reader, name_of
 from judgekit.errors import InputError
 from judgekit.evaluation import judge_agreement as agreement
+from judgekit.evaluation import judge_probabilities
 from judgekit.evaluation.bootstrap import difference, interval, mean
 from judgekit.evaluation.judge_report import Confusion, Cost, Flips, JudgeReport, JudgingReport, Lift
 from judgekit.judging.ballots import ORDERS
@@ -122,6 +123,7 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
         rerun_flips=_flips(_matched(found, "rerun")),
         injection=_lift(found, wanted),
         cost=_cost(originals),
+        probabilities=judge_probabilities.measured(cases, judge, reader),
     )
 
 

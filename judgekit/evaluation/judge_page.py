@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.charts import intervals, layout, matrix, scatter
+from judgekit.charts import intervals, layout, matrix, reliability, scatter
 from judgekit.charts.intervals import Panel
 from judgekit.charts.page import Page
+from judgekit.charts.reliability import Curve, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ def html(report: JudgingReport) -> str:
     _panels(page, "Agreement with the labels: the further right, the better", _AGREEMENT, report.judges)
     _tradeoff(page, report.judges)
     _panels(page, "Reliability: the further left, the better", _RELIABILITY, report.judges, near=True)
+    _probabilities(page, report.judges)
     for each in report.judges:
         _judge(page, each)
     return page.text()
@@ -93,6 +95,18 @@ def _tradeoff(page: Page, judges: Sequence[JudgeReport]) -> None:
     found = scatter.chart(points, "US dollars an item", "accuracy")
     if found is not None:
         page.chart("Cost against agreement, where the price is known", found)
+
+
+def _probabilities(page: Page, judges: Sequence[JudgeReport]) -> None:
+    curves = [
+        Curve(each.judge, [Group(one.confidence, one.relevant, one.count) for one in each.probabilities.bins])
+        for each in judges
+        if each.probabilities
+    ]
+    found = reliability.chart(curves)
+    if found is not None:
+        title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
+        page.chart(title, found)
 
 
 def _judge(page: Page, each: JudgeReport) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from judgekit.evaluation.bootstrap import Interval  # noqa: TC001 - pydantic reads it at run time
 from judgekit.evaluation.judge_agreement import Class  # noqa: TC001 - the same
+from judgekit.evaluation.reliability import Bin  # noqa: TC001 - the same
 from judgekit.evaluation.report import Part, Resampling
 
 
@@ -45,6 +46,15 @@ class Confusion(Part):
     count: int
 
 
+class Probabilities(Part):
+    """How far the probabilities of `answers`, that a candidate is to be kept, were right."""
+
+    answers: int
+    brier: float
+    ece: float
+    bins: list[Bin]
+
+
 class JudgeReport(Part):
     """One judge on the originals; `unreadable` answers are counted neither as right nor as wrong."""
 
@@ -61,6 +71,7 @@ class JudgeReport(Part):
     rerun_flips: Flips
     injection: Lift | None
     cost: Cost
+    probabilities: Probabilities | None = None
 
 
 class JudgingReport(Part):

@@ -12,9 +12,10 @@ from drawn import NAMES, SVG, faults, measured, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.charts import intervals, layout, matrix, scatter, series, svg
+from judgekit.charts import intervals, layout, matrix, reliability, scatter, series, svg
 from judgekit.charts.intervals import Panel
 from judgekit.charts.matrix import contrast, readable_on, shade
+from judgekit.charts.reliability import Curve, Group
 from judgekit.charts.scatter import Point, apart
 from judgekit.charts.series import Moment, Series
 from judgekit.evaluation.bootstrap import Interval
@@ -41,6 +42,12 @@ def root(paint: Paint | None) -> ET.Element:
 def marks(chart: ET.Element) -> list[tuple[float, float]]:
     """Where the dots are, from the upper left corner."""
     return [(float(each.attrib["x"]), float(each.attrib["y"])) for each in chart.iter(f"{SVG}use")]
+
+
+def lines(chart: ET.Element) -> list[str]:
+    """The ways of the lines through data."""
+    found = [each for each in chart.iter(f"{SVG}path") if "fill: none" in each.attrib.get("style", "")]
+    return [each.attrib["d"] for each in found if f"stroke: {layout.BLUE}" in each.attrib["style"]]
 
 
 def place(chart: ET.Element, text: str) -> tuple[float, float]:
@@ -208,6 +215,31 @@ def test_places_with_room_stay() -> None:
     assert apart([0.9, 0.95], 0.2) == pytest.approx([0.8, 1.0])
 
 
+# Reliability diagrams
+
+
+@pytest.mark.parametrize("names", LISTS.values(), ids=LISTS)
+def test_diagrams_and_their_names_have_room(names: list[str]) -> None:
+    paint = reliability.chart([Curve(name, [Group(0.0, 1.0, 3), Group(1.0, 0.0, 1)]) for name in names])
+    assert paint is not None
+    assert faults(paint) == []
+
+
+def test_a_group_stands_at_its_probability_and_its_share() -> None:
+    chart = root(reliability.chart([Curve("a", [Group(0.25, 0.75, 9), Group(1.0, 0.5, 1)])]))
+    (line,) = lines(chart)
+    _, first, high, _, last, low = line.split()
+    left, _ = place(chart, "a")
+    assert float(first) == pytest.approx(left + 0.25 * 150, abs=0.01)
+    assert float(last) == pytest.approx(left + 150, abs=0.01)
+    assert float(low) - float(high) == pytest.approx(0.25 * 150, abs=0.01)
+
+
+def test_without_probabilities_there_is_no_diagram() -> None:
+    assert reliability.chart([]) is None
+    assert reliability.chart([Curve("a", [])]) is None
+
+
 # Figures over time
 
 
@@ -229,14 +261,8 @@ def test_a_gap_is_no_line() -> None:
     moments = [Moment(0.2), Moment(None), Moment(0.4), Moment(0.6)]
     chart = root(series.chart(["a", "b", "c", "d"], [Series("GO", "", moments, [0.7], 1.0, percent)]))
     assert len(marks(chart)) == 3
-    lines = [
-        each.attrib["d"]
-        for each in chart.iter(f"{SVG}path")
-        if f"stroke: {layout.BLUE}" in each.attrib.get("style", "") and "fill: none" in each.attrib["style"]
-    ]
-    assert len(lines) == 1
-    assert lines[0].count("M") == 2  # the lone point begins no line
-    assert lines[0].count("L") == 1
+    (line,) = lines(chart)
+    assert (line.count("M"), line.count("L")) == (2, 1)  # the lone point begins no line
 
 
 def test_nothing_measured_is_said() -> None:

@@ -42,6 +42,20 @@ def unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write(tmp_path / "unanswered.jsonl")
 
 
+def test_probabilities_are_measured_too(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    candidates = [{"id": each, "title": each} for each in ("m1", "m2")]
+    said = {"x": {"probabilities": {"m1": 0.9, "m2": 0.1}}}
+    case = {"id": "a", "query": "q", "candidates": candidates, "label": ["m1"], "judges": said}
+    file, page = tmp_path / "cases.jsonl", tmp_path / "page.html"
+    file.write_text(json.dumps(case) + "\n")
+    command = ("eval", "judge", str(file), "--rubric", "memory-relevance")
+    done = judgekit(*command, "--html", str(page))
+    assert done.code == 0
+    assert "Brier and ECE of its probabilities          0.010, 0.100 of 2\n" in done.out
+    assert "best on the dashed line" in page.read_text()
+    assert judgekit(*command, "--json").json["judges"][0]["probabilities"]["answers"] == 2
+
+
 @pytest.mark.usefixtures("no_matplotlib")
 def test_without_the_extra_no_model_is_asked(
     judgekit: Callable[..., Outcome], unanswered: str, tmp_path: Path
