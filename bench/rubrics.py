@@ -74,7 +74,7 @@ def main() -> int:
 
 def _head() -> str:
     seats, _ = panel.juries(config.load(None))
-    models = ", ".join(sorted({Path(each).stem for each in panel.models(seats).values()}))
+    models = ", ".join(sorted({Path(each.model).stem for jury in seats.values() for each in jury}))
     return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
 
 

@@ -88,7 +88,7 @@ def judge_of(
     """
     seats, reason = panel.juries(settings, project) if here else ({}, "")
     own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
-    learned = calibrations.find(loaded, mode, panel.models(seats), project, manner)
+    learned = calibrations.find(loaded, mode, seats, project, manner)
     return Judge(
         gateway,
         seats,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
 from judgekit import environment
-from judgekit.gateway.base import seated
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.rubric import TIERS
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import Config
-    from judgekit.gateway.base import Endpoint, Seats
+    from judgekit.gateway.base import Endpoint
     from judgekit.rubric import TierName
 
 
@@ -52,8 +51,3 @@ def juries(
     environ = environment.environ() if environ is None else environ
     panel = resolve(wanted(config, project, environ), environ)
     return panel.endpoints, panel.reason
-
-
-def models(seats: Seats) -> dict[TierName, str]:
-    """Return the models of each tier as one name, by which a calibration knows a panel."""
-    return {tier: " + ".join(each.model for each in jury) for tier, jury in seated(seats).items()}

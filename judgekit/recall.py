@@ -220,7 +220,7 @@ def _judge(
     manner = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         manner = manner._replace(samples=1, each=False)
-    learned = calibrations.find(loaded, mode, panel.models(tiers), project, manner)
+    learned = calibrations.find(loaded, mode, tiers, project, manner)
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import AwareDatetime, Field
 
+from judgekit.calibrate import bound
+from judgekit.calibrate.bound import USUALLY, Asked, Readings, Was
 from judgekit.datafile import Strict
 from judgekit.judging.gates import Gate, Gates
-from judgekit.judging.manner import USUAL, JuryRule, Manner
 from judgekit.rubric import ModeName, Outcome, TierName
 from judgekit.verdict import RubricRef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from judgekit.calibrate.bound import Panel
     from judgekit.calibrate.choose import Choice, Promise
     from judgekit.calibrate.samples import Walked
     from judgekit.library import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
-TOGETHER = " + "
-"""Between the models of one jury, where they stand as one name."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -67,25 +67,6 @@ class NotShown(Strict):
     more: int | None = None
 
 
-class Asked(Strict):
-    """How the opinions came about, in the words of the configuration: other opinions need other gates."""
-
-    samples: Annotated[int, Field(ge=1)] = 1
-    criteria: Literal["together", "each"] = "together"
-    jury: JuryRule = "mean"
-
-    def misfit(self, manner: Manner, *, juries: bool) -> str | None:
-        """Say in a few words how judging differs now; how a jury agrees matters where there are `juries`."""
-        criteria = "each" if manner.each else "together"
-        if self.samples != manner.samples:
-            return f"samples were {self.samples} and are {manner.samples} now"
-        if self.criteria != criteria:
-            return f"criteria were judged {self.criteria} and are judged {criteria} now"
-        if juries and self.jury != manner.jury:
-            return f"juries came to the {self.jury} and come to the {manner.jury} now"
-        return None
-
-
 class Measured(Strict):
     """What rules came to on the labelled cases."""
 
@@ -95,18 +76,13 @@ class Measured(Strict):
     calls: dict[TierName, int]
 
 
-USUALLY = Asked()
-
-
-class Panel(NamedTuple):
-    """Who was asked, by tier, and how."""
-
-    models: Mapping[TierName, str]
-    asked: Asked = USUALLY
-
-
 class Calibration(Strict):
-    """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other."""
+    """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
+
+    What is not there was not noted when it was made: `read` says how the opinions of each model were read,
+    `asking` is a hash of how its profile asks it, `wording_sha256` one of judgekit's own words to models.
+    `read_otherwise` counts opinions that were read in another way, of which nothing was learned.
+    """
 
     schema_: Literal["judgekit/calibration@1"] = Field(alias="schema")
     id: str
@@ -114,11 +90,15 @@ class Calibration(Strict):
     rubric: RubricRef
     mode: ModeName
     prompt_sha256: str
+    wording_sha256: str | None = None
     models: dict[TierName, str]
     asked: Asked = USUALLY
+    read: Readings = {}
+    asking: dict[str, str] = {}
     promise: Promised
     gates: list[Shown]
     not_promised: list[NotShown] = []
+    read_otherwise: dict[TierName, int] = {}
     cases: int
     labels_sha256: str
     with_gates: Measured
@@ -129,35 +109,49 @@ class Calibration(Strict):
         gates = tuple(
             Gate(each.tier, each.outcome, each.least_margin, each.after, each.stands) for each in self.gates
         )
-        return Gates(self.id, gates, self.promise.reference)
+        read = frozenset(
+            (tier, model, how) for tier, models in self.read.items() for model, how in models.items()
+        )
+        return Gates(self.id, gates, self.promise.reference, read)
 
-    def misfit(
-        self, loaded: LoadedRubric, models: Mapping[TierName, str], manner: Manner = USUAL
-    ) -> str | None:
+    def misfit(self, loaded: LoadedRubric, now: Panel) -> str | None:
         """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given."""
         if self.rubric.sha256 != loaded.sha256:
             return f"it was made for another {self.rubric.id} ({self.rubric.version})"
         if self.prompt_sha256 != loaded.rubric.prompt.sha256:
             return "the prompt has changed"
+        if self.wording_sha256 not in (None, bound.wording(loaded.rubric, self.mode)):
+            return "what judgekit itself says to models has changed"
+        was = Was(self.asked, self.read, self.asking)
+        return self._other_models(now.models) or bound.misfit(was, now, loaded.rubric)
+
+    def _other_models(self, models: Mapping[TierName, str]) -> str | None:
         for tier, model in models.items():
-            if self.models.get(tier) != model:
-                return f"{tier} was {self.models.get(tier, 'nobody')} and is {model} now"
+            was = self.models.get(tier, "nobody")
+            if bound.together(was.split(bound.TOGETHER)) != model:
+                return f"{tier} was {was} and is {model} now"
         gone = sorted(set(self.models) - set(models))
-        if gone:
-            return f"{', '.join(gone)} is not asked now"
-        return self.asked.misfit(manner, juries=any(TOGETHER in each for each in models.values()))
+        return f"{', '.join(gone)} is not asked now" if gone else None
 
     def text(self) -> str:
         """Return the file's text."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
 
 
+class Learned(NamedTuple):
+    """What was learned of whom; of opinions that were `read_otherwise` nothing was."""
+
+    models: Mapping[TierName, str]
+    was: Was
+    choice: Choice
+    read_otherwise: Mapping[TierName, int]
+
+
 def calibration(
     loaded: LoadedRubric,
     mode: ModeName,
-    panel: Panel,
     promise: Promise,
-    choice: Choice,
+    learned: Learned,
     measured: tuple[Walked, Walked],
     *,
     made: AwareDatetime,
@@ -167,7 +161,7 @@ def calibration(
     rubric = RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256)
     gates = [
         Shown(**each.gate._asdict(), **each.tally._asdict(), bound=round(each.bound, 6))
-        for each in choice.shown
+        for each in learned.choice.shown
     ]
     refused = [
         NotShown(
@@ -178,12 +172,12 @@ def calibration(
             why=each.why,
             more=each.more,
         )
-        for each in choice.refused
+        for each in learned.choice.refused
     ]
     promised = Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference)
-    models = dict(panel.models)
+    models = dict(learned.models)
     bound_to: list[object] = [rubric.sha256, mode, models, loaded.rubric.prompt.sha256, labels_sha256]
-    bound_to += [panel.asked.model_dump()] if panel.asked != USUALLY else []
+    bound_to += [learned.was.asked.model_dump(), learned.was.read, learned.was.asking]
     content = [*bound_to, promised.model_dump(), [each.model_dump() for each in gates]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return Calibration(
@@ -193,11 +187,15 @@ def calibration(
         rubric=rubric,
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
+        wording_sha256=bound.wording(loaded.rubric, mode),
         models=models,
-        asked=panel.asked,
+        asked=learned.was.asked,
+        read=learned.was.read,
+        asking=dict(learned.was.asking),
         promise=promised,
         gates=gates,
         not_promised=refused,
+        read_otherwise=dict(learned.read_otherwise),
         cases=measured[0].cases,
         labels_sha256=labels_sha256,
         with_gates=_measured(measured[0]),

@@ -24,6 +24,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from judgekit.cases import Better, CaseCandidate
 from judgekit.datafile import Strict, describe
 from judgekit.errors import InputError
+from judgekit.judging.readings import How
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,8 @@ class Recorded(Strict):
     """What one judge said about one case; `labels` maps those in a raw reply to ids of candidates.
 
     `samples` and `criteria` say how it was asked, as the configuration has it; `rule` how a jury comes to
-    one opinion, `family` who trained a model of it.
+    one opinion, `family` who trained a model of it. `read` says how the answer was read, as a calibration
+    does; without `redact` secrets were sent with the texts.
     """
 
     model: str = ""
@@ -60,6 +62,8 @@ class Recorded(Strict):
     cut: bool = False
     samples: int = 1
     criteria: Literal["together", "each"] = "together"
+    read: How | None = None
+    redact: bool = True
     calls: int = 1
     input_tokens: int = 0
     output_tokens: int = 0

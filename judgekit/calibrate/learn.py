@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from judgekit.calibrate import heard
+from judgekit.calibrate.bound import TOGETHER, Was
 from judgekit.calibrate.choose import choose
-from judgekit.calibrate.file import TOGETHER, Panel, calibration
+from judgekit.calibrate.file import Learned, calibration
 from judgekit.calibrate.reading import asked, samples
 from judgekit.calibrate.samples import walk
 from judgekit.errors import InputError
@@ -32,8 +35,11 @@ def learn(
     *,
     made: datetime,
     labels_sha256: str,
+    asking: Mapping[str, str] = {},
 ) -> Calibration:
     """Return what the labels allow to promise; `cases` hold the opinions of the tiers in `models`.
+
+    `asking` is a hash of how each model was asked, where it was asked just now.
 
     Raises `InputError` for a label that the rubric does not know, or fewer than two tiers.
     """
@@ -49,7 +55,9 @@ def learn(
     voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
     with_gates = walk(found, Rules(confirm, tiers, models=voices, gates=choice.gates))
     without = walk(found, Rules(confirm, tiers, models=voices))
-    panel = Panel(models, asked(cases))
+    read = heard.readings(cases)
+    apart = Counter(tier for tiers in heard.otherwise(cases, read) for tier in tiers)
+    learned = Learned(models, Was(asked(cases), read, asking), choice, apart)
     return calibration(
-        loaded, mode, panel, promise, choice, (with_gates, without), made=made, labels_sha256=labels_sha256
+        loaded, mode, promise, learned, (with_gates, without), made=made, labels_sha256=labels_sha256
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit import providers
-from judgekit.calibrate.file import TOGETHER, Asked
+from judgekit.calibrate import heard
+from judgekit.calibrate.bound import TOGETHER, USUALLY, Asked, together
 from judgekit.calibrate.samples import FAILED, Sample, Voice
 from judgekit.errors import InputError, InvalidReply
 from judgekit.gateway.base import Endpoint
@@ -162,7 +163,12 @@ class Reader:
 def samples(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> list[Sample]:
     """Return the samples of cases whose answers are recorded under the names of the tiers."""
     reader = Reader(loaded.rubric, mode)
-    return [sample for case in cases for sample in reader.samples(case)]
+    apart = heard.otherwise(cases, heard.readings(cases))
+    return [
+        heard.without_margins(sample, tiers)
+        for case, tiers in zip(cases, apart, strict=True)
+        for sample in reader.samples(case)
+    ]
 
 
 def name_of(said: Recorded) -> str:
@@ -177,7 +183,8 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
     """
     found: dict[TierName, str] = {}
     for tier in TIERS:
-        names = {name_of(case.judges[tier]) for case in cases if tier in case.judges}
+        said = [case.judges[tier] for case in cases if tier in case.judges]
+        names = {together(each.model for each in one.jury or [one]) for one in said}
         if len(names) > 1 or "" in names:
             raise InputError(
                 f"judges.{tier}.model: expected one model throughout, got"
@@ -192,18 +199,20 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 def asked(cases: Sequence[Case]) -> Asked:
     """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
     found = {
-        (each.samples, each.criteria, each.rule)
+        (each.samples, each.criteria, each.rule, each.redact)
         for case in cases
         for tier, each in case.judges.items()
         if tier in TIERS
     }
     if len(found) > 1:
         raise InputError(
-            "judges: expected the same samples, criteria and rule throughout;"
+            "judges: expected the same samples, criteria, rule and redact throughout;"
             " a calibration holds for the manner of asking it was measured with"
         )
-    samples, criteria, rule = found.pop() if found else (1, "together", "mean")
-    return Asked.model_validate({"samples": samples, "criteria": criteria, "jury": rule})
+    if not found:
+        return USUALLY
+    samples, criteria, rule, redact = found.pop()
+    return Asked.model_validate({"samples": samples, "criteria": criteria, "jury": rule, "redact": redact})
 
 
 @functools.lru_cache(maxsize=64)

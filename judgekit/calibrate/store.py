@@ -2,55 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import datafile, paths, shelf
+from judgekit.calibrate import bound
 from judgekit.calibrate.file import Calibration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.manner import USUAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from judgekit.gateway.base import Seats
     from judgekit.judging.gates import Gates
     from judgekit.judging.manner import Manner
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.rubric import ModeName
 
 FOLDER = "calibrations"
+MOST_TOLD = 3  # files that cannot be read are named
+_ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
 class Found(NamedTuple):
-    """The gates to judge by, and why a calibration that is there is not used, in one line; often neither."""
+    """The gates to judge by, and in one line which calibrations that are there are not used; or neither."""
 
     gates: Gates | None = None
     stale: str | None = None
 
 
 def find(
-    loaded: LoadedRubric,
-    mode: ModeName,
-    models: Mapping[TierName, str],
-    project: Path | None = None,
-    manner: Manner = USUAL,
+    loaded: LoadedRubric, mode: ModeName, seats: Seats, project: Path | None = None, manner: Manner = USUAL
 ) -> Found:
     """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
-    One that is stale or damaged is not used, and said. With one tier there is nothing to decide.
+    One that is stale is not used, and said where none fits; one that cannot be read is said in any case. With
+    one tier there is nothing to decide.
     """
-    if len(models) < 2:  # noqa: PLR2004 - one opinion cannot go up
+    if len(seats) < 2:  # noqa: PLR2004 - one opinion cannot go up
         return Found()
-    stale = None
+    now = bound.panel(seats, loaded.rubric, manner)
+    fitting, stale, broken = None, list[str](), list[str]()
     for known in _known(loaded.rubric.rubric, mode, project):
         if isinstance(known, str):
-            stale = stale or f"calibration not used: {known}"
-            continue
-        misfit = known.misfit(loaded, models, manner)
-        if misfit is None:
-            return Found(known.rules())
-        stale = stale or f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one"
-    return Found(stale=stale)
+            broken.append(f"calibration not used: {known}")
+        elif fitting is None and (misfit := known.misfit(loaded, now)) is None:
+            fitting = known
+        elif fitting is None:
+            stale.append(f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one")
+    told = [*broken[:MOST_TOLD], *([] if fitting else stale[:1])]
+    if len(broken) > MOST_TOLD:
+        told.append(f"{len(broken) - MOST_TOLD} more calibrations cannot be read")
+    return Found(fitting.rules() if fitting else None, "; ".join(told) or None)
 
 
 def read(path: Path) -> Calibration:
@@ -79,10 +84,16 @@ def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibr
         if origin == "bundled":
             continue
         found: list[Calibration] = []
-        for path in sorted(folder.glob(f"{rubric}-{mode}-*.json")):
+        for path in _files(folder, f"{rubric}-{mode}"):
             try:
                 found.append(read(path))
             except ConfigError as error:
                 yield str(error)
         fitting = [each for each in found if (each.rubric.id, each.mode) == (rubric, mode)]
         yield from sorted(fitting, key=lambda each: each.made, reverse=True)
+
+
+def _files(folder: Path, of: str) -> list[Path]:
+    """Return the files that may hold a calibration of a rubric and mode, told by name where it is an id."""
+    named = ((each, _ID.fullmatch(each.stem)) for each in sorted(folder.glob("*.json")))
+    return [path for path, id_ in named if id_ is None or id_[1] == of]

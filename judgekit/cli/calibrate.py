@@ -12,14 +12,16 @@ from judgekit import paths
 from judgekit.cli.measured import progress
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import UsageError
+from judgekit.judging.readings import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.calibrate.file import Calibration, Measured, NotShown, Promised, Shown
     from judgekit.calibrate.labelled import Case
+    from judgekit.evaluation.judge_live import Asked
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.rubric import ModeName
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 
@@ -50,9 +52,17 @@ def calibrate(
     promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project)
-    cases, models = _said(labelled.read(labels), labels, loaded, mode, project)
-    digest = labelled.sha256(labels)
-    known = learn(cases, models, loaded, mode, promise, made=datetime.now(UTC), labels_sha256=digest)
+    said = _said(labelled.read(labels), labels, loaded, mode, project)
+    known = learn(
+        said.cases,
+        said.models,
+        loaded,
+        mode,
+        promise,
+        made=datetime.now(UTC),
+        labels_sha256=labelled.sha256(labels),
+        asking=said.asking,
+    )
     if as_json:
         emit(known.text().rstrip())
     else:
@@ -78,17 +88,14 @@ def _rates(error: float | None, excess: float | None, confidence: float) -> tupl
     return rate, confidence
 
 
-def _said(
-    cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path
-) -> tuple[list[Case], dict[TierName, str]]:
+def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Asked:
     """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
     from judgekit.calibrate import reading
     from judgekit.evaluation import judge_live
 
     if any(case.judges for case in cases):
-        return cases, reading.models(cases)
-    asked = judge_live.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
-    return asked.cases, asked.models
+        return judge_live.Asked(cases, reading.models(cases), {})
+    return judge_live.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
 
 
 def _lines(known: Calibration) -> Iterator[str]:
@@ -104,15 +111,18 @@ def _lines(known: Calibration) -> Iterator[str]:
         yield "Cannot be promised"
     for refused in known.not_promised:
         yield f"  {_class(refused):<44} {_seen(refused)}; {_why(refused)}"
+    for tier, count in known.read_otherwise.items():
+        how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
+        yield f"Left out: {count} of {tier}; what it said was {how} elsewhere, and not in these"
     yield ""
     yield from _table(known)
 
 
 def _promise(promise: Promised) -> str:
     if promise.reference is None:
-        return f"an opinion that is final differs from its label in at most {_rate(promise.rate)}"
+        return f"an opinion that is final differs from its label in at most {_exact(promise.rate)}"
     return (
-        f"at most {_rate(promise.rate)} more errors than {promise.reference} alone, which has the last word"
+        f"at most {_exact(promise.rate)} more errors than {promise.reference} alone, which has the last word"
     )
 
 
@@ -121,7 +131,14 @@ def _rate(value: float) -> str:
     return f"{value:.1%}" if value >= _LEAST_RATE or not value else f"{100 * value:.2g}%"
 
 
+def _exact(rate: float) -> str:
+    """Return a promised rate in percent, with all the digits that were asked for."""
+    return f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
+
+
 def _class(each: Shown | NotShown) -> str:
+    if each.stands:
+        return f"a win of {each.stands} against a tie of {each.tier}, lead {each.least_margin:g} or more"
     after = f" after {each.after}" if each.after else ""
     margin = f", margin {each.least_margin:g} or more" if each.least_margin else ""
     return f"{each.tier} {each.outcome}{after}{margin}"

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import assess, environment, panel, running
+from judgekit import assess, environment, running
 from judgekit import config as configuration
 from judgekit.assess import Wish
+from judgekit.calibrate import bound
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import judge_rounds
 from judgekit.evaluation.judge_variants import reordered
@@ -26,7 +27,7 @@ from judgekit.rubric import CompareRubric, ScoreRubric
 from judgekit.subject import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.calibrate.labelled import Case, Recorded
@@ -38,10 +39,11 @@ AT_ONCE = 8
 
 
 class Asked(NamedTuple):
-    """The cases with what the models said, and the model of each tier."""
+    """The cases with what the models said, the model of each tier, and a hash of how each model is asked."""
 
     cases: list[Case]
-    models: dict[TierName, str]
+    models: Mapping[TierName, str]
+    asking: Mapping[str, str]
 
 
 def ask(
@@ -69,7 +71,8 @@ def ask(
             # Every opinion goes up.
             asker = _Asker(replace(own, gates=Gates(), stale=None), folder)
             found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
-            return Asked(found, panel.models(own.seats))
+            who = bound.panel(own.seats, loaded.rubric, own.manner)
+            return Asked(found, who.models, who.asking)
 
     return running.run(run())
 

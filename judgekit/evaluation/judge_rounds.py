@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.calibrate.labelled import Recorded
 from judgekit.gateway.base import seated
 from judgekit.judging.ballots import ORDERS, Vote, of_calls
+from judgekit.judging.readings import how
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ def of_tiers(
     for tier, jury in seated(seats).items():
         own = [each for each in rounds if each.tier == tier]
         said = [
-            {**_said(each), **_usage([each], _calls(seat, manner, questions)), **_who(seat)}
+            {**_said(each, seat), **_usage([each], _calls(seat, manner, questions)), **_who(seat)}
             for seat, each in zip(jury, own, strict=bool(own))
         ]
         if said:
@@ -48,7 +49,7 @@ def of_pairs(
         own = iter([each for each in rounds if each.tier == tier])
         calls = [list(islice(own, manner.samples_of(seat) * asked * _BOTH)) for seat in jury]
         said = [
-            {**_preferred(each, asked), **_usage(each, len(each)), **_who(seat)}
+            {**_preferred(each, asked), **_usage(each, len(each)), **_who(seat), "read": how(seat, None)}
             for seat, each in zip(jury, calls, strict=True)
             if each
         ]
@@ -70,7 +71,7 @@ def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
 
 def _how(manner: Manner) -> dict[str, Any]:
     criteria = "each" if manner.each else "together"
-    return {"samples": manner.samples, "criteria": criteria, "rule": manner.jury}
+    return {"samples": manner.samples, "criteria": criteria, "rule": manner.jury, "redact": manner.redact}
 
 
 def renamed(one: Round, names: Mapping[str, str]) -> Round:
@@ -85,12 +86,13 @@ def renamed(one: Round, names: Mapping[str, str]) -> Round:
     return one.model_copy(update={"opinion": opinion})
 
 
-def _said(one: Round) -> dict[str, Any]:
+def _said(one: Round, seat: Endpoint) -> dict[str, Any]:
     if one.opinion is None:
         return {"failure": one.failure.kind if one.failure else "not_recorded"}
     told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
     first = next(iter(told))
-    return {first: told[first], "unjudged": one.opinion.get("unjudged", [])}
+    read = how(seat, told.get("scores"), one.opinion.get("expected", ()))
+    return {first: told[first], "unjudged": one.opinion.get("unjudged", []), "read": read}
 
 
 def _better(one: CompareRound) -> PairWord | None:

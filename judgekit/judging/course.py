@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from judgekit.judging.readings import how
 from judgekit.judging.record import round_record
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from judgekit.judging.asking import Answer
     from judgekit.judging.escalation import Final
     from judgekit.judging.opinion import Opinion
+    from judgekit.judging.readings import How
     from judgekit.rubric import TierName
     from judgekit.verdict import Round
 
@@ -58,6 +60,13 @@ class Course:
         """Return the models that gave an opinion, in a tier or in all; each once, in order."""
         said = [each.seat.model for each in self.voices if tier in (None, each.tier)]
         return list(dict.fromkeys(said))
+
+    def read(self, tier: TierName) -> list[tuple[str, How]]:
+        """Return for each model of a tier that gave an opinion how it was read."""
+        said = [each for each in self.voices if each.tier == tier]
+        return [
+            (each.seat.model, how(each.seat, each.opinion.scores, each.opinion.expected)) for each in said
+        ]
 
     def families(self, final: Final) -> set[str]:
         """Return the families behind the outcome, or of all who gave an opinion where nothing was settled."""

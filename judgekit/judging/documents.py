@@ -16,6 +16,7 @@ from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.gates import margin
 from judgekit.judging.independence import is_independent
 from judgekit.judging.judge import Judge
+from judgekit.judging.readings import WORDS
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.scoring import Rating
 from judgekit.judging.session import Stopwatch
@@ -82,7 +83,7 @@ class DocumentJudge(Judge[ScoreRubric]):
             known = {tier: each for tier, each in course.opinions.items() if each}
             step = rules.next(
                 {tier: each.outcome if each else None for tier, each in course.opinions.items()},
-                {tier: margin(self.rubric, each.scores, self.mode) for tier, each in known.items()},
+                self._margins(course),
                 {tier: each.divided for tier, each in known.items() if each.divided is not None},
             )
         calibration = self.gates.id if self.gates else None
@@ -96,7 +97,7 @@ class DocumentJudge(Judge[ScoreRubric]):
             cut,
             nobody,
             calibration,
-            self.stale,
+            self.stale or self._unread(course),
             is_independent(self._wrote(document), course.families(step)),
         )
         found = verdict(judged, watch.ms)
@@ -112,6 +113,23 @@ class DocumentJudge(Judge[ScoreRubric]):
         document, _ = self._outgoing(document)
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._rating(tier, document, Course()).prompts(first, Fence())
+
+    def _margins(self, course: Course) -> dict[TierName, float]:
+        """Return how far opinions are from another outcome, but for those that no gate may let through."""
+        return {
+            tier: margin(self.rubric, each.scores, self.mode)
+            for tier, each in course.opinions.items()
+            if each and (self.gates is None or self.gates.knows(tier, course.read(tier)))
+        }
+
+    def _unread(self, course: Course) -> str | None:
+        """Say in one line whose opinions could not be read as those that a calibration was learned from."""
+        unread = [tier for tier in course.opinions if tier not in self._margins(course)]
+        said = [tier for tier in unread if course.opinions[tier] and tier != list(self.seats)[-1]]
+        if self.gates is None or not said:
+            return None
+        how = " and ".join(sorted({WORDS[how] for tier in said for _, how in course.read(tier)}))
+        return f"calibration {self.gates.id} says nothing of {', '.join(said)}: what it said was {how}"
 
     def _outgoing(self, document: Document) -> tuple[Document, int]:
         return outgoing.document(document) if self.manner.redact else (document, 0)

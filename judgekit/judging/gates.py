@@ -7,8 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from judgekit.judging.readings import How
     from judgekit.rubric import ModeName, Outcome, ScoreMode, ScoreRubric, TierName
 
 DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
@@ -34,11 +35,18 @@ class Gates:
     """The gates of one calibration; with none at all every tier is asked for a second opinion.
 
     The opinion of the tier `last`, where one is named, is final too, and no tier before it is passed over.
+    `read` says how the opinions of each tier's models were read that it was learned from; where that is
+    known, opinions that are read otherwise are of none of its classes.
     """
 
     id: str = ""
     gates: tuple[Gate, ...] = ()
     last: TierName | None = None
+    read: frozenset[tuple[TierName, str, How]] = frozenset()
+
+    def knows(self, tier: TierName, heard: Iterable[tuple[str, How]]) -> bool:
+        """Whether what models of a tier said was read as it was learned from: model by model."""
+        return not self.read or all((tier, model, how) in self.read for model, how in heard)
 
     def final(
         self, tier: TierName, seen: Mapping[TierName, Outcome | None], margins: Mapping[TierName, float]

@@ -10,25 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ScriptedGateway, scores, three_models
+from scripted import ScriptedGateway, endpoint, scores, three_models
 
-from judgekit import library, panel
-from judgekit.calibrate import labelled, reading, store
+from judgekit import library
+from judgekit.calibrate import bound, labelled, reading, store
 from judgekit.calibrate.choose import Promise
 from judgekit.calibrate.file import Calibration
 from judgekit.calibrate.learn import learn
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
+from judgekit.judging.manner import USUAL, Manner
 from judgekit.judging.subject import Document, File
 
 if TYPE_CHECKING:
+    from judgekit.gateway.base import Seats
     from judgekit.library import LoadedRubric
     from judgekit.rubric import TierName
     from judgekit.verdict import Verdict
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
-MODELS: dict[TierName, str] = panel.models(three_models())
+SEATS = three_models()
+MODELS: dict[TierName, str] = {tier: seat.model for tier, seat in SEATS.items()}
 
 
 @pytest.fixture
@@ -66,6 +68,10 @@ def learned(
     )
 
 
+def misfit(known: Calibration, kls: LoadedRubric, seats: Seats, manner: Manner = USUAL) -> str | None:
+    return known.misfit(kls, bound.panel(seats, kls.rubric, manner))
+
+
 def judged(kls: LoadedRubric, answers: dict[str, list[Any]], found: store.Found) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway(answers)
     own = DocumentJudge(gateway, three_models(), kls, "strict", 30, gates=found.gates, stale=found.stale)
@@ -93,7 +99,7 @@ def test_the_same_labels_give_the_same_id_and_others_another(kls: LoadedRubric) 
 def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     store.write(known, store.default_path(known))
-    found = store.find(kls, "strict", MODELS)
+    found = store.find(kls, "strict", SEATS)
     verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)]}, found)
     assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known.id)
     assert verdict.degraded is None
@@ -102,7 +108,7 @@ def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
 def test_what_it_does_not_let_through_goes_up(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     store.write(known, store.default_path(known))
-    found = store.find(kls, "strict", MODELS)
+    found = store.find(kls, "strict", SEATS)
     verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]}, found)
     assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])  # final at once without a calibration
     verdict, asked = judged(kls, {"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]}, found)
@@ -110,7 +116,7 @@ def test_what_it_does_not_let_through_goes_up(kls: LoadedRubric) -> None:
 
 
 def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) -> None:
-    assert store.find(kls, "strict", MODELS) == store.Found()
+    assert store.find(kls, "strict", SEATS) == store.Found()
     verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, store.Found())
     assert (verdict.verdict, asked, verdict.calibration) == ("reject", ["quick"], None)
 
@@ -128,7 +134,7 @@ def test_a_stale_one_is_not_used_and_said(kls: LoadedRubric, change: dict[str, A
     known = learned(kls, cases())
     stale = Calibration.model_validate({**json.loads(known.text()), **change})
     store.write(stale, store.default_path(stale))
-    found = store.find(kls, "strict", MODELS)
+    found = store.find(kls, "strict", SEATS)
     assert found.gates is None
     assert why in str(found.stale)
     verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, found)
@@ -138,16 +144,16 @@ def test_a_stale_one_is_not_used_and_said(kls: LoadedRubric, change: dict[str, A
 def test_a_tier_that_is_not_asked_any_more_makes_it_stale(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     store.write(known, store.default_path(known))
-    two: dict[TierName, str] = {"quick": MODELS["quick"], "deep": MODELS["deep"]}
+    two: Seats = {tier: seat for tier, seat in SEATS.items() if tier != "tiebreaker"}
     assert "tiebreaker is not asked now" in str(store.find(kls, "strict", two).stale)
-    assert store.find(kls, "strict", {"quick": MODELS["quick"]}) == store.Found()
+    assert store.find(kls, "strict", {"quick": SEATS["quick"]}) == store.Found()
 
 
 def test_it_holds_for_one_mode_and_one_rubric(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     store.write(known, store.default_path(known))
-    assert store.find(kls, "lenient", MODELS) == store.Found()
-    assert store.find(library.find_rubric("memory-relevance"), "strict", MODELS) == store.Found()
+    assert store.find(kls, "lenient", SEATS) == store.Found()
+    assert store.find(library.find_rubric("memory-relevance"), "strict", SEATS) == store.Found()
 
 
 def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubric, tmp_path: Path) -> None:
@@ -155,26 +161,74 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubri
     new = learned(kls, cases(), 0.06).model_copy(update={"made": MADE + timedelta(days=1)})
     for each in (new, old):
         store.write(each, store.default_path(each))
-    found = store.find(kls, "strict", MODELS, tmp_path)
+    found = store.find(kls, "strict", SEATS, tmp_path)
     assert found.gates is not None
     assert found.gates.id == new.id
     own = learned(kls, cases(), 0.07)
     store.write(own, tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
-    found = store.find(kls, "strict", MODELS, tmp_path)
+    found = store.find(kls, "strict", SEATS, tmp_path)
     assert found.gates is not None
     assert found.gates.id == own.id
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "judgekit/calibration@2"}'])
-def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str) -> None:
-    path = store.default_path(learned(kls, cases()))
+@pytest.mark.parametrize("name", ["bad.json", "kls-strict-0123456789ab.json"])
+def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name: str) -> None:
+    path = store.default_path(learned(kls, cases())).with_name(name)
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    found = store.find(kls, "strict", MODELS)
+    found = store.find(kls, "strict", SEATS)
     assert found.gates is None
-    assert path.name in str(found.stale)
+    assert str(found.stale).startswith(f"calibration not used: {path}")
+    assert "\n" not in str(found.stale)
     with pytest.raises(ConfigError):
         store.read(path)
+
+
+def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(
+    kls: LoadedRubric, tmp_path: Path
+) -> None:
+    known = learned(kls, cases())
+    bad = tmp_path / ".judgekit" / "calibrations" / "bad.json"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("{")
+    stale = known.model_copy(update={"prompt_sha256": "1" * 64})
+    store.write(stale, store.default_path(stale))
+    found = store.find(kls, "strict", SEATS, tmp_path)
+    assert (found.gates, str(found.stale).count("not used")) == (None, 2)
+    assert str(bad) in str(found.stale)
+    assert "the prompt has changed" in str(found.stale)
+    store.write(known, store.default_path(known))
+    found = store.find(kls, "strict", SEATS, tmp_path)
+    assert found.gates == known.rules()
+    assert str(bad) in str(found.stale)
+    verdict, _ = judged(kls, {"quick": [scores(5, 5, 5)]}, found)
+    assert (verdict.calibration, verdict.degraded) == (known.id, found.stale)
+
+
+def test_what_is_named_for_another_rubric_or_mode_is_not_read(kls: LoadedRubric) -> None:
+    folder = store.default_path(learned(kls, cases())).parent
+    folder.mkdir(parents=True)
+    for name in ("kls-lenient-0123456789ab.json", "other-strict-0123456789ab.json"):
+        (folder / name).write_text("{")
+    assert store.find(kls, "strict", SEATS) == store.Found()
+
+
+def test_of_many_damaged_files_a_few_are_named(kls: LoadedRubric) -> None:
+    folder = store.default_path(learned(kls, cases())).parent
+    folder.mkdir(parents=True)
+    for number in range(9):
+        (folder / f"{number}.json").write_text("{")
+    told = str(store.find(kls, "strict", SEATS).stale)
+    assert told.count("not used") == 3
+    assert told.endswith("; 6 more calibrations cannot be read")
+
+
+def test_one_under_any_name_is_found(kls: LoadedRubric, tmp_path: Path) -> None:
+    known = learned(kls, cases())
+    store.write(known, tmp_path / ".judgekit" / "calibrations" / "ours.json")
+    assert store.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
+    assert store.find(kls, "lenient", SEATS, tmp_path) == store.Found()
 
 
 def test_models_must_be_the_same_throughout() -> None:
@@ -225,8 +279,8 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
     del older["asked"]
     path = tmp_path / "older.json"
     path.write_text(json.dumps(older))
-    assert store.read(path).misfit(kls, MODELS) is None
-    assert store.read(path).misfit(kls, MODELS, Manner(samples=2)) == "samples were 1 and are 2 now"
+    assert misfit(store.read(path), kls, SEATS) is None
+    assert misfit(store.read(path), kls, SEATS, Manner(samples=2)) == "samples were 1 and are 2 now"
 
 
 @pytest.mark.parametrize(
@@ -241,6 +295,9 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
         ({"samples": 3}, Manner(), "samples were 3 and are 1 now"),
         ({"criteria": "each"}, Manner(each=True), None),
         ({"criteria": "each"}, Manner(), "criteria were judged each and are judged together now"),
+        ({}, Manner(redact=False), "secrets were left out of what is sent and are sent now"),
+        ({"redact": False}, Manner(redact=False), None),
+        ({"redact": False}, Manner(), "secrets were sent and are left out of what is sent now"),
     ],
 )
 def test_it_holds_for_the_manner_of_asking(
@@ -248,7 +305,7 @@ def test_it_holds_for_the_manner_of_asking(
 ) -> None:
     known = learned(kls, asked_so(cases(), **how))
     store.write(known, store.default_path(known))
-    found = store.find(kls, "strict", MODELS, manner=manner)
+    found = store.find(kls, "strict", SEATS, manner=manner)
     assert (found.gates is None) == (why is not None)
     assert why is None or why in str(found.stale)
 
@@ -271,15 +328,34 @@ def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRub
     assert models == {"quick": "one + two", "deep": "large"}
     known = learned(kls, found)
     assert [each.outcome for each in known.gates] == ["accept"]
-    assert known.misfit(kls, models) is None
-    assert known.misfit(kls, models, Manner(jury="majority")) == (
+    jury: Seats = {"quick": (endpoint("one"), endpoint("two")), "deep": endpoint("large")}
+    assert misfit(known, kls, jury) is None
+    assert misfit(known, kls, jury, Manner(jury="majority")) == (
         "juries came to the mean and come to the majority now"
     )
-    alone: dict[TierName, str] = {"quick": "one", "deep": "large"}
-    assert known.misfit(kls, alone) == "quick was one + two and is one now"
+    alone: Seats = {"quick": endpoint("one"), "deep": endpoint("large")}
+    assert misfit(known, kls, alone) == "quick was one + two and is one now"
+
+
+def test_the_order_of_a_jury_says_nothing(kls: LoadedRubric) -> None:
+    known = learned(kls, jurors(100))
+    turned: Seats = {"quick": (endpoint("two"), endpoint("one")), "deep": endpoint("large")}
+    assert misfit(known, kls, turned) is None
+    older = known.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
+    assert misfit(older, kls, turned) is None
+    other = [
+        case.model_copy(
+            update={
+                "judges": {**case.judges, "quick": case.judges["quick"].model_copy(update={"jury": jury})}
+            }
+        )
+        for case in jurors(100)
+        if (jury := list(reversed(case.judges["quick"].jury or [])))
+    ]
+    assert learned(kls, other).id == known.id
 
 
 def test_not_everything_was_asked_alike() -> None:
     found = cases(2)
-    with pytest.raises(InputError, match="the same samples, criteria and rule"):
+    with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
         reading.asked([found[0], *asked_so(found[1:], samples=2)])

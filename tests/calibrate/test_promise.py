@@ -109,7 +109,7 @@ def worst(population: Sequence[Kind], gates: Gates) -> float:
 def lets_through(gate: Gate, sample: Sample, asked: Sequence[TierName]) -> bool:
     voice = sample.voices[gate.tier]
     before = sample.outcome(asked[-2]) if len(asked) > 1 else None
-    return (voice.outcome, before) == (gate.outcome, gate.after) and voice.margin >= gate.least_margin
+    return (voice.outcome, before) == (gate.outcome, gate.after) and (voice.margin or 0) >= gate.least_margin
 
 
 def excess(population: Sequence[Kind], gates: Gates) -> float:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
 from scripted import ScriptedGateway, endpoint, scores
+from telling import beside, reply
 
 from judgekit import library, providers
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import endpoints
-from judgekit.gateway.base import Reply
 from judgekit.gateway.litellm_ import LitellmGateway
 from judgekit.gateway.replay import Recorder, ReplayGateway
 from judgekit.gateway.replay import endpoints as recorded_endpoints
@@ -24,33 +22,18 @@ from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.manner import Manner
 from judgekit.judging.reply_cache import ReplyCache
 from judgekit.judging.subject import Document, File
-from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loopback import Answer
 
-    from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.gateway.base import Endpoint, Gateway, Reply
     from judgekit.verdict import Verdict
 
 DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
 TELLING = dataclasses.replace(endpoint("m"), logprobs=True)
-
-
-def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
-    """Return the alternatives of each token of a text in which every number is in the same doubt."""
-    tokens = re.findall(r" ?[^\W\d]+|\d| ?[^\w\s]+|\s", text)
-    assert "".join(tokens) == text
-    doubtful = {token: math.log(each) for token, each in doubt.items()}
-    return [doubtful if token.isdigit() else {token: 0.0} for token in tokens]
-
-
-def reply(text: str, doubt: dict[str, float]) -> Reply:
-    logprobs = beside(text, doubt)
-    tokens = tuple(next(iter(each)) for each in logprobs)
-    return Reply(text, "m-1", Usage(100, 10, 0.001), tuple(logprobs), tokens)
 
 
 def judge(gateway: Gateway, seat: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on

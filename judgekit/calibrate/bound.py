@@ -1,0 +1,198 @@
+"""What a calibration is bound to beside rubric and mode: who is asked, how, and how answers are read.
+
+Other prompts, other models or another reading of the same replies make other opinions, which other gates
+would fit. What cannot be seen from here is not bound: what stands behind an address or a model's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
+
+from judgekit import prompt
+from judgekit.datafile import Strict
+from judgekit.fence import Fence, without_nonce
+from judgekit.gateway.base import seated
+from judgekit.judging import pair_replies, readings
+from judgekit.judging.manner import USUAL, JuryRule, Manner
+from judgekit.provider import CommandProfile, LitellmProfile, by_beginning
+from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, TierName
+from judgekit.subject import Part, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from judgekit.gateway.base import Endpoint, Message, Seats
+    from judgekit.judging.readings import How
+    from judgekit.rubric import ModeName, Rubric
+
+TOGETHER = " + "
+"""Between the models of one jury, where they stand as one name."""
+Readings: TypeAlias = dict[TierName, dict[str, readings.How]]
+"""How the opinions of each model were read, by tier."""
+
+
+class Asked(Strict):
+    """How the opinions came about, in the words of the configuration: other opinions need other gates."""
+
+    samples: Annotated[int, Field(ge=1)] = 1
+    criteria: Literal["together", "each"] = "together"
+    jury: JuryRule = "mean"
+    redact: bool = True
+
+
+USUALLY = Asked()
+
+
+class Was(NamedTuple):
+    """How models were asked and their opinions read when a calibration was learned.
+
+    `asking` is a hash of how a model's profile asks it; there is none of answers that were only recorded.
+    """
+
+    asked: Asked = USUALLY
+    read: Readings = {}
+    asking: Mapping[str, str] = {}
+
+
+class Panel(NamedTuple):
+    """Who is asked, by tier, and how: `able` is how opinions of each model may be read here."""
+
+    models: Mapping[TierName, str]
+    asked: Asked
+    able: Mapping[TierName, Mapping[str, frozenset[How]]]
+    asking: Mapping[str, str]
+
+
+def panel(seats: Seats, rubric: Rubric, manner: Manner = USUAL) -> Panel:
+    """Return what judging with these models comes to."""
+    juries, scores = seated(seats), isinstance(rubric, ScoreRubric)
+    everyone = [seat for jury in juries.values() for seat in jury]
+    return Panel(
+        {tier: together(seat.model for seat in jury) for tier, jury in juries.items()},
+        Asked(
+            samples=manner.samples,
+            criteria="each" if manner.each else "together",
+            jury=manner.jury,
+            redact=manner.redact,
+        ),
+        {
+            tier: {seat.model: readings.able(seat, scores=scores) for seat in jury}
+            for tier, jury in juries.items()
+        },
+        {seat.model: digest for seat in everyone if (digest := asking(seat))},
+    )
+
+
+def together(models: Iterable[str]) -> str:
+    """Return the models of a tier as one name; their order says nothing."""
+    return TOGETHER.join(sorted(models))
+
+
+def asking(seat: Endpoint) -> str | None:
+    """Return a hash of all that its profile says about how a model is asked; None of a recording."""
+    profile = seat.profile
+    if isinstance(profile, LitellmProfile):
+        bare = profile.bare_name(seat.model)
+        how: dict[str, Any] = {
+            "arguments": by_beginning(profile.arguments, bare, {}),
+            "thinking": by_beginning(profile.thinking, bare, 0),
+        }
+    elif isinstance(profile, CommandProfile):
+        how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})
+    else:
+        return None
+    return _sha256([how, seat.output, profile.limits.context_chars])
+
+
+def misfit(was: Was, now: Panel, rubric: Rubric) -> str | None:
+    """Say in a few words how judging differs now, where it matters for those who are asked."""
+    return _asked_otherwise(was.asked, now, rubric) or _read_otherwise(was.read, now) or _changed(was, now)
+
+
+def _asked_otherwise(was: Asked, panel: Panel, rubric: Rubric) -> str | None:
+    now = panel.asked
+    # A model that answers in single tokens is asked about each thing once, whatever is set.
+    if any(able != {"points"} for models in panel.able.values() for able in models.values()):
+        if was.samples != now.samples:
+            return f"samples were {was.samples} and are {now.samples} now"
+        if was.criteria != now.criteria and _questions(rubric) > 1:
+            return f"criteria were judged {was.criteria} and are judged {now.criteria} now"
+    if was.jury != now.jury and any(TOGETHER in each for each in panel.models.values()):
+        return f"juries came to the {was.jury} and come to the {now.jury} now"
+    if was.redact != now.redact:
+        return f"secrets were {_sent(was)} and are {_sent(now)} now"
+    return None
+
+
+def _read_otherwise(was: Readings, now: Panel) -> str | None:
+    for tier, models in now.able.items():
+        for model, able in models.items():
+            before = was.get(tier, {}).get(model)
+            if before is None and able & {"expected"}:
+                return f"it does not say how the scores of {tier} were read, and they are {_words(able)} now"
+            if before is not None and before not in able:
+                return f"what {tier} said was {readings.WORDS[before]} and is {_words(able)} now"
+    return None
+
+
+def _changed(was: Was, now: Panel) -> str | None:
+    changed = [model for model, digest in now.asking.items() if was.asking.get(model, digest) != digest]
+    return f"how its provider's profile asks {changed[0]} has changed" if changed else None
+
+
+def wording(rubric: Rubric, mode: ModeName) -> str:
+    """Return a hash of what judgekit says to models under a rubric, whatever is judged."""
+    said = [[(each.role, without_nonce(each.content)) for each in one] for one in _prompts(rubric, mode)]
+    return _sha256([said, _asides(rubric)])
+
+
+def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
+    """Return the prompts of all tiers about nothing in particular."""
+    part, task = Part("a", "b", 1), Task("c", "d")
+    if isinstance(rubric, ScoreRubric):
+        told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
+        return [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
+    if isinstance(rubric, CompareRubric):
+        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [pair_replies.Said("LEFT", "c")]
+        return [pair_replies.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
+    found = []
+    for tier in TIERS:
+        messages, ids = prompt.select_messages(rubric, mode, tier, "a", ["b"], [_CANDIDATE])
+        (label,) = ids  # drawn by an installation's own secret
+        found.append(tuple(each._replace(content=each.content.replace(label, "LABEL")) for each in messages))
+    return found
+
+
+def _asides(rubric: Rubric) -> list[str]:
+    """Return what models that answer in one token are told."""
+    fence = Fence("nonce")
+    if isinstance(rubric, ScoreRubric):
+        questions = [prompt.rating_question(rubric, name) for name in rubric.dimensions]
+        return [prompt.rating_system(rubric, fence), *questions]
+    if isinstance(rubric, CompareRubric):
+        return [pair_replies.point_question(rubric), prompt.pair_context(fence, "a", [Part("1", "b", 1)])]
+    return [prompt.candidate_context(fence, _CANDIDATE, "a", ["b"])]
+
+
+_CANDIDATE = prompt.Shown("id", "title", "category", ("tag",), "text")
+
+
+def _questions(rubric: Rubric) -> int:
+    return len(rubric.dimensions if isinstance(rubric, ScoreRubric) else rubric.criteria)
+
+
+def _sent(asked: Asked) -> str:
+    return "left out of what is sent" if asked.redact else "sent"
+
+
+def _words(able: frozenset[How]) -> str:
+    usual: tuple[How, ...] = ("expected", "points", "whole")
+    return readings.WORDS[next(each for each in usual if each in able)]
+
+
+def _sha256(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,263 @@
+"""What a calibration is bound to: how opinions are read, what models are told, how a profile asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ScriptedGateway, endpoint, scores
+from telling import reply
+
+from judgekit import fence, library, prompt, providers
+from judgekit.calibrate import bound, heard, labelled, reading
+from judgekit.calibrate.choose import Promise
+from judgekit.calibrate.learn import learn
+from judgekit.gateway import endpoints
+from judgekit.judging import pair_replies
+from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.manner import Manner
+from judgekit.judging.subject import Document, File
+from judgekit.rubric import CompareRubric
+
+if TYPE_CHECKING:
+    from judgekit.calibrate.file import Calibration
+    from judgekit.gateway.base import Endpoint, Seats
+    from judgekit.judging.readings import How
+    from judgekit.library import LoadedRubric
+    from judgekit.verdict import Verdict
+
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+GOOD = {"semantic": 5.0, "pragmatic": 5.0, "syntactic": 5.0}
+NEARLY = {"semantic": 4.8, "pragmatic": 4.7, "syntactic": 4.9}
+PLAIN, DEEP = endpoint("small"), endpoint("large")
+TELLING, POINTWISE = replace(PLAIN, logprobs=True), replace(PLAIN, pointwise=True)
+
+
+@pytest.fixture
+def kls() -> LoadedRubric:
+    return library.score_rubric("kls")
+
+
+def case(number: int, quick: dict[str, Any], label: str = "accept", **how: Any) -> labelled.Case:  # noqa: ANN401
+    judges = {"quick": {"model": "small", **quick}, "deep": {"model": "large", "scores": GOOD}}
+    said = {tier: {**each, **how} for tier, each in judges.items()}
+    return labelled.Case.model_validate({"id": str(number), "label": label, "judges": said})
+
+
+def known(kls: LoadedRubric, quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 - any setting
+    return learned(kls, [case(number, quick, **how) for number in range(120)])
+
+
+def learned(kls: LoadedRubric, cases: list[labelled.Case], **options: Any) -> Calibration:  # noqa: ANN401
+    models, promise = reading.models(cases), Promise(0.05)
+    return learn(cases, models, kls, "strict", promise, made=MADE, labels_sha256="0" * 64, **options)
+
+
+def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **manner: Any) -> str | None:  # noqa: ANN401
+    return calibration.misfit(kls, bound.panel({"quick": quick, "deep": DEEP}, kls.rubric, Manner(**manner)))
+
+
+# --- how it is read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quick", "how", "fits"),
+    [
+        ({"scores": GOOD}, "whole", PLAIN),
+        ({"reply": scores(5, 5, 5)}, "whole", PLAIN),
+        ({"scores": NEARLY}, "expected", TELLING),
+        ({"scores": NEARLY, "read": "expected"}, "expected", TELLING),
+        ({"scores": GOOD, "read": "expected"}, "expected", TELLING),
+        ({"scores": NEARLY, "read": "partly"}, "partly", TELLING),
+        ({"scores": GOOD, "read": "untold"}, "untold", TELLING),
+        ({"scores": NEARLY, "read": "points"}, "points", POINTWISE),
+    ],
+)
+def test_it_holds_for_how_scores_are_read(
+    kls: LoadedRubric, quick: dict[str, Any], how: How, fits: Endpoint
+) -> None:
+    calibration = known(kls, quick)
+    assert calibration.read["quick"] == {"small": how}
+    for seat in (PLAIN, TELLING, POINTWISE):
+        why = misfit(calibration, kls, seat)
+        assert (why is None) == (seat is fits), why
+        assert why is None or why.startswith("what quick said was ")
+
+
+def test_the_two_ways_are_told(kls: LoadedRubric) -> None:
+    assert misfit(known(kls, {"scores": GOOD}), kls, TELLING) == (
+        "what quick said was taken as it stood in the reply"
+        " and is an expectation over tokens' probabilities now"
+    )
+
+
+def test_one_from_before_this_was_noted_holds_where_probabilities_play_no_part(kls: LoadedRubric) -> None:
+    older = known(kls, {"scores": GOOD}).model_copy(update={"read": {}})
+    assert misfit(older, kls, PLAIN) is None
+    assert misfit(older, kls, POINTWISE) is None
+    assert str(misfit(older, kls, TELLING)).startswith("it does not say how the scores of quick were read")
+
+
+def test_of_samples_fractions_are_no_sign_of_probabilities(kls: LoadedRubric) -> None:
+    calibration = known(kls, {"scores": NEARLY}, samples=3)
+    assert calibration.read["quick"] == {"small": "whole"}
+    assert misfit(calibration, kls, PLAIN, samples=3) is None
+
+
+def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: LoadedRubric) -> None:
+    calibration = known(kls, {"scores": NEARLY, "read": "points"})
+    deep = replace(DEEP, pointwise=True)
+    panel = bound.panel({"quick": POINTWISE, "deep": deep}, kls.rubric, Manner(samples=3, each=True))
+    both = calibration.model_copy(update={"read": {**calibration.read, "deep": {"large": "points"}}})
+    assert both.misfit(kls, panel) is None
+
+
+def test_probabilities_of_candidates_are_those_of_tokens_unless_they_were_counted() -> None:
+    said = {"probabilities": {"m1": 0.9}}
+    assert heard.readings([case(1, said)])["quick"] == {"small": "points"}
+    assert heard.readings([case(1, said, samples=3)])["quick"] == {"small": "whole"}
+
+
+# --- an endpoint that tells probabilities only sometimes -------------------------------------------------
+
+
+def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
+    """Return accepted cases: some read by probabilities, others not, of which some are wrong."""
+    found = [case(number, {"scores": NEARLY, "read": "expected"}) for number in range(told)]
+    for number in range(untold):
+        label = "reject" if number < wrong else "accept"
+        found.append(case(told + number, {"scores": GOOD, "read": "untold"}, label))
+    return found
+
+
+def test_gates_are_learned_of_opinions_that_were_read_alike(kls: LoadedRubric) -> None:
+    calibration = learned(kls, mixed(told=120, untold=60, wrong=60))
+    (gate,) = calibration.gates
+    assert (gate.labels, gate.errors) == (120, 0)
+    assert calibration.read["quick"] == {"small": "expected"}
+    assert calibration.read_otherwise == {"quick": 60}
+    # The others go up: what is measured on all labels says so.
+    assert calibration.with_gates.by_gate == 120
+    assert calibration.with_gates.calls["deep"] == 60
+
+
+def test_with_too_few_that_were_read_alike_nothing_is_promised(kls: LoadedRubric) -> None:
+    calibration = learned(kls, mixed(told=50, untold=40))
+    assert calibration.gates == []
+    assert [each.labels for each in calibration.not_promised] == [50]
+
+
+def judged(kls: LoadedRubric, calibration: Calibration, quick: Any) -> tuple[Verdict, list[str]]:  # noqa: ANN401
+    gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
+    seats: Seats = {"quick": TELLING, "deep": DEEP}
+    own = DocumentJudge(gateway, seats, kls, "strict", 30, gates=calibration.rules())
+    document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
+    return asyncio.run(own.judge(document)), gateway.asked
+
+
+TOLD = reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
+UNTOLD = scores(5, 5, 5)
+
+
+def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said(kls: LoadedRubric) -> None:
+    calibration = learned(kls, mixed(told=120, untold=0))
+    verdict, asked = judged(kls, calibration, lambda _: TOLD)
+    assert (verdict.verdict, asked, verdict.degraded) == ("accept", ["quick"], None)
+    verdict, asked = judged(kls, calibration, UNTOLD)
+    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick", "deep"], calibration.id)
+    assert verdict.degraded == (
+        f"calibration {calibration.id} says nothing of quick: what it said was taken as it stood in the"
+        " reply, without the probabilities that were asked for"
+    )
+
+
+def test_what_was_learned_without_probabilities_lets_no_opinion_with_them_through(kls: LoadedRubric) -> None:
+    calibration = learned(kls, mixed(told=0, untold=120))
+    assert judged(kls, calibration, UNTOLD)[1] == ["quick"]
+    assert judged(kls, calibration, lambda _: TOLD)[1] == ["quick", "deep"]
+
+
+# --- what models are told --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["kls", "memory-relevance", "memory-two-criteria", "answer-preference"])
+def test_what_judgekit_says_itself_is_known_by_a_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rubric = library.find_rubric(name).rubric
+    before = bound.wording(rubric, "strict")
+    assert bound.wording(rubric, "strict") == before
+    # Labels of candidates are drawn by a secret of each installation.
+    monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
+    assert bound.wording(rubric, "strict") == before
+    monkeypatch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
+    assert bound.wording(rubric, "strict") != before
+
+
+@pytest.mark.parametrize("name", ["kls", "memory-relevance", "answer-preference"])
+def test_what_models_of_single_tokens_are_told_counts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rubric = library.find_rubric(name).rubric
+    before = bound.wording(rubric, "strict")
+    if isinstance(rubric, CompareRubric):
+        monkeypatch.setattr(pair_replies, "point_question", lambda _: "Which?")
+    else:
+        for each in ("rating_question", "candidate_context"):
+            monkeypatch.setattr(prompt, each, lambda *_: "Which?")
+    assert bound.wording(rubric, "strict") != before
+
+
+def test_other_words_make_it_stale(kls: LoadedRubric, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibration = known(kls, {"scores": GOOD})
+    assert misfit(calibration, kls, PLAIN) is None
+    monkeypatch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
+    assert misfit(calibration, kls, PLAIN) == "what judgekit itself says to models has changed"
+    older = calibration.model_copy(update={"wording_sha256": None})
+    assert misfit(older, kls, PLAIN) is None
+
+
+# --- how a profile asks ----------------------------------------------------------------------------------
+
+
+def seat(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
+    profile = providers.find("llama-server").model_copy(update={"logprobs": False, **changed})
+    return endpoints.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
+
+
+def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
+    cases = [case(number, {"scores": GOOD}) for number in range(120)]
+    named = [
+        each.model_copy(
+            update={
+                "judges": {
+                    **each.judges,
+                    "quick": each.judges["quick"].model_copy(update={"model": seat().model}),
+                }
+            }
+        )
+        for each in cases
+    ]
+    digest = bound.asking(seat())
+    assert digest is not None
+    calibration = learned(kls, named, asking={seat().model: digest})
+    assert misfit(calibration, kls, seat(title="Another", rank=3)) is None
+    for changed in (
+        {"arguments": {"": {"reasoning_effort": "high"}}},
+        {"thinking": {"": 4000}},
+        {"limits": seat().profile.limits.model_copy(update={"context_chars": 900})},
+        {"output": "text", "outputs": {}},
+    ):
+        assert misfit(calibration, kls, seat(**changed)) == (
+            f"how its provider's profile asks {seat().model} has changed"
+        )
+    recorded = learned(kls, named)
+    assert misfit(recorded, kls, seat(thinking={"": 4000})) is None
+
+
+def test_a_programs_arguments_count_and_a_recordings_do_not() -> None:
+    profile = providers.find("claude-code")
+    one = replace(PLAIN, profile=profile)
+    other = replace(PLAIN, profile=profile.model_copy(update={"argv": ["claude", "--effort", "high"]}))
+    assert bound.asking(one) != bound.asking(other)
+    assert bound.asking(replace(PLAIN, profile=providers.find("replay"))) is None
