@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judgekit.verdict import Consensus, Verdict
 
 _PAIR = 2
+NAME = "text"  # what models are told: a path may say who wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ class RankingJudge(Judge[ScoreRubric]):
 
 
 def document(contest: Contest, letter: str) -> Document:
-    """Return one subject as a document of its own, made for the prompt."""
-    return Document((contest.file(letter),), letter, Task(contest.prompt))
+    """Return one subject as a document of its own, made for the prompt, under a name that tells nothing."""
+    return Document((replace(contest.file(letter), shown=NAME),), letter, Task(contest.prompt))
 
 
 class _Voice(NamedTuple):

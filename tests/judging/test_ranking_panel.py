@@ -197,3 +197,11 @@ def test_a_family_that_failed_is_not_behind_the_outcome() -> None:
     panel = Panel({"x/m": "04", "y/m": "25"})
     found = rank(panel, {"quick": "x/m", "deep": "y/m"})
     assert (found.verdict, found.families, found.independent) == ("B", ["y"], None)
+
+
+def test_no_model_is_told_a_name_that_may_say_who_wrote_it() -> None:
+    panel = Panel({"m": "42"})
+    rank(panel, {"quick": "m"})
+    sent = " ".join(message.content for request in panel.requests for message in request.messages)
+    assert 'path="text"' in sent
+    assert not re.search(r"[AB]\.md", sent)
