@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from judgekit.comparison import LETTERS, Comparison
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging.contest import Contest
-from judgekit.judging.subject import CONTEXT_CHARS, File
+from judgekit.judging.subject import file_of
 from judgekit.library import LoadedRubric, find_rubric
 from judgekit.parse import extract
 from judgekit.recall import Result, SearchResult, search
@@ -91,7 +90,7 @@ def judge_texts(
     blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
-    files = [_file(name, text) for name, text in texts.items()]
+    files = [file_of(encodable(name), text) for name, text in texts.items()]
     subjects = [documents.document([each], family=author_family) for each in files]
     return _judge(subjects, rubric, mode, deadline, max_cost_usd)
 
@@ -115,7 +114,7 @@ def compare(
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to compare")
-    files = tuple(_file(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
+    files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
     project = Path(paths.project_root(str(Path.cwd())))
@@ -138,11 +137,6 @@ def hook(payload: Mapping[str, Any]) -> str:
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
     return library.rubrics(Path(project) if project else None)
-
-
-def _file(name: str, text: str) -> File:
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return File(encodable(name), text[:CONTEXT_CHARS], digest, len(text))
 
 
 def _judge(

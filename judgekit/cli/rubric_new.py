@@ -21,8 +21,10 @@ def new(
         typer.Option("--from", metavar="ID[@VERSION]|FILE", help="Copy this rubric and its cases."),
     ] = None,
     task: Annotated[
-        Literal["score", "select"] | None,
-        typer.Option(help="Rate documents (score, the default) or choose memories (select)."),
+        Literal["score", "select", "compare"] | None,
+        typer.Option(
+            help="Rate documents (score, the default), choose memories (select), or compare two texts."
+        ),
     ] = None,
     user: Annotated[
         bool, typer.Option("--user", help="Into your own folder instead of the project's .judgekit/rubrics.")

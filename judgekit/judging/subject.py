@@ -36,6 +36,12 @@ class File:
     shown: str = ""
 
 
+def file_of(path: str, text: str) -> File:
+    """Return a text as a file, of a very long one its beginning; its hash is that of the whole text."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return File(path, text[:CONTEXT_CHARS], digest, len(text))
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """What is judged as one: usually a file, or all files of a task."""

@@ -6,8 +6,8 @@ from collections import Counter
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.cases import ScoreCase, SelectCase, cases_path
-from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.cases import CompareCase, ScoreCase, SelectCase, cases_path
+from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
+MODES: tuple[ModeName, ...] = ("strict", "lenient")
 _MOST_COMBINATIONS = 100_000  # of scores that are gone through
 
 
@@ -42,6 +43,8 @@ def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
     found = [*_modes(loaded), *_cases(loaded, cases)]
     if isinstance(loaded.rubric, ScoreRubric):
         found += [*_dimensions(loaded, loaded.rubric), *_scored(loaded, loaded.rubric, cases)]
+    if isinstance(loaded.rubric, CompareRubric):
+        found += _compared(loaded, cases)
     return sorted(found, key=lambda each: not each.wrong)
 
 
@@ -75,6 +78,8 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
             yield Remark(path, "modes", f"{said}; lenient should accept whatever strict does")
         if reached and all(one == other for one, other in reached):
             yield Remark(path, "modes", "strict and lenient decide alike: what do they differ in?")
+    if isinstance(rubric, CompareRubric) and rubric.modes.strict.confirm == rubric.modes.lenient.confirm:
+        yield Remark(path, "modes", "strict and lenient confirm the same: what do they differ in?")
 
 
 def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
@@ -103,9 +108,27 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
             text = f"line {seen[each.id]} has the id {each.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
         seen.setdefault(each.id, number)
+        if isinstance(each, CompareCase) and each.a == each.b and not _ties(each):
+            text = f"{each.id}: a and b are the same text, and that is always a tie; mend one"
+            yield Remark(path, "label", text, wrong=True, line=number)
         if isinstance(each, SelectCase) and set(each.label.strict) - set(each.label.lenient):
             text = f"{each.id}: strict keeps what lenient drops: is that meant?"
             yield Remark(path, "label", text, line=number)
+
+
+def _ties(case: CompareCase) -> bool:
+    return (case.label.strict, case.label.lenient) == ("tie", "tie")
+
+
+def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    for mode in MODES:
+        words = [getattr(each.label, mode) for each in cases if isinstance(each, CompareCase)]
+        wins = [each for each in words if each != "tie"]
+        if len(words) >= FEW and (
+            not wins or not LEAST_SHARE <= wins.count("A") / len(wins) <= 1 - LEAST_SHARE
+        ):
+            told = f"in {mode} {wins.count('A')} labels are A and {wins.count('B')} are B"
+            yield Remark(cases_path(loaded.path), "label", f"{told}: swap some of the texts")
 
 
 def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
@@ -130,8 +153,7 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
 
 
 def _balance(path: Path, cases: Sequence[ScoreCase]) -> Iterator[Remark]:
-    modes: tuple[ModeName, ...] = ("strict", "lenient")
-    for mode in modes if len(cases) >= FEW else ():
+    for mode in MODES if len(cases) >= FEW else ():
         accepted = sum(getattr(each.label, mode) == "accept" for each in cases)
         if not LEAST_SHARE <= accepted / len(cases) <= 1 - LEAST_SHARE:
             told = f"{accepted} of {len(cases)} should be accepted in {mode}"

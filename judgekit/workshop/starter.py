@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from judgekit.library import LoadedRubric
 
-StarterTask: TypeAlias = Literal["score", "select"]
+StarterTask: TypeAlias = Literal["score", "select", "compare"]
 FIRST = "1.0.0"
 
 

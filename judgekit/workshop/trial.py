@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import assess, environment, panel, running
 from judgekit import config as configuration
 from judgekit.assess import Wish
-from judgekit.cases import ScoreCase, SelectCase
+from judgekit.cases import CompareCase, ScoreCase, SelectCase
 from judgekit.errors import UsageError
 from judgekit.gateway.open import open_gateway
 from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
+from judgekit.judging.contest import Contest
+from judgekit.judging.pairs import PairJudge
+from judgekit.judging.subject import Document, file_of
 from judgekit.ledger import interval
 from judgekit.prompt import Shown
 from judgekit.subject import Task
@@ -37,7 +38,7 @@ UNREAD = ("undetermined", "escalate")
 class Tried(NamedTuple):
     """One question of a case in one mode: what should be said, what was, and the mean score if there is one.
 
-    A case about a document is one question; one about candidates has a question for each of them.
+    A case about a document or a pair is one question; one about candidates has one for each of them.
     """
 
     case: str
@@ -83,13 +84,10 @@ def run(
     modes: Sequence[ModeName] = MODES,
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
-    """Return what is said about each case in each mode, judged as `judgekit judge` and `search` would.
+    """Return what is said about each case in each mode, judged as judge, search or compare would.
 
-    Raises `UsageError` where no model is set up, and for a task whose cases cannot be tried.
+    Raises `UsageError` where no model is set up.
     """
-    able = (ScoreCase, SelectCase)
-    if not all(isinstance(each, able) for each in cases):
-        raise UsageError(f"cases of the task {loaded.rubric.task!r} cannot be tried; judge them one by one")
     seats, reason = panel.juries(configuration.load(project), project)
     if not seats:
         raise UsageError(f"nobody to ask: {reason}")
@@ -98,8 +96,7 @@ def run(
         found = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                trial = _scored if loaded.rubric.task == "score" else _selected
-                async for each in trial(gateway, loaded, cases, project, mode):
+                async for each in _TRIALS[loaded.rubric.task](gateway, loaded, cases, project, mode):
                     progress(each)
                     found.append(each)
         return found
@@ -111,7 +108,7 @@ def document(case: ScoreCase) -> Document:
     """Return a case as the subject that is judged."""
     texts = {case.path: case.text, **case.files}
     return Document(
-        tuple(File(path, text, _sha256(text), len(text)) for path, text in texts.items()),
+        tuple(file_of(path, text) for path, text in texts.items()),
         case.id,
         Task(case.description, case.acceptance),
     )
@@ -155,5 +152,16 @@ def _of_candidates(case: SelectCase, found: Selection, mode: ModeName) -> Iterab
         yield Tried(f"{case.id}/{each.id}", mode, expected, each.decision, None, found.degraded or "")
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+async def _compared(
+    gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
+) -> AsyncIterator[Tried]:
+    common = assess.judge_of(gateway, configuration.load(project), loaded, project, Wish(mode=mode))
+    judge = common.turned(PairJudge)
+    for case in cases:
+        if isinstance(case, CompareCase):
+            found = await judge.judge(Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b))))
+            why = found.degraded or found.reasoning
+            yield Tried(case.id, mode, getattr(case.label, mode), found.verdict, None, why)
+
+
+_TRIALS = {"score": _scored, "select": _selected, "compare": _compared}

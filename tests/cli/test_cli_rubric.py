@@ -128,12 +128,29 @@ def test_without_a_model_nothing_is_tried(judgekit: Run, ours: Path) -> None:
     assert "nobody to ask" in done.err
 
 
-def test_cases_of_comparisons_are_not_tried(judgekit: Run, project: Path, use: Use) -> None:
-    with Loopback(says("{}")) as server:
+def test_cases_of_comparisons_are_tried_in_both_orders(judgekit: Run, project: Path, use: Use) -> None:
+    def shorter(asked: Asked) -> Answer:
+        """Prefer the shorter text, whatever it says."""
+        found = re.findall(
+            r"^The text (\w+):\s+<(\S+)[^>]*>\n(.*?)\n</\2>", asked.text, re.DOTALL | re.MULTILINE
+        )
+        label, *_ = min(found, key=lambda each: len(each[2]))
+        return says(json.dumps({"reasoning": "It is shorter.", "better": label}))
+
+    with Loopback(shorter) as server:
         use(server)
-        done = judgekit("rubric", "check", "answer-preference", "--run")
-    assert (done.code, server.requests) == (64, [])
-    assert "cases of the task 'compare' cannot be tried" in done.err
+        done = judgekit("rubric", "check", "answer-preference", "--run", "--mode", "lenient")
+        assert len(server.requests) == 20  # ten pairs
+    assert done.code == 0, done.err
+    assert "  lenient  asked-for-three              A" in done.out
+    assert "! lenient  same-in-other-words          A, not tie" in done.out
+    assert "lenient: 8 of 10 as labelled, 80%" in done.err
+
+
+def test_a_rubric_that_compares_can_be_begun(judgekit: Run, project: Path) -> None:
+    assert judgekit("rubric", "new", "replies", "--task", "compare").code == 0
+    done = judgekit("rubric", "check", "replies")
+    assert (done.code, "replies@1.0.0 is sound, 3 labelled cases" in done.out) == (0, True)
 
 
 def test_json_is_about_what_was_tried(judgekit: Run, ours: Path) -> None:

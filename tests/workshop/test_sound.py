@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -148,3 +149,44 @@ def test_too_many_scores_are_not_gone_through() -> None:
     (one, *_) = rubric.dimensions.values()
     many = rubric.model_copy(update={"dimensions": {f"d{number}": one for number in range(9)}})
     assert sound.outcomes(many) is None
+
+
+def compared(tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b") -> list[str]:
+    """Return what is said of a rubric that compares and of cases with these labels: A, B, T for a tie."""
+    path = tmp_path / "ours@1.0.0.yaml"
+    text = library.find_rubric("answer-preference").path.read_text(encoding="utf-8")
+    path.write_text(text.replace("rubric: answer-preference", "rubric: ours").replace(before, after))
+    words = {"A": "A", "B": "B", "T": "tie"}
+    cases = [
+        {
+            "id": str(number),
+            "prompt": "p",
+            "a": "a",
+            "b": b,
+            "why": "w",
+            "label": dict.fromkeys(sound.MODES, words[each]),
+        }
+        for number, each in enumerate(labels)
+    ]
+    path.with_name("ours@1.0.0.cases.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in cases))
+    return said(path)
+
+
+def test_pairs_whose_winner_has_always_the_same_place_are_said(tmp_path: Path) -> None:
+    assert compared(tmp_path, "AABBABABTT") == []
+    first, second = compared(tmp_path, "AAAAAAAATT")
+    assert "in strict 8 labels are A and 0 are B: swap some of the texts" in first
+    assert "in lenient" in second
+    assert len(compared(tmp_path, "TTTTTTTTTT")) == 2
+
+
+def test_the_same_text_twice_is_a_tie(tmp_path: Path) -> None:
+    *wrong, _ = compared(tmp_path, "AT", b="a")
+    assert ["1: label: 0: a and b are the same text, and that is always a tie" in each for each in wrong] == [
+        True
+    ]
+
+
+def test_modes_that_confirm_alike_are_said(tmp_path: Path) -> None:
+    (only,) = compared(tmp_path, "AABBABABTT", "lenient: {confirm: reject}", "lenient: {confirm: accept}")
+    assert "strict and lenient confirm the same" in only

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from judgekit.workshop.starter import StarterTask
 
 
-@pytest.mark.parametrize("task", ["score", "select"])
+@pytest.mark.parametrize("task", ["score", "select", "compare"])
 def test_a_starter_is_sound_and_commented(tmp_path: Path, task: StarterTask) -> None:
     begun = begin("ours", tmp_path, task=task)
     found = library.load_rubric(begun.rubric, "project")

@@ -11,7 +11,15 @@ from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
 from judgekit import config, library
-from judgekit.cases import CaseCandidate, ScoreCase, ScoreLabels, SelectCase, SelectLabels
+from judgekit.cases import (
+    CaseCandidate,
+    CompareCase,
+    CompareLabels,
+    ScoreCase,
+    ScoreLabels,
+    SelectCase,
+    SelectLabels,
+)
 from judgekit.gateway import litellm_
 from judgekit.workshop import trial
 
@@ -33,6 +41,16 @@ SCORE = ScoreCase(
 )
 
 
+COMPARE = CompareCase(
+    id="p",
+    prompt="What is 17 x 24?",
+    a="404",
+    b="408",
+    why="17 x 4 is 68.",
+    label=CompareLabels(strict="B", lenient="B"),
+)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _litellm_is_loaded() -> None:
     litellm_.load()
@@ -43,11 +61,17 @@ def kept(asked: Asked) -> Answer:
     return says(json.dumps({"reasoning": "r", "keep": label}))
 
 
+def larger(asked: Asked) -> Answer:
+    """Prefer the larger of two numbers."""
+    found = re.findall(r"The text (\w+):\s+<[^>]*>\s+(\d+)\s", asked.text)
+    return says(json.dumps({"reasoning": "It is right.", "better": max(found, key=lambda each: each[1])[0]}))
+
+
 def tried(
     monkeypatch: pytest.MonkeyPatch, rubric: str, cases: Sequence[Case]
 ) -> tuple[list[trial.Tried], list[str]]:
-    def answer(asked: Asked) -> Answer:
-        return says(scores(5, 5, 5)) if rubric == "kls" else kept(asked)
+    answers = {"kls": lambda _: says(scores(5, 5, 5)), "answer-preference": larger}
+    answer = answers.get(rubric, kept)
 
     with Loopback(answer) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
@@ -56,7 +80,9 @@ def tried(
         return found, [each.text for each in server.requests]
 
 
-@pytest.mark.parametrize(("rubric", "case"), [("kls", SCORE), ("memory-relevance", SELECT)])
+@pytest.mark.parametrize(
+    ("rubric", "case"), [("kls", SCORE), ("memory-relevance", SELECT), ("answer-preference", COMPARE)]
+)
 def test_the_users_limit_of_cost_holds(monkeypatch: pytest.MonkeyPatch, rubric: str, case: Case) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
     found, sent = tried(monkeypatch, rubric, [case])
@@ -79,3 +105,23 @@ def test_candidates_are_asked_about_as_often_as_is_set(monkeypatch: pytest.Monke
     _, sent = tried(monkeypatch, "memory-relevance", [SELECT])
     assert len(sent) % 3 == 0
     assert sent
+
+
+def test_two_texts_are_compared_in_both_orders_and_held_against_the_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = COMPARE.model_copy(update={"id": "q", "label": CompareLabels(strict="A", lenient="A")})
+    found, sent = tried(monkeypatch, "answer-preference", [COMPARE, wrong])
+    assert [(each.case, each.expected, each.said, each.agrees) for each in found] == [
+        ("p", "B", "B", True),
+        ("q", "A", "B", False),
+    ]
+    assert found[0].why == "It is right."
+    assert len(sent) == 4  # two tiers in two orders; the same texts again cost no call
+    assert trial.agreement(found)[:3] == (1, 2, 0)
+
+
+def test_a_comparison_that_decides_nothing_agrees_with_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
+    found, _ = tried(monkeypatch, "answer-preference", [COMPARE])
+    assert (found[0].agrees, trial.agreement(found).undecided) == (False, 1)
