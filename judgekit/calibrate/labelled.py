@@ -27,6 +27,7 @@ from judgekit.errors import InputError
 from judgekit.judging.readings import How
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from judgekit.rubric import ModeName
@@ -116,10 +117,11 @@ class Case(Strict):
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); name a JSONL file of labelled cases") from None
     found: dict[str, Case] = {}
+    places: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -127,9 +129,26 @@ def read(path: Path) -> list[Case]:
         if case.id in found:
             raise InputError(f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once")
         found[case.id] = case
+        places[case.id] = number
     if not found:
         raise InputError(f"{path}: empty; expected one labelled case a line")
+    for case in found.values():
+        if told := _misplaced(case, found):
+            raise InputError(f"{path}:{places[case.id]}: {told}")
     return list(found.values())
+
+
+def _misplaced(case: Case, others: Mapping[str, Case]) -> str:
+    """Return what is wrong with the case that another is a variant of, if anything is."""
+    if case.variant == "original":
+        return "variant: expected swapped, rerun or injected beside a pair" if case.pair else ""
+    if not case.pair:
+        return "pair: expected the id of the case that this is a variant of"
+    if case.pair not in others:
+        return f"pair: {case.pair!r} is no case of this file; expected the id of one"
+    if others[case.pair].variant != "original":
+        return f"pair: {case.pair!r} is a variant itself; name its original"
+    return ""
 
 
 def sha256(path: Path) -> str:

@@ -11,12 +11,17 @@ from judgekit import paths
 from judgekit.cli.measured import LABEL_WIDTH, figure, progress, resampling
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import InputError, UsageError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.evaluation.bootstrap import Interval
+    from judgekit.evaluation.judge_agreement import Class
     from judgekit.evaluation.judge_report import JudgeReport, JudgingReport
+
+
+_LONGEST_WORD = 40  # characters, of a column that is a little wider
 
 
 def judge(
@@ -90,21 +95,19 @@ def _lines(report: JudgingReport) -> Iterator[str]:
 
 
 def _judge(each: JudgeReport) -> Iterator[str]:
-    yield f"{each.judge}{f' ({each.model})' if each.model else ''}: {each.items} items"
+    yield escaped(f"{each.judge}{f' ({each.model})' if each.model else ''}: {each.items} items")
     yield figure("accuracy", each.accuracy)
     yield figure("Cohen's kappa", each.kappa)
     if each.weighted_kappa:
         yield figure("quadratically weighted kappa", each.weighted_kappa)
     yield figure("unreadable", each.unreadable)
-    for one in each.classes:
-        precision, recall = map(_short, (one.precision, one.recall))
-        yield f"  {one.word:<{LABEL_WIDTH}}precision {precision}, recall {recall}, {one.labelled} labelled so"
+    yield from map(_class, each.classes)
     for name, flips in (("flips with the order", each.order_flips), ("flips on rerun", each.rerun_flips)):
         if flips.pairs:
             yield f"{figure(name, flips.rate)} of {flips.pairs}"
     if each.injection:
         found = each.injection
-        yield figure(f"{found.wanted} before injected text", found.before)
+        yield figure(f"{_word(found.wanted)} before injected text", found.before)
         yield f"{figure('lift by injected text', found.lift)} of {found.pairs}"
     if each.probabilities:
         known = each.probabilities
@@ -112,6 +115,19 @@ def _judge(each: JudgeReport) -> Iterator[str]:
         yield f"  {'Brier and ECE of its probabilities':<{LABEL_WIDTH}}{errors}"
     usd = "" if each.cost.usd is None else f", ${each.cost.usd:.6f}"
     yield f"  {'an item':<{LABEL_WIDTH}}{each.cost.calls:.2f} calls{usd}"
+
+
+def _class(one: Class) -> str:
+    precision, recall = map(_short, (one.precision, one.recall))
+    times = f"{one.said} time{'' if one.said == 1 else 's'}"
+    known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
+    return f"  {_word(one.word):<{LABEL_WIDTH}}precision {precision}, recall {recall}, {known}"
+
+
+def _word(word: str) -> str:
+    """Return a word that anybody may have written, so that it keeps to its column."""
+    told = escaped(word[: _LONGEST_WORD + 1])
+    return told if len(told) <= _LONGEST_WORD else f"{told[: _LONGEST_WORD - 1]}…"
 
 
 def _short(found: Interval | None) -> str:

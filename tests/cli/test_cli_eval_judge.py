@@ -1,0 +1,81 @@
+"""`judgekit eval judge` on files that people write: what does not fit is named, and the table stays one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from outcome import Outcome
+
+
+def line(name: str, choice: str = "accept", label: str = "accept", **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    return {"id": name, "label": label, "judges": {"q": {"choice": choice}}, **more}
+
+
+def write(tmp_path: Path, *lines: dict[str, Any]) -> str:
+    path = tmp_path / "cases.jsonl"
+    told = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
+    path.write_text(told, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"variant": "swapped", "pair": "zz"}, ":2: pair: 'zz' is no case of this file"),
+        ({"variant": "rerun"}, ":2: pair: expected the id of the case that this is a variant of"),
+        ({"variant": "injected", "pair": "b"}, ":2: pair: 'b' is a variant itself"),
+        ({"pair": "a"}, ":2: variant: expected swapped, rerun or injected beside a pair"),
+    ],
+)
+def test_a_variant_names_an_original(
+    judgekit: Callable[..., Outcome], tmp_path: Path, more: dict[str, str], told: str
+) -> None:
+    file = write(tmp_path, line("a"), line("b", **more))
+    done = judgekit("eval", "judge", file)
+    assert (done.code, done.out) == (65, "")
+    assert f"{file}{told}" in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_variant_may_stand_before_its_original(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    file = write(tmp_path, line("b", variant="rerun", pair="a"), line("a"))
+    assert "flips on rerun" in judgekit("eval", "judge", file).out
+
+
+def test_a_word_that_no_label_has_is_named(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    file = write(tmp_path, line("a"), line("b"), line("c", "acept"), line("d", "\x1b[31maccept"))
+    done = judgekit("eval", "judge", file)
+    rows = [row for row in done.out.splitlines() if "precision" in row]
+    assert "\x1b" not in done.out
+    assert [row.split()[0] for row in rows] == ["\\x1b[31maccept", "accept", "acept"]
+    assert [row.split(", ", 2)[2] for row in rows] == [
+        "said 1 time, no label says so",
+        "4 labelled so",
+        "said 1 time, no label says so",
+    ]
+    assert len({row.index("precision") for row in rows}) == 1
+
+
+def test_a_long_word_keeps_its_column(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    done = judgekit("eval", "judge", write(tmp_path, line("a"), line("b", "x" * 3_000 + "\ny")))
+    rows = [row for row in done.out.splitlines() if "precision" in row]
+    assert len({row.index("precision") for row in rows}) == 1
+    assert rows[1].split()[0].endswith("x…")
+
+
+def test_names_of_judges_are_shown_and_not_obeyed(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    said = {"q\n\x1b[2J": {"choice": "accept", "model": "m\x1b[1m"}}
+    done = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
+    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 items" in done.out
+
+
+def test_a_text_may_hold_any_line_separator(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    file = write(tmp_path, line("a", text="one\u2028two\x85three\x0cfour"), line("b"))
+    assert "2 labelled items" in judgekit("eval", "judge", file).out
