@@ -107,7 +107,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         score = "" if each.score is None else f"  {each.score:g} up to {each.tier}"
         wrote = "" if each.family is None else f"  by {each.family}"
         yield f"    {each.letter}  {names[each.letter]}{wrote}{score}"
-    lead = "" if found.lead is None else f", {_ahead(found)}"
+    lead = "".join(f", {each}" for each in _ahead(found))
     settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
     cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete"}))
     rounds = "1 round" if len(found.rounds) == 1 else f"{len(found.rounds)} rounds"
@@ -131,7 +131,10 @@ def _partial(found: Comparison) -> Iterator[str]:
     yield f"not independent: only models of {judges} judged it, which wrote {' and '.join(own)}{some}"
 
 
-def _ahead(found: Comparison) -> str:
-    """Return by how much the winner is ahead: in points where subjects were scored, else in votes."""
-    scored = any(each.score is not None for each in found.subjects)
-    return f"ahead by {found.lead:g}" if scored else f"{found.lead:.0%} ahead in votes"
+def _ahead(found: Comparison) -> Iterator[str]:
+    """Say by how much the winner is ahead, or how far apart a tie is: in points where there are scores."""
+    scored, tied = any(each.score is not None for each in found.subjects), found.verdict == "tie"
+    if found.lead is not None and scored:
+        yield f"the best two {found.lead:g} apart" if tied else f"ahead by {found.lead:g}"
+    elif found.lead is not None and not tied:
+        yield f"{found.lead:.0%} ahead in votes"

@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 PairWord: TypeAlias = Literal["A", "B", "tie"]
 WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
-SAME = "The order of the two texts decided."
+SAME = "The answer changed with the order of the two texts, and that counts as a tie."
 SPLIT = "Asked several times, it did not prefer one of the two more often."
 DIGITS = 9  # of a share: sums of the same shares, added otherwise, are equal
 

@@ -217,3 +217,22 @@ def test_secrets_that_were_left_out_are_counted(
         done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT)
     assert "1 secret was left out of what is sent" in done.err
     assert all(secret not in each.text for each in server.requests)
+
+
+def test_a_tie_is_told_without_a_winner_who_is_ahead(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    def threes(asked: Asked) -> Answer:
+        names = re.findall(r'"(\w+)": <whole number>', asked.text)
+        return says(json.dumps({"reasoning": "", "scores": dict.fromkeys(names, 3)}))
+
+    with Loopback(likes_the_first) as server:
+        use(server)
+        voted = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT).out
+    with Loopback(threes) as server:
+        use(server)
+        scored = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--rubric", "kls").out
+    assert voted.startswith("tie")
+    assert "decided by deep (single), " in voted
+    assert "The answer changed with the order of the two texts" in voted
+    assert "decided by deep (single, the best two 0 apart), " in scored
