@@ -119,7 +119,9 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         return []
     adapter: TypeAdapter[Case] = TypeAdapter(_BY_TASK[found.rubric.task])
     cases: list[Case] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
@@ -127,3 +129,12 @@ def read_cases(found: LoadedRubric) -> list[Case]:
             key = ".".join(str(part) for part in first["loc"])
             raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
     return cases
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None

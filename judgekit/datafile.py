@@ -351,11 +351,11 @@ _BOUNDS = {
     "greater_than_equal": "a number of at least {ge}",
     "less_than": "a number below {lt}",
     "less_than_equal": "a number of at most {le}",
-    "too_short": "a list of {min_length} or more",
-    "too_long": "a list of {max_length} at most",
+    "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} entries at most",
     "string_too_short": "a text of {min_length} or more characters",
     "string_too_long": "a text of {max_length} characters at most",
-    "string_pattern_mismatch": "a text that matches {pattern}",
+    "string_pattern_mismatch": "a text of the pattern {pattern}",
     "literal_error": "{expected}",
     "enum": "{expected}",
     "invalid_key": "a key that is a text",
@@ -374,11 +374,12 @@ def _expected(kind: str, context: Mapping[str, object]) -> str:
 
 def kind_of(value: object) -> str:
     """Return what a value of YAML or JSON is, in the words of those."""
-    if isinstance(value, list):
-        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, dict | list):
+        kind = "list" if isinstance(value, list) else "mapping"
+        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
     if isinstance(value, bool) or value is None:
         return _short(value)
-    kinds = (("a mapping", dict), ("a text", str), ("a number", (int, float)))
+    kinds = (("a text", str), ("a number", (int, float)))
     found = next((words for words, types in kinds if isinstance(value, types)), "")
     tag = getattr(value, "tag", None)
     if found or tag is None:

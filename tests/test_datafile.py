@@ -87,6 +87,7 @@ class Kinds(Strict):
     few: Annotated[list[str], Field(min_length=1, max_length=2)] = ["x"]
     inner: Inner = Inner(limit=1)
     named: dict[str, int] = {}
+    some: Annotated[dict[str, int], Field(min_length=1)] = {"x": 1}
     word: Literal["on", "off"] = "on"
     when: datetime | None = None
     even: Annotated[int, AfterValidator(halved)] = 2
@@ -101,13 +102,13 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("text: 1", "expected a text, got 1"),
         ("text: [a]", "expected a text, got a list of 1"),
         ("text: []", "expected a text, got an empty list"),
-        ("text: {a: b}", "expected a text, got a mapping"),
+        ("text: {a: b}", "expected a text, got a mapping of 1"),
         ("text:", "expected a text, got null"),
         ("text: 2026-01-01", "expected a text, got a date"),
         ("text: !!python/object:os.system x", "got a value with the tag"),
         ("text: a", "expected a text of 2 or more characters, got 'a'"),
         ("text: abcdef", "expected a text of 5 characters at most, got 'abcdef'"),
-        ("text: ABC", "expected a text that matches ^[a-z]*$, got 'ABC'"),
+        ("text: ABC", "expected a text of the pattern ^[a-z]*$, got 'ABC'"),
         ("count: two", "expected a whole number, got 'two'"),
         ("count: 2.5", "expected a whole number, got 2.5"),
         ("count: [2]", "expected a whole number, got a list of 1"),
@@ -122,12 +123,13 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("is_on: 7", "expected true or false, got 7"),
         ("is_on: [true]", "expected true or false, got a list of 1"),
         ("few: x", "expected a list, got 'x'"),
-        ("few: []", "expected a list of 1 or more, got an empty list"),
-        ("few: [a, b, c]", "expected a list of 2 at most, got a list of 3"),
+        ("few: []", "expected 1 or more entries, got an empty list"),
+        ("few: [a, b, c]", "expected 2 entries at most, got a list of 3"),
         ("inner: 5", "expected a mapping, got 5"),
         ("inner: [1]", "expected a mapping, got a list of 1"),
         ("named: x", "expected a mapping, got 'x'"),
         ("named: {a: b}", "expected a whole number, got 'b'"),
+        ("some: {}", "expected 1 or more entries, got an empty mapping"),
         ("word: true", "expected 'on' or 'off', got true"),
         ("word:", "expected 'on' or 'off', got null"),
         ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got 'later'"),

@@ -206,7 +206,7 @@ def test_an_unknown_provider_is_answered_with_those_that_exist() -> None:
         (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
         (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
         (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
-        (MINIMAL + "limits: {concurrency: 0}\n", 7, "greater than 0"),
+        (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0, got 0"),
         (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
         (MINIMAL + "argv: [x]\n", 7, "unknown key"),
     ],

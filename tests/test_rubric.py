@@ -80,9 +80,9 @@ def test_criteria_are_combined_by_mode(
             "accepted and rejected at once",
         ),
         (lambda data: data["prompt"]["instructions"].pop("deep"), "missing key"),
-        (lambda data: data.update(dimensions={}), "at least 1 item"),
+        (lambda data: data.update(dimensions={}), "1 or more entries, got an empty mapping"),
         (lambda data: data["modes"].update(severe=data["modes"]["strict"]), "unknown key"),
-        (lambda data: data["tiers"]["quick"].update(timeout=0), "greater than 0"),
+        (lambda data: data["tiers"]["quick"].update(timeout=0), "a number above 0, got 0"),
     ],
 )
 def test_a_wrong_rubric_is_refused(
@@ -221,6 +221,25 @@ def test_a_wrong_case_names_its_line(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl:1: label\.strict: expected"):
         cases.read_cases(library.find_rubric(str(path)))
+
+
+def test_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(own())
+    (tmp_path / "mine.cases.jsonl").write_bytes(b"\xff\n")
+    found = library.find_rubric(str(path))
+    with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl: not UTF-8 \(byte 0\)"):
+        cases.read_cases(found)
+
+
+def test_cases_may_hold_any_line_separator_and_empty_lines(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(own())
+    label = '{"strict": "accept", "lenient": "accept"}'
+    case = f'{{"id": "a", "text": "one\u2028two\x85three", "why": "w", "label": {label}}}'
+    (tmp_path / "mine.cases.jsonl").write_text(f"{case}\n\n", encoding="utf-8")
+    (found,) = cases.read_cases(library.find_rubric(str(path)))
+    assert found.id == "a"
 
 
 def rated(scores: str) -> str:

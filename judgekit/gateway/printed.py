@@ -72,7 +72,7 @@ def _values(output: str, profile: CommandProfile) -> Iterator[Any]:
     if profile.reply == "json" and (whole := list(_parsed(output))):
         yield from whole
         return
-    lines = output.splitlines()
+    lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
     if profile.reply == "jsonl":
         for line in lines:
             yield from _parsed(line)

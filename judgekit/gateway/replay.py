@@ -93,7 +93,7 @@ class Line(Strict):
 def read(path: Path) -> list[Line]:
     """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # replies may hold other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
     return [_line(path, number, text) for number, text in enumerate(lines, 1) if text.strip()]

@@ -131,6 +131,14 @@ def test_words_around_json_are_passed_over() -> None:
     assert read('Starting\n{"text": "no"}\n{"text": "yes"}\n{"text": "cut', there).text == "yes"
 
 
+@pytest.mark.parametrize("reply", ["json", "jsonl"])
+def test_a_text_may_hold_any_line_separator(reply: str) -> None:
+    """JSON takes them as they are, and so does what programs on Node print."""
+    text = "one\u2028two\u2029three\x85four"
+    printed = json.dumps({"text": text}, ensure_ascii=False)
+    assert read(f"Starting\r\n{printed}\r\nDone.", command(reply=reply, reply_key="text")).text == text
+
+
 def test_only_lines_that_hold_what_is_wanted_are_read() -> None:
     there = command(reply="jsonl", reply_key="text", reply_where={"kind": "reply", "final": True})
     output = lines(

@@ -74,6 +74,13 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     assert inner.closed
 
 
+def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    reply = Reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", Usage(10, 2, 0.001))
+    ask(Recorder(Scripted(reply), file), custom("http://127.0.0.1:1/v1"), request())
+    assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == reply.text
+
+
 def test_a_failure_is_recorded_and_raised_again(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
