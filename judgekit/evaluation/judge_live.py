@@ -68,8 +68,8 @@ def ask(
                 raise UsageError(f"nobody to ask: {own.nobody}")
             seats = [seat for jury in own.juries.values() for seat in jury]
             limits = [seat.profile.limits.concurrency or AT_ONCE for seat in seats]
-            # Every opinion goes up.
-            asker = _Asker(replace(own, gates=Gates(), stale=None), folder)
+            # Every opinion goes up, and models are measured on texts whoever wrote them.
+            asker = _Asker(replace(own, gates=Gates(), stale=None, written_by=None), folder)
             found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
             who = bound.panel(own.seats, loaded.rubric, own.manner)
             return Asked(found, who.models, who.asking)

@@ -1,0 +1,94 @@
+"""What models say of two texts is read back from a record as the judge itself read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback import Answer, Asked, Loopback, says
+from scripted import endpoint
+
+from judgekit import config, library
+from judgekit.calibrate import reading
+from judgekit.calibrate.labelled import Case
+from judgekit.comparison import CompareRound
+from judgekit.evaluation import judge_live, judge_rounds
+from judgekit.judging.ballots import ORDERS, Vote, ballot, of_calls
+from judgekit.judging.manner import Manner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.judging.ballots import PairWord
+    from judgekit.judging.manner import JuryRule
+
+LOADED = library.comparing_rubric("answer-preference")
+CRITERIA = 3
+PAIR = {"id": "p", "prompt": "Why?", "a": "Because.", "b": "No idea.", "label": "A"}
+WORDS: tuple[PairWord | None, ...] = ("A", "B", "tie", None)
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    samples=st.integers(1, 3),
+    criteria=st.sampled_from([1, CRITERIA]),
+    rule=st.sampled_from(["mean", "majority"]),
+    families=st.lists(st.sampled_from(["x", "y", "unknown"]), min_size=1, max_size=4),
+)
+def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
+    data: st.DataObject, samples: int, criteria: int, rule: JuryRule, families: list[str]
+) -> None:
+    manner = Manner(rule, samples, criteria > 1)
+    seats = [dataclasses.replace(endpoint(f"m{at}"), family=name) for at, name in enumerate(families)]
+    count = samples * criteria * len(ORDERS)
+    said = [data.draw(st.lists(st.sampled_from(WORDS), min_size=count, max_size=count)) for _ in seats]
+    rounds = [
+        CompareRound(
+            round=1,
+            tier="quick",
+            model=seat.model,
+            order=list(ORDERS[number % 2]),
+            opinion={"better": word} if word else None,
+        )
+        for seat, words in zip(seats, said, strict=True)
+        for number, word in enumerate(words)
+    ]
+    votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
+    expected = ballot(list(zip(seats, votes, strict=True)), rule)
+    recorded = judge_rounds.of_pairs(rounds, {"quick": seats}, manner, CRITERIA)
+    case = Case.model_validate({**PAIR, "judges": recorded})
+    reader = reading.Reader(LOADED.rubric, "strict")
+    assert reader.words(case, recorded["quick"]) == {"": expected.word}
+    (sample,) = reader.samples(case)
+    assert sample.voices["quick"].margin == pytest.approx(expected.lead)
+    again = Case.model_validate_json(case.model_dump_json())
+    assert reader.words(again, again.judges["quick"]) == {"": expected.word}
+
+
+def test_models_are_measured_on_texts_that_their_own_family_wrote(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Four eyes are for judging: else nobody could learn how far a model may be trusted."""
+    config.user_file().parent.mkdir(parents=True, exist_ok=True)
+    config.user_file().write_text("judge: {author_family: openai, samples: 3}\n")
+
+    def answer(asked: Asked) -> Answer:
+        found = re.findall(r"The text (\w+):\s+<[^>]*>\s+Because", asked.text)
+        return says(json.dumps({"reasoning": "r", "better": found[0]}))
+
+    with Loopback(answer) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "gpt-4o-mini,gpt-4o")
+        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-large")
+        found = judge_live.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
+    quick, deep = (found.cases[0].judges[tier] for tier in ("quick", "deep"))
+    assert [each.model for each in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
+    assert [each.probabilities for each in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
+    assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
+    assert reading.asked(found.cases).samples == 3
