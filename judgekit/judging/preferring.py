@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from judgekit.rubric import CompareRubric, TierName
 
 REPLY_TOKENS = 1024
+LEAST_LEANING = 0.55
+"""Of a model that answers in one token: the probability from which on a text is preferred.
+
+The 1.5B model of the demo gave 0.46 to 0.54 to the ten labelled pairs of `answer-preference` whatever their
+label was (22 November 2026): that is no preference.
+"""
 
 
 class Call(NamedTuple):
@@ -156,8 +162,8 @@ class Preference:
 
 
 def _likelier(found: Mapping[str, float], order: str) -> PairWord:
-    """Return the likelier of the two texts; a model that leans to neither says it is a tie."""
+    """Return the likelier of the two texts; a model that hardly leans to either says it is a tie."""
     first, second = (found[point] for point in POINTS)
-    if first == second:
+    if max(first, second) < LEAST_LEANING:
         return "tie"
     return "A" if (first > second) == (order == ORDERS[0]) else "B"

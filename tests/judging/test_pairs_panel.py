@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -225,6 +226,19 @@ def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() ->
     judge = PairJudge(panel, seats, loaded, "lenient", 60, manner=Manner(samples=3, each=True))
     found = asyncio.run(judge.judge(PAIR))
     assert (found.verdict, len(panel.requests)) == ("A", 6)
+
+
+@pytest.mark.parametrize(("first", "word"), [(0.51, "tie"), (0.54, "tie"), (0.56, "A"), (0.9, "A")])
+def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, word: str) -> None:
+    class Leaning(Panel):
+        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+            text = request.messages[-1].content
+            likely = first if text.index("\nA\n") < text.index("\nB\n") else 1 - first
+            return Reply("1", endpoint.model, Usage(), ({"1": log(likely), "2": log(1 - likely)},))
+
+    seats: Seats = {"quick": endpoint("small", pointwise=True)}
+    judge = PairJudge(Leaning({}), seats, library.comparing_rubric("answer-preference"), "lenient", 60)
+    assert asyncio.run(judge.judge(PAIR)).verdict == word
 
 
 # --- who wrote them
