@@ -31,12 +31,8 @@ def document(given: Document) -> tuple[Document, int]:
     return replace(given, files=tuple(each for each, _ in files), task=task), count
 
 
-def file(given: File) -> File:
-    """Return a file without its secrets; what is known of its length goes by what is shown."""
-    return _file(given)[0]
-
-
 def _file(given: File) -> tuple[File, int]:
+    """Return a file without its secrets; what is known of its length goes by what is shown."""
     text, secrets = redact(_without_half_a_word(given))
     path = redact(given.path)
     # Only a path with a secret has another form: what else is shown stays what was recorded.

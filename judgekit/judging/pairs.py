@@ -121,17 +121,22 @@ class PairJudge(Judge[CompareRubric]):
         }
 
     def _agreed(self, found: Ended, course: _Course) -> Ended:
-        """Return the end with the agreement that there is, and the families of the models behind it."""
+        """Return the end with the agreement that there is, and the families of the models behind it.
+
+        Where nothing was settled these are the families behind what each tier said.
+        """
+        settled = found.tier is not None
+        words = [one for one in course.ballots.values() if not settled or one.word == found.verdict]
+        found = replace(found, families=tuple(sorted({each for one in words for each in one.behind})))
         if found.tier is None:
             return found
-        behind = {each for one in course.ballots.values() if one.word == found.verdict for each in one.behind}
         consensus = found.consensus
         if course.ballots[found.tier].divided:
             consensus = "majority"
         # One model in two tiers is one voice, however often it agrees with itself.
         if len({seat.model for tier in course.ballots for seat in self.juries[tier]}) == 1:
             consensus = "single"
-        return replace(found, consensus=consensus, families=tuple(sorted(behind)))
+        return replace(found, consensus=consensus)
 
 
 def _is_partial(one: Ballot, contest: Contest) -> bool:

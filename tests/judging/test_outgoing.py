@@ -33,6 +33,12 @@ KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token
 SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
 
 
+def sent(given: File) -> File:
+    """Return a file as it leaves."""
+    found, _ = outgoing.document(Document((given,), "task"))
+    return found.files[0]
+
+
 class Listening:
     """A gateway that keeps what it is sent and answers nothing of use."""
 
@@ -151,10 +157,10 @@ def test_secrets_are_sent_where_the_user_says_so() -> None:
 
 
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
-    whole = outgoing.file(file("a.md", f"{SECRETS[1]} is all"))
+    whole = sent(file("a.md", f"{SECRETS[1]} is all"))
     assert len(whole.text) == whole.total
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
-    cut = outgoing.file(file("a.md", f"{SECRETS[1]} is the beg", 5_000))
+    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", 5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
     assert cut.total > len(cut.text)
 
@@ -162,8 +168,8 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
 @pytest.mark.parametrize("kept", range(4, 40, 5))
 def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it(kept: int) -> None:
     text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
-    assert SECRETS[1][:kept] not in outgoing.file(file("a.md", text, 2 * CONTEXT_CHARS)).text
-    unbroken = outgoing.file(file("a.md", "x" * CONTEXT_CHARS, 2 * CONTEXT_CHARS))
+    assert SECRETS[1][:kept] not in sent(file("a.md", text, 2 * CONTEXT_CHARS)).text
+    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, 2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
 
 

@@ -277,6 +277,7 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
     panel = Panel({"anthropic/m": "A", "openai/m": "B"})
     each_its_own = compare(panel, own, wrote=["anthropic", "openai"])
     assert (each_its_own.verdict, each_its_own.judge_tier) == ("escalate", None)
+    assert (each_its_own.families, each_its_own.independent) == (["anthropic", "openai"], False)
     agreed = compare(Panel({"anthropic/m": "A", "openai/m": "A"}), own, wrote=["anthropic", "openai"])
     assert (agreed.verdict, agreed.judge_tier, agreed.independent) == ("A", "deep", False)
     against = compare(Panel({"anthropic/m": "B", "openai/m": "A"}), own, wrote=["anthropic", "openai"])

@@ -1,0 +1,47 @@
+"""What is known of who wrote the subjects of a comparison."""
+
+from __future__ import annotations
+
+import pytest
+
+from judgekit.judging.contest import Contest
+from judgekit.judging.subject import file_of
+
+
+def contest(*authors: str | None) -> Contest:
+    return Contest("Why?", tuple(file_of(each, each) for each in "abc"), authors)
+
+
+@pytest.mark.parametrize(
+    ("authors", "wrote", "sided"),
+    [
+        ([], [], []),
+        (["none", "none", "none"], [], []),
+        (["anthropic"] * 3, ["anthropic"], []),
+        (["Claude", "gpt-4o", "none"], ["anthropic", "openai"], ["anthropic", "openai"]),
+        # Of the third nothing is said: it may be anybody's.
+        (["anthropic", "openai"], ["anthropic", "openai", "unknown"], ["anthropic", "openai"]),
+        (["anthropic", "unknown", "none"], ["anthropic", "unknown"], ["anthropic"]),
+        (["anthropic, openai", "openai", "openai"], ["anthropic", "openai"], ["anthropic"]),
+        (["unknown"] * 3, ["unknown"], []),
+    ],
+)
+def test_which_families_wrote_and_which_of_them_have_a_favourite(
+    authors: list[str], wrote: list[str], sided: list[str]
+) -> None:
+    found = contest(*authors)
+    assert (list(found.wrote), list(found.sided)) == (wrote, sided)
+
+
+def test_a_configuration_speaks_for_subjects_of_which_nothing_is_said() -> None:
+    found = contest("openai", None, "none").written_by("anthropic")
+    assert [found.families(each) for each in "ABC"] == [("openai",), ("anthropic",), ()]
+    assert contest().written_by(None).wrote == ()
+    assert [contest().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3
+
+
+def test_a_subject_is_one_with_its_order_and_its_prompt() -> None:
+    one = contest()
+    other = Contest("How?", one.files)
+    assert len({one.subject("AB"), one.subject("BA"), one.subject("ABC"), other.subject("AB")}) == 4
+    assert one.subject("AB") == contest("openai").subject("AB")
