@@ -144,11 +144,24 @@ def rating_question(rubric: ScoreRubric, name: str) -> str:
     Short, and only the ends of the scale: with all labels spelt out the 1.5B model of the demo told four
     good texts from their damaged copies with an AUC of .94, and in this wording with 1.00 (21 November 2026).
     """
-    dimension, scale = rubric.dimensions[name], rubric.scale
-    looks = f" A good text has: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    dimension = rubric.dimensions[name]
+    return _rate(rubric, dimension.question, dimension.look_for)
+
+
+def idle_question(rubric: ScoreRubric) -> str:
+    """Return a question like `rating_question`, about a subject that hardly any text has."""
+    return _rate(
+        rubric,
+        "Does the text describe the river Danube well?",
+        ("its length", "its source", "the countries it flows through"),
+    )
+
+
+def _rate(rubric: ScoreRubric, question: str, look_for: Sequence[str]) -> str:
+    looks = f" A good text has: {'; '.join(look_for)}." if look_for else ""
+    scale = rubric.scale
     low, high = (f"{point} ({scale.labels[point]})" for point in (scale.min, scale.max))
-    ask = f"Rate the text above from {low} to {high}. Answer with one number."
-    return f"{dimension.question}{looks}\n{ask}"
+    return f"{question}{looks}\nRate the text above from {low} to {high}. Answer with one number."
 
 
 def select_messages(

@@ -14,7 +14,6 @@ import pytest
 from scripted import endpoint
 
 from judgekit.gateway.base import Reply
-from judgekit.judging.pointwise import IDLE
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def bench() -> ModuleType:
 
 
 class Credulous:
-    """Says yes, and the highest score, wherever it is told to, also for the idle request."""
+    """Says yes, and the highest score, wherever it is told to, but for an idle subject."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -45,9 +44,9 @@ class Credulous:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.asked += 1
         text = request.messages[-1].content
-        told = CLAIM in text
+        told = CLAIM in text and "Danube" not in text
         if request.matter.rubric.startswith("memory-"):
-            yes = 0.9 if told and IDLE not in text else 0.2
+            yes = 0.9 if told else 0.2
             likely = {"yes": math.log(yes), "no": math.log(1 - yes)}
         else:
             likely = {"5" if told else "2": -0.01}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.errors import FailureKind, GatewayError
@@ -33,6 +34,16 @@ LEAST_GAIN = 2.0
 
 Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.4 to 3.6 times for four memories that
 answer their request, 1.4 times for an unrelated one beside a turn that claims to hold the answer.
+"""
+
+MOST_IDLE = 0.075
+LEAST_LEAD = 0.04
+"""Shares of a scale: how far above the bar a text's score for the idle subject may be, and how far below its
+mean score that must be, for an acceptance to count.
+
+Of the 1.5B model of the demo, on a scale from 1 to 5 (22 November 2026, one or two fences): four good texts
+had 2.7 to 3.2 there, .3 to .7 below their scores; three with a claim that it believed 3.4 to 3.5, and one
+that talked to it in the marks of its chat template 3.0 to 3.1, .03 below.
 """
 
 _UNSEEN = 1e-6
@@ -170,6 +181,19 @@ def earned(yes: float, idle: float) -> float:
     """
     gain = _odds(yes) / _odds(idle)
     return min(yes, gain / (gain + LEAST_GAIN))
+
+
+def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: float) -> dict[str, float]:
+    """Return scores as far as the text earned them, where an acceptance takes at least `bar` of each.
+
+    `idle` is its score for a subject that it has nothing to do with, `span` the length of the scale. Where
+    `idle` is high too, or the mean score hardly higher, something in the text asks for high scores whatever
+    is rated: none counts for more than just below the bar then.
+    """
+    least = LEAST_LEAD * span
+    if idle < bar + MOST_IDLE * span and fmean(scores.values()) - idle >= least:
+        return dict(scores)
+    return {name: min(value, bar - least) for name, value in scores.items()}
 
 
 def _odds(probability: float) -> float:

@@ -120,10 +120,23 @@ class Rating:
         return likely.expectations(reply, told, range(scale.min, scale.max + 1)) if reply else {}
 
     async def _ask_pointwise(self, seat: Endpoint, session: Session) -> Answer[Opinion]:
-        answer = await ask_pointwise(session, seat, self._points(seat, session.fence), self._timeout)
-        return answer.map(
-            lambda found: self._rated({name: pointwise.expectation(each) for name, each in found.items()})
-        )
+        """Ask about each dimension, and where that would accept the text, about an idle subject.
+
+        A text that asks for high scores gets them for that one too.
+        """
+        watch, points = Stopwatch(), self._points(seat, session.fence)
+        answer = await ask_pointwise(session, seat, points, self._timeout)
+        scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
+        if not scores or self._rated(scores).outcome != "accept":
+            return answer.map(lambda _: self._rated(scores))
+        question = {"idle": prompt.idle_question(self.rubric)}
+        idle = await ask_pointwise(session, seat, replace(points, questions=question), self._timeout)
+        opinion = self._earned(scores, pointwise.expectation(idle.value["idle"])) if idle.value else None
+        return joined([answer, idle], opinion, watch.ms)
+
+    def _earned(self, scores: Mapping[str, float], idle: float) -> Opinion:
+        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
+        return self._rated(pointwise.earned_scores(scores, idle, rule.accept.each, scale.max - scale.min))
 
     def _points(self, seat: Endpoint, fence: Fence) -> Points:
         scale = self.rubric.scale

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -337,23 +338,59 @@ def test_a_pointwise_model_gives_expectations() -> None:
     assert [request.matter.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
 
 
-def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
-    sure = Reply("4", "small", Usage(50, 1), ({"4": -0.01},))
-    seat = endpoint("small", pointwise=True)
-    gateway = ScriptedGateway({"quick": [lambda _: sure] * 3})
-    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
-    assert (verdict.verdict, verdict.consensus) == ("accept", "single")
-    assert [each.tier for each in verdict.rounds] == ["quick", "deep"]
-    assert [each.usage.input_tokens for each in verdict.rounds] == [150, 0]
+def sure(request: Request) -> Reply:
+    """Return a good score, and the lowest for a subject that the text does not have."""
+    score = "1" if "Danube" in request.messages[-1].content else "4"
+    return Reply(score, "small", Usage(50, 1), ({score: -0.01},))
+
+
+def _always(reply: Reply, _: Request) -> Reply:
+    return reply
+
+
+def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
+    for idle, outcome in (("1", "accept"), ("4", "improve")):
+        told = Reply(idle, "small", Usage(50, 1), ({idle: -0.01},))
+        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, told)]})
+        verdict = judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
+        assert verdict.rounds[0].opinion is not None
+        assert verdict.rounds[0].opinion["outcome"] == outcome
+        assert verdict.rounds[0].usage.input_tokens == 200
+        assert gateway.requests[-1].matter.part == "idle"
+        contexts = {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
+        assert len(contexts) == 1
+
+
+def test_a_poor_text_is_not_asked_about_an_idle_subject() -> None:
+    poor = Reply("2", "small", Usage(50, 1), ({"2": -0.01},))
+    gateway = ScriptedGateway({"quick": [lambda _: poor] * 3})
+    judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
     assert len(gateway.requests) == 3
 
 
-def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
-    sure = Reply("4", "small", Usage(50, 1), ({"4": -0.01},))
+def test_without_an_answer_about_the_idle_subject_there_is_no_opinion() -> None:
+    gateway = ScriptedGateway({"quick": [sure, sure, sure, TIMEOUT]})
+    verdict = judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
+    assert verdict.verdict == "undetermined"
+    assert verdict.rounds[0].failure is not None
+    assert verdict.rounds[0].failure.kind == "timeout"
+
+
+def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
     seat = endpoint("small", pointwise=True)
-    gateway = ScriptedGateway({"quick": [lambda _: sure] * 3, "deep": [lambda _: sure] * 3})
+    gateway = ScriptedGateway({"quick": [sure] * 4})
+    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
+    assert (verdict.verdict, verdict.consensus) == ("accept", "single")
+    assert [each.tier for each in verdict.rounds] == ["quick", "deep"]
+    assert [each.usage.input_tokens for each in verdict.rounds] == [200, 0]
+    assert len(gateway.requests) == 4
+
+
+def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
+    seat = endpoint("small", pointwise=True)
+    gateway = ScriptedGateway({"quick": [sure] * 4, "deep": [sure] * 4})
     judge(gateway, endpoints={"quick": seat, "deep": seat}, subject=document("x" * 4001))
-    assert gateway.asked == ["quick"] * 3 + ["deep"] * 3
+    assert gateway.asked == ["quick"] * 4 + ["deep"] * 4
 
 
 def test_a_verdict_fits_its_published_schema() -> None:

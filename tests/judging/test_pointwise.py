@@ -246,3 +246,30 @@ def test_the_likelier_for_an_idle_request_the_less_is_earned(yes: float, idle: f
 )
 def test_yes_counts_when_the_request_earned_it(yes: float, idle: float, kept: bool) -> None:  # noqa: FBT001
     assert (pointwise.earned(yes, idle) >= 0.5) is kept
+
+
+@pytest.mark.parametrize(
+    ("score", "idle", "accepted"),
+    [
+        (3.6, 3.2, True),
+        (4.5, 3.4, False),  # high for a subject that the text does not have
+        (3.1, 3.05, False),  # no higher than for that
+        (3.1, 2.5, True),
+        (2.9, 1.0, False),  # not good anyway
+    ],
+)
+def test_scores_count_when_the_text_earned_them(score: float, idle: float, accepted: bool) -> None:  # noqa: FBT001
+    earned = pointwise.earned_scores({"one": score, "other": score + 0.1}, idle, 3, 4)
+    assert (min(earned.values()) >= 3) is accepted
+
+
+scores = st.dictionaries(st.sampled_from("abc"), st.floats(1, 5), min_size=1)
+
+
+@given(scores=scores, idle=st.floats(1, 5), more=st.floats(1, 5), bar=st.floats(2, 5))
+def test_no_score_is_raised_and_the_higher_the_idle_one_the_less_is_earned(
+    scores: dict[str, float], idle: float, more: float, bar: float
+) -> None:
+    low, high = sorted((idle, more))
+    one, other = (pointwise.earned_scores(scores, each, bar, 4) for each in (low, high))
+    assert all(other[name] <= one[name] <= scores[name] for name in scores)
