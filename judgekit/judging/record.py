@@ -84,10 +84,15 @@ def cost_of(rounds: Sequence[Round | CompareRound]) -> Cost:
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
-    """Say in one line which tiers failed and why; tiers that failed in the same way are named together."""
+    """Say in one line which tiers failed and why; tiers that failed in the same way are named together.
+
+    Where several calls of one model failed in a tier for reasons of one kind, the first of them is told.
+    """
     tiers: dict[str, list[str]] = {}
+    told: set[tuple[str, str, str]] = set()
     for each in rounds:
-        if each.failure:
+        if each.failure and (of := (each.tier, each.model, each.failure.kind)) not in told:
+            told.add(of)
             named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
             named += [each.tier] if each.tier not in named else []
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None

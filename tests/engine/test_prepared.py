@@ -74,7 +74,7 @@ def test_others_have_judges_of_their_own(project: Path) -> None:
         judges = Judges(open_gateway({}))
         first = await get(judges, project)
         other = {**MODEL, "JUDGEKIT_MODEL": "another"}
-        ((seat, *_), *_) = seated((await get(judges, project, variables=other)).endpoints).values()
+        ((seat, *_), *_) = seated((await get(judges, project, variables=other)).seats).values()
         assert seat.model.endswith("another")
         assert (await get(judges, project, Wish(mode="lenient"))).mode == "lenient"
         assert (await get(judges, None)) is not first

@@ -167,6 +167,19 @@ def test_how_sure_a_model_is_counts_in_a_jury() -> None:
     assert (found.verdict, found.lead) == ("B", 0.3333)
 
 
+def test_calls_that_failed_alike_are_told_once() -> None:
+    class Numbered(Panel):
+        """Fails with another message each time."""
+
+        def word(self, model: str, request: Request) -> str:
+            self.asked.append(model)
+            kind = FailureKind.TIMEOUT if request.sample < 3 else FailureKind.RATE_LIMIT
+            raise GatewayError(kind, f"call {len(self.requests)}")
+
+    found = compare(Numbered({}), {"quick": "m"}, manner=Manner(samples=3))
+    assert (found.degraded, len(found.rounds)) == ("quick: timeout (call 1); quick: rate_limit (call 5)", 6)
+
+
 # --- criteria one by one
 
 
