@@ -81,14 +81,17 @@ def judge_of(
     wish: Wish = AS_CONFIGURED,
     *,
     here: bool = True,
+    subjects: int = 0,
 ) -> Judge[Any]:
     """Return what a judge has by a wish and by `settings`; no models where none is asked from `here`.
+
+    `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
 
     Raises `ConfigError`.
     """
     seats, reason = panel.juries(settings, project) if here else ({}, "")
     own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
-    learned = calibrations.find(loaded, mode, seats, project, manner)
+    learned = calibrations.find(loaded, mode, seats, project, manner, subjects)
     return Judge(
         gateway,
         seats,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from judgekit import config as configuration
@@ -73,11 +72,10 @@ def judge(
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
     loaded = _rubric(wish.rubric, len(contest.files), project)
-    common = judge_of(gateway, configuration.load(project), loaded, project, wish)
-    if isinstance(loaded.rubric, CompareRubric):
-        return common.turned(PairJudge)
-    # What is learned of documents says when they pass, not which is better.
-    return replace(common, gates=None, stale=None).turned(RankingJudge)
+    pair = isinstance(loaded.rubric, CompareRubric)
+    count = 0 if pair else len(contest.files)
+    common = judge_of(gateway, configuration.load(project), loaded, project, wish, subjects=count)
+    return common.turned(PairJudge) if pair else common.turned(RankingJudge)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

@@ -67,7 +67,7 @@ class Chain(NamedTuple):
 
     def is_wrong(self, sample: Sample) -> bool:
         """Whether what the class would make final is not what the label says."""
-        return sample.label != ("accept" if self.stands else sample.outcome(self.tier))
+        return sample.label != "accept" if self.stands else sample.is_wrong(self.tier)
 
 
 class Tally(NamedTuple):
@@ -173,7 +173,8 @@ def _chains(
             if outcome is None or each.margin(tier) is None:
                 continue
             after = each.united(below[place - 1]) if place else None
-            if place and contradicted and {outcome, after} != {"accept", "reject"}:
+            ends = each.wrong is None and {outcome, after} != {"accept", "reject"}
+            if place and contradicted and ends:
                 continue
             found.setdefault(Chain(tier, outcome, after), []).append(each)
     return found
@@ -264,7 +265,7 @@ def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> Tally:
         return Tally(len(members), sum(wrong))
     # A reference that failed counts as right: nothing is gained without it.
     last = promise.reference
-    right = [each.outcome(last) in (None, each.label) or last in each.ties for each in members]
+    right = [each.outcome(last) is None or last in each.ties or not each.is_wrong(last) for each in members]
     even = [chain.stands is None and each.stands and each.outcome(last) == "improve" for each in members]
     losses = sum(one and other for one, other in zip(wrong, right, strict=True))
     gains = sum(not any(found) for found in zip(wrong, right, even, strict=True))

@@ -76,12 +76,22 @@ class Measured(Strict):
     calls: dict[TierName, int]
 
 
+class Subjects(Strict):
+    """How many subjects the labelled comparisons had: at least, at most, and all together."""
+
+    least: int
+    most: int
+    all: int
+
+
 class Calibration(Strict):
     """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
 
     What is not there was not noted when it was made: `read` says how the opinions of each model were read,
     `asking` is a hash of how its profile asks it, `wording_sha256` one of judgekit's own words to models.
-    `read_otherwise` counts opinions that were read in another way, of which nothing was learned.
+    `read_otherwise` counts opinions that were read in another way, of which nothing was learned. Where it has
+    `subjects` it was learned of comparisons in which each of several subjects is scored: an acceptance is a
+    lead of the best.
     """
 
     schema_: Literal["judgekit/calibration@1"] = Field(alias="schema")
@@ -95,6 +105,7 @@ class Calibration(Strict):
     asked: Asked = USUALLY
     read: Readings = {}
     asking: dict[str, str] = {}
+    subjects: Subjects | None = None
     promise: Promised
     gates: list[Shown]
     not_promised: list[NotShown] = []
@@ -114,14 +125,20 @@ class Calibration(Strict):
         )
         return Gates(self.id, gates, self.promise.reference, read)
 
-    def misfit(self, loaded: LoadedRubric, now: Panel) -> str | None:
-        """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given."""
+    def misfit(self, loaded: LoadedRubric, now: Panel, subjects: int = 0) -> str | None:
+        """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given.
+
+        `subjects` is how many are compared, where that is what it is for.
+        """
         if self.rubric.sha256 != loaded.sha256:
             return f"it was made for another {self.rubric.id} ({self.rubric.version})"
         if self.prompt_sha256 != loaded.rubric.prompt.sha256:
             return "the prompt has changed"
         if self.wording_sha256 not in (None, bound.wording(loaded.rubric, self.mode)):
             return "what judgekit itself says to models has changed"
+        known = self.subjects
+        if known and not known.least <= subjects <= known.most:
+            return f"it was made for {known.least} to {known.most} texts, and there are {subjects}"
         was = Was(self.asked, self.read, self.asking)
         return self._other_models(now.models) or bound.misfit(was, now, loaded.rubric)
 
@@ -145,6 +162,7 @@ class Learned(NamedTuple):
     was: Was
     choice: Choice
     read_otherwise: Mapping[TierName, int]
+    subjects: Subjects | None = None
 
 
 def calibration(
@@ -192,6 +210,7 @@ def calibration(
         asked=learned.was.asked,
         read=learned.was.read,
         asking=dict(learned.was.asking),
+        subjects=learned.subjects,
         promise=promised,
         gates=gates,
         not_promised=refused,

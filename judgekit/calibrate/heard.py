@@ -6,10 +6,13 @@ read otherwise than most of a model's have no margin: no gate is learned of them
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from judgekit import providers
+from judgekit.gateway.base import Endpoint
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
@@ -54,6 +57,17 @@ def without_margins(sample: Sample, tiers: frozenset[TierName]) -> Sample:
         tier: voice._replace(margin=None) if tier in tiers else voice for tier, voice in sample.voices.items()
     }
     return replace(sample, voices=voices)
+
+
+def seat(said: Recorded) -> Endpoint:
+    """Return the model of a recorded answer as one that could be asked."""
+    return _endpoint(said.model, said.family or providers.UNKNOWN_FAMILY)
+
+
+@functools.lru_cache(maxsize=64)
+def _endpoint(model: str, family: str) -> Endpoint:
+    profile = providers.find("replay")
+    return Endpoint(profile, model, family, profile.output)
 
 
 def _heard(case: Case, fractions: frozenset[tuple[TierName, str]]) -> Iterator[tuple[TierName, str, How]]:

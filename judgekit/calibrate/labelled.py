@@ -4,12 +4,14 @@
     {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
     {"id": "c", "query": "…", "candidates": [{"id": "m1", "title": "…"}], "label": ["m1"]}
     {"id": "d", "prompt": "…", "a": "…", "b": "…", "label": "A", "judges": {"quick": {"orders": {"AB": "A"}}}}
+    {"id": "f", "prompt": "…", "subjects": ["…", "…", "…"], "label": "B"}
     {"id": "e", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
 
-`label` is the right outcome, the ids to keep, which of two is better, or any word, or that by mode. Under
-`judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep` (candidates
-in `unjudged` aside) or `probabilities` (by candidate; of two texts the shares of replies that prefer "A" and
-"B"), `orders` (of two texts, what was said in each order),
+`label` is the right outcome, the ids to keep, which of two or more is best, or any word, or that by mode.
+Under `judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep`
+(candidates in `unjudged` aside) or `probabilities` (by candidate; of two texts the shares of replies that
+prefer "A" and "B"), `orders` (of two texts, what was said in each order),
+`points` (of several subjects, what each was given, by letter: a mean of dimensions each time it was asked),
 `choice` (any word), `jury` (what several models said) or `failure`. `pair` names the case of which this one
 is a variant.
 """
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from judgekit.cases import Better, CaseCandidate
+from judgekit.comparison import LETTERS
 from judgekit.datafile import Strict, describe
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
@@ -36,7 +39,7 @@ Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
-_SAID = ("reply", "scores", "keep", "probabilities", "orders", "choice", "jury", "failure")
+_SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
 
 
 class Recorded(Strict):
@@ -56,6 +59,7 @@ class Recorded(Strict):
     unjudged: list[str] = []
     probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     orders: dict[Literal["AB", "BA"], Better | None] | None = None
+    points: dict[str, list[float]] | None = None
     choice: Word | None = None
     jury: Annotated[list[Recorded], Field(min_length=1)] | None = None
     rule: Literal["mean", "majority"] = "mean"
@@ -89,7 +93,7 @@ class Case(Strict):
     """A subject, what is right about it, and what judges said.
 
     A document is a `text` or a `path`, with further `files` by path, and what it was written for; `a` and
-    `b` are two texts that answer a `prompt`.
+    `b` are two texts that answer a `prompt`, `subjects` two or more that are scored, called A, B, C, ….
     """
 
     id: Word
@@ -101,6 +105,7 @@ class Case(Strict):
     prompt: str = ""
     a: str = ""
     b: str = ""
+    subjects: Annotated[list[Word], Field(max_length=len(LETTERS))] = []
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""

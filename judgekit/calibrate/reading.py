@@ -6,12 +6,10 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judgekit import providers
-from judgekit.calibrate import heard
+from judgekit.calibrate import heard, ranked
 from judgekit.calibrate.bound import TOGETHER, USUALLY, Asked, together
 from judgekit.calibrate.samples import FAILED, Sample, Voice
 from judgekit.errors import InputError, InvalidReply
-from judgekit.gateway.base import Endpoint
 from judgekit.judging import ballots, jury
 from judgekit.judging.ballots import Ballot, Vote
 from judgekit.judging.gates import certainty, margin
@@ -47,11 +45,15 @@ class Reader:
         """
         if isinstance(self.rubric, CompareRubric):
             return {"": self._ballot(case, said).word}
+        if isinstance(self.rubric, ScoreRubric) and case.subjects:
+            return {"": ranked.word(case, said, self.mode)}
         return {part: voice.outcome for part, voice in self._voices(case, said).items()}
 
     def labels(self, case: Case) -> dict[str, str]:
         """Return the right word for the document or pair, under "", or for each candidate."""
         label = case.right(self.mode)
+        if isinstance(self.rubric, ScoreRubric) and case.subjects:
+            return {"": ranked.best(case, self.mode)}
         if not isinstance(self.rubric, SelectRubric):
             words = BETTER if isinstance(self.rubric, CompareRubric) else OUTCOMES
             if label not in words:
@@ -87,7 +89,7 @@ class Reader:
 
     def _document(self, rubric: ScoreRubric, case: Case, said: Recorded) -> Voice:
         jurors = said.jury or [said]
-        known = [(_seat(each), self._opinion(rubric, case, each)) for each in jurors]
+        known = [(heard.seat(each), self._opinion(rubric, case, each)) for each in jurors]
         voices = [(seat, opinion) for seat, opinion in known if opinion is not None]
         if not jury.has_quorum(len(voices), len(jurors)):
             return FAILED
@@ -113,7 +115,7 @@ class Reader:
     def _marks(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
         if said.jury is None:
             return self._marks_of(rubric, case, said)
-        known = [(_seat(each), self._marks_of(rubric, case, each)) for each in said.jury]
+        known = [(heard.seat(each), self._marks_of(rubric, case, each)) for each in said.jury]
         return jury.marks(known, len(said.jury), said.rule)
 
     def _marks_of(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
@@ -144,7 +146,9 @@ class Reader:
     # --- pairs
 
     def _ballot(self, case: Case, said: Recorded) -> Ballot:
-        return ballots.ballot([(_seat(each), _vote(case, each)) for each in said.jury or [said]], said.rule)
+        return ballots.ballot(
+            [(heard.seat(each), _vote(case, each)) for each in said.jury or [said]], said.rule
+        )
 
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
@@ -213,16 +217,6 @@ def asked(cases: Sequence[Case]) -> Asked:
         return USUALLY
     samples, criteria, rule, redact = found.pop()
     return Asked.model_validate({"samples": samples, "criteria": criteria, "jury": rule, "redact": redact})
-
-
-@functools.lru_cache(maxsize=64)
-def _endpoint(model: str, family: str) -> Endpoint:
-    profile = providers.find("replay")
-    return Endpoint(profile, model, family, profile.output)
-
-
-def _seat(said: Recorded) -> Endpoint:
-    return _endpoint(said.model, said.family or providers.UNKNOWN_FAMILY)
 
 
 def _voice(mark: Mark | None) -> Voice:

@@ -37,6 +37,7 @@ class Sample:
 
     `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right
     where others are measured by it. Where a pair `stands`, a win may stand against the tie of the next tier.
+    Of several subjects that are ranked, `wrong` are the tiers whose best is not the labelled one.
     """
 
     id: str
@@ -45,10 +46,15 @@ class Sample:
     cut: frozenset[TierName] = frozenset()
     ties: frozenset[TierName] = frozenset()
     stands: bool = False
+    wrong: frozenset[TierName] | None = None
 
     def outcome(self, tier: TierName) -> Outcome | None:
         """Return what a tier said, None where it failed or was not asked."""
         return self.voices.get(tier, FAILED).outcome
+
+    def is_wrong(self, tier: TierName) -> bool:
+        """Whether what a tier said is not what the label says."""
+        return self.outcome(tier) != self.label if self.wrong is None else tier in self.wrong
 
     def united(self, tier: TierName) -> Outcome | None:
         """Return the same, None also where the tier's jury is divided: that ends nothing."""

@@ -34,12 +34,17 @@ class Found(NamedTuple):
 
 
 def find(
-    loaded: LoadedRubric, mode: ModeName, seats: Seats, project: Path | None = None, manner: Manner = USUAL
+    loaded: LoadedRubric,
+    mode: ModeName,
+    seats: Seats,
+    project: Path | None = None,
+    manner: Manner = USUAL,
+    subjects: int = 0,
 ) -> Found:
     """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
     One that is stale is not used, and said where none fits; one that cannot be read is said in any case. With
-    one tier there is nothing to decide.
+    one tier there is nothing to decide. `subjects` is how many are scored to be compared, if they are.
     """
     if len(seats) < 2:  # noqa: PLR2004 - one opinion cannot go up
         return Found()
@@ -48,7 +53,9 @@ def find(
     for known in _known(loaded.rubric.rubric, mode, project):
         if isinstance(known, str):
             broken.append(f"calibration not used: {known}")
-        elif fitting is None and (misfit := known.misfit(loaded, now)) is None:
+        elif (known.subjects is None) != (subjects == 0):
+            continue
+        elif fitting is None and (misfit := known.misfit(loaded, now, subjects)) is None:
             fitting = known
         elif fitting is None:
             stale.append(f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one")

@@ -106,11 +106,11 @@ def _lines(known: Calibration) -> Iterator[str]:
     yield ""
     yield "May be final" if known.gates else "May be final: nothing"
     for shown in known.gates:
-        yield f"  {_class(shown):<44} {_seen(shown)}"
+        yield f"  {_class(shown, known):<44} {_seen(shown)}"
     if known.not_promised:
         yield "Cannot be promised"
     for refused in known.not_promised:
-        yield f"  {_class(refused):<44} {_seen(refused)}; {_why(refused)}"
+        yield f"  {_class(refused, known):<44} {_seen(refused)}; {_why(refused)}"
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
         yield f"Left out: {count} of {tier}; what it said was {how} elsewhere, and not in these"
@@ -136,7 +136,10 @@ def _exact(rate: float) -> str:
     return f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
 
 
-def _class(each: Shown | NotShown) -> str:
+def _class(each: Shown | NotShown, known: Calibration) -> str:
+    if known.subjects:
+        after = {"accept": " after a lead", "improve": " after a tie"}.get(each.after or "", "")
+        return f"best of {each.tier}{after}, ahead by {each.least_margin:g} or more"
     if each.stands:
         return f"a win of {each.stands} against a tie of {each.tier}, lead {each.least_margin:g} or more"
     after = f" after {each.after}" if each.after else ""
@@ -163,7 +166,8 @@ def _table(known: Calibration) -> Iterator[str]:
     yield _row("wrong among the decided", *map(_wrong, both))
     for tier in known.models:
         yield _row(f"calls of {tier}", *(str(each.calls.get(tier, 0)) for each in both))
-    least = known.cases * sum(tier != "tiebreaker" for tier in known.models)
+    asked = known.subjects.all if known.subjects else known.cases
+    least = asked * sum(tier != "tiebreaker" for tier in known.models)
     saved = [1 - sum(each.calls.values()) / least if least else 0.0 for each in both]
     yield _row("calls saved against asking quick and deep", *(f"{each:.1%}" for each in saved))
 

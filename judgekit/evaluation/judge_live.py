@@ -12,15 +12,18 @@ from judgekit import assess, environment, running
 from judgekit import config as configuration
 from judgekit.assess import Wish
 from judgekit.calibrate import bound
+from judgekit.comparison import LETTERS
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import judge_rounds
 from judgekit.evaluation.judge_variants import reordered
 from judgekit.gateway.open import open_gateway
+from judgekit.judging import outgoing, ranking
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.contest import Contest
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.gates import Gates
 from judgekit.judging.pairs import PairJudge
+from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File, is_cut
 from judgekit.prompt import Shown
 from judgekit.rubric import CompareRubric, ScoreRubric
@@ -88,7 +91,9 @@ class _Asker:
         """Return the case with what each tier said."""
         # What was said before would be said again.
         judge = replace(self.judge, cache=None) if case.variant == "rerun" else self.judge
-        if isinstance(judge.rubric, ScoreRubric):
+        if isinstance(judge.rubric, ScoreRubric) and case.subjects:
+            said = await self._ranked(judge.turned(RankingJudge), case)
+        elif isinstance(judge.rubric, ScoreRubric):
             said = await self._scored(judge.turned(DocumentJudge), case)
         elif isinstance(judge.rubric, CompareRubric):
             said = await self._compared(judge.turned(PairJudge), case)
@@ -107,6 +112,28 @@ class _Asker:
         return judge_rounds.of_tiers(
             found.rounds, judge.seats, judge.manner, len(judge.rubric.dimensions), cut
         )
+
+    async def _ranked(self, judge: RankingJudge, case: Case) -> dict[str, Recorded]:
+        """Ask every model of every tier about every subject: which go up depends on what is learned."""
+        files = tuple(_file(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
+        contest, _ = outgoing.contest(Contest(case.prompt, files), judge.manner)
+        found: dict[str, Recorded] = {}
+        for tier, jury in judge.juries.items():
+            own = {letter: ranking.document(contest, letter) for letter in contest.letters}
+            said = [
+                (
+                    seat,
+                    {
+                        letter: await judge.one(tier, seat, judge.deadline, judge.max_cost_usd).judge(each)
+                        for letter, each in own.items()
+                    },
+                )
+                for seat in jury
+            ]
+            limits = getattr(judge.rubric.tiers, tier)
+            cut = any(is_cut(each.seen_by(limits, seat)) for each in own.values() for seat in jury)
+            found[tier] = judge_rounds.of_subjects(said, judge.manner, len(judge.rubric.dimensions), cut=cut)
+        return found
 
     async def _selected(self, judge: CandidateJudge, case: Case) -> dict[str, Recorded]:
         ids = [each.id for each in case.candidates]

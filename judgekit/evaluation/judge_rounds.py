@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from judgekit.calibrate.labelled import Recorded
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Seats
     from judgekit.judging.ballots import PairWord
     from judgekit.judging.manner import Manner
-    from judgekit.verdict import Round
+    from judgekit.verdict import Round, Verdict
 
 _BOTH = len(ORDERS)
 _FREE = ("cache", "mixed")  # what was kept cost nothing this time, which says nothing about the next
@@ -56,6 +57,25 @@ def of_pairs(
         if said:
             found[tier] = _joined(said, _how(manner))
     return found
+
+
+def of_subjects(
+    said: Sequence[tuple[Endpoint, Mapping[str, Verdict]]], manner: Manner, questions: int, *, cut: bool
+) -> Recorded:
+    """Return what the models of one tier gave to several subjects, by letter."""
+    return _joined([_given(*each, manner, questions) for each in said], {**_how(manner), "cut": cut})
+
+
+def _given(seat: Endpoint, verdicts: Mapping[str, Verdict], manner: Manner, questions: int) -> dict[str, Any]:
+    rounds = {letter: each for letter, found in verdicts.items() for each in found.rounds}
+    told = {letter: each.opinion for letter, each in rounds.items() if each.opinion is not None}
+    who = {**_usage(list(rounds.values()), _calls(seat, manner, questions) * len(verdicts)), **_who(seat)}
+    if not told:
+        failed = next((each.failure.kind for each in rounds.values() if each.failure), "not_recorded")
+        return {"failure": failed, **who}
+    points = {letter: [fmean(opinion["scores"].values())] for letter, opinion in told.items()}
+    read = {how(seat, each["scores"], each.get("expected", ())) for each in told.values()}
+    return {"points": points, "read": read.pop() if len(read) == 1 else "partly", **who}
 
 
 def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:

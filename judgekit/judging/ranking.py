@@ -9,10 +9,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.comparison import TIE, CompareRound
-from judgekit.judging import outgoing, standing
+from judgekit.judging import outgoing, readings, standing
 from judgekit.judging.calls import all_of
 from judgekit.judging.contest import Ended, Terms, comparison
 from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.gates import DIGITS
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import voter
 from judgekit.judging.session import INEXACT, Session, Stopwatch
@@ -21,16 +22,16 @@ from judgekit.rubric import ScoreRubric
 from judgekit.subject import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.contest import Contest
+    from judgekit.judging.readings import How
     from judgekit.judging.standing import Margins
-    from judgekit.rubric import TierName
+    from judgekit.rubric import Outcome, TierName
     from judgekit.verdict import Consensus, Verdict
 
-_PAIR = 2
 NAME = "text"  # what models are told: a path may say who wrote it
 
 
@@ -39,8 +40,9 @@ class RankingJudge(Judge[ScoreRubric]):
     """Ranks subjects under a rubric that scores.
 
     The models of one family weigh as much as one model in a tier. A model that stands several times there is
-    asked as often. `margins` are those of a calibration, by
-    tier, and `calibration` its id; without them the rubric's hold, else a tenth and a twentieth of the scale.
+    asked as often. Who goes up is said by the rubric's margins, else a tenth and a twentieth of the scale;
+    with the `gates` of a calibration the best of the first tier is final where they let its lead through, and
+    nowhere else. `margins` by tier, chosen for so many calls and not for a promise, decide alone.
     """
 
     margins: Margins | None = None
@@ -70,7 +72,8 @@ class RankingJudge(Judge[ScoreRubric]):
             await run.ask(tier, step)
             step, tier = run.step(tier, step), run.following(tier)
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
-        terms = Terms(self.loaded, self.mode, self.calibration, self.nobody, notes)
+        calibration = self.gates.id if self.gates else self.calibration
+        terms = Terms(self.loaded, self.mode, calibration, self.nobody, notes)
         ended = step if isinstance(step, Ended) else Ended("undetermined", "none")
         found = comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
         return found.model_copy(update={"redacted": left_out}) if found.rounds else found
@@ -122,6 +125,8 @@ class _Run:
     rounds: list[CompareRound] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     leaders: dict[TierName, str] = field(default_factory=dict)
+    seen: dict[TierName, Outcome | None] = field(default_factory=dict)
+    read: dict[TierName, set[tuple[str, How]]] = field(default_factory=dict)
     note: str | None = None
 
     async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
@@ -157,26 +162,30 @@ class _Run:
                 voice = self._voice(each.tier, seat)
                 scored = self.said.setdefault(each.tier, {}).setdefault(voice, defaultdict(list))
                 scored[letter].append(fmean(each.opinion["scores"].values()))
+                how = readings.how(seat, each.opinion["scores"], each.opinion.get("expected", ()))
+                self.read.setdefault(each.tier, set()).add((seat.model, how))
                 self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
 
     def step(self, tier: TierName, alive: Sequence[str]) -> list[str] | Ended:
         """Return who goes up to the next tier, or the end."""
-        rubric = self.judge.rubric
-        margins = self.judge.margins or standing.default_margins(rubric.scale) | rubric.margins
+        margins = self.judge.margins or standing.usual_margins(self.judge.rubric)
         margin = margins.get(tier, 0.0)
         here = standing.values(self.said.get(tier, {}), alive, len(self._models(tier)), _share)
         if here is None:  # what a tier says that failed counts nowhere
             self.said.pop(tier, None)
         found = standing.values(self._pooled(), alive, weight=_share)
+        self.seen[tier] = None
         if here is None or found is None:
             return list(alive)
         leader = self.leaders[tier] = max(here, key=lambda each: here[each])
-        last = self.following(tier) is None
+        gates = self.judge.gates
+        last = self.following(tier) is None or (gates is not None and tier == gates.last)
         self.scores |= {each: (value, tier) for each, value in found.items()}
         cut = any(self._is_cut(tier, each) for each in alive)
-        alone = self.judge.margins is None and len(self.leaders) == 1
-        confirm = alone and (self.judge.mode == "strict" or self._is_partial(leader))
-        near = standing.going_on(found, margin, at_least=_PAIR if confirm or cut else 1)
+        alone, partial = self.judge.margins is None and len(self.leaders) == 1, self._is_partial(leader)
+        confirm = alone and (gates is not None or self.judge.mode == "strict" or partial)
+        trusted = not last and self._is_trusted(tier, found, barred=cut or partial)
+        near = standing.next_up(found, margin, trusted=trusted, alone=confirm or cut)
         if len(near) > 1 and not last:
             return near
         if cut:
@@ -184,6 +193,14 @@ class _Run:
             return Ended("undetermined", "none", degraded=why, truncated=True)
         winner = near[0] if len(near) == 1 else standing.last_word(found, margin, self.judge.mode)
         return self._won(winner, tier, standing.lead({**self._latest(), **found}))
+
+    def _is_trusted(self, tier: TierName, found: Mapping[str, float], *, barred: bool) -> bool:
+        """Whether a calibration lets the best be final by its lead; never where it was read otherwise."""
+        lead, gates = round(standing.lead(found), DIGITS), self.judge.gates
+        self.seen[tier] = "accept" if lead else "improve"
+        if gates is None or barred or not lead or not gates.knows(tier, self.read.get(tier, ())):
+            return False
+        return gates.final(tier, self.seen, {tier: lead})
 
     def following(self, tier: TierName) -> TierName | None:
         """Return the tier that can be asked after this one, if there is any.

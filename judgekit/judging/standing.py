@@ -13,15 +13,21 @@ from judgekit.judging.jury import has_quorum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from judgekit.rubric import ModeName, Scale, TierName
+    from judgekit.rubric import ModeName, Scale, ScoreRubric, TierName
 
 Key = TypeVar("Key")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
+_PAIR = 2
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
 
 Scored: TypeAlias = "Mapping[str, Sequence[float]]"
 """What one model gave to each subject, by letter: a mean of dimensions for each time it was asked."""
 Margins: TypeAlias = "Mapping[TierName, float]"
+
+
+def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
+    """Return the margins of a rubric where no labels say better ones, in points of its scale."""
+    return default_margins(rubric.scale) | rubric.margins
 
 
 def default_margins(scale: Scale) -> dict[TierName, float]:
@@ -68,6 +74,16 @@ def going_on(found: Mapping[str, float], margin: float, *, at_least: int = 1) ->
     near = contending(found, margin)
     rest = sorted(found.keys() - set(near), key=lambda each: (-found[each], each))
     return [*near, *rest[: max(0, at_least - len(near))]]
+
+
+def next_up(found: Mapping[str, float], margin: float, *, trusted: bool, alone: bool) -> list[str]:
+    """Return who goes up a tier: nobody but the best where its lead is `trusted`.
+
+    Where one tier is `alone` and must not settle it, two go up at least.
+    """
+    if trusted:
+        return contending(found, 0.0)[:1]
+    return going_on(found, margin, at_least=_PAIR if alone else 1)
 
 
 def lead(found: Mapping[str, float]) -> float:
