@@ -138,7 +138,8 @@ class Calibration(Strict):
             return "what judgekit itself says to models has changed"
         known = self.subjects
         if known and not known.least <= subjects <= known.most:
-            return f"it was made for {known.least} to {known.most} texts, and there are {subjects}"
+            count = f"{known.least} to {known.most}" if known.least < known.most else known.most
+            return f"it was made for {count} texts, and there are {subjects}"
         was = Was(self.asked, self.read, self.asking)
         return self._other_models(now.models) or bound.misfit(was, now, loaded.rubric)
 

@@ -161,7 +161,7 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     known = learned(wide_and_narrow(120, 0, 0))
     panel = bound.panel({"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC)
     assert known.misfit(LOADED, panel, 3) is None
-    assert known.misfit(LOADED, panel, 9) == "it was made for 3 to 3 texts, and there are 9"
+    assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
 
 
 # --- the judge comes to the same -------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from loopback import Loopback
+from loopback import Loopback, says
 from scripted import by_content, scores
 
+from judgekit import library
 from judgekit.calibrate import labelled
 from judgekit.calibrate.file import Promised
 from judgekit.cli.calibrate import _promise
@@ -18,6 +19,7 @@ from judgekit.cli.calibrate import _promise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from loopback import Answer, Asked
     from outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -247,3 +249,107 @@ def test_again_asks_a_second_time_and_in_another_order(
 def test_a_promise_that_is_not_zero_does_not_read_as_zero(rate: float, shown: str) -> None:
     promise = Promised.model_construct(rate=rate, confidence=0.95, reference=None)
     assert _promise(promise).endswith(f"in at most {shown}")
+
+
+# --- several subjects ------------------------------------------------------------------------------------
+
+RANKS = {"best": 5, "good": 4, "poor": 1}
+
+
+def by_rank(asked: Asked) -> Answer:
+    """Score a text by the word that it holds, over the wire."""
+    (rank,) = [each for name, each in RANKS.items() if f"\n{name} answer" in asked.text]
+    points = dict.fromkeys(library.score_rubric("answer-quality").rubric.dimensions, rank)
+    return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))
+
+
+@pytest.fixture
+def ranking(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Serve models that know which of the texts in a folder is the best."""
+    for name in RANKS:
+        (project / f"{name}.md").write_text(f"{name} answer\n")
+    with Loopback(by_rank) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+        yield project
+
+
+def compared(judgekit: Callable[..., Outcome], *names: str, mode: str = "strict") -> dict[str, Any]:
+    files = [f"{each}.md" for each in names]
+    how = ("--rubric", "answer-quality", "--prompt", "Answer.", "--mode", mode, "--format", "jsonl")
+    found = judgekit("compare", *files, *how)
+    return dict(json.loads(found.out))
+
+
+def test_margins_of_several_subjects_are_learned_and_used(
+    judgekit: Callable[..., Outcome], ranking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = compared(judgekit, "poor", "best", "good")
+    assert (before["verdict"], before["calibration"]) == ("B", None)
+    assert {each["tier"] for each in before["rounds"]} == {"quick", "deep"}
+    texts = [f"{each} answer\n" for each in ("good", "best", "poor")]
+    cases: list[dict[str, Any]] = [
+        {"id": str(at), "prompt": "Answer.", "subjects": texts, "label": "B"} for at in range(30)
+    ]
+    path = write(ranking / "cases.jsonl", cases)
+    done = judgekit("calibrate", path, "--rubric", "answer-quality", "--mode", "strict", "--error", "0.1")
+    assert done.code == 0, done.err
+    assert "best of quick, ahead by 1 or more" in done.out
+    assert "0 wrong of 30" in done.out
+    assert re.search(r"calls of quick +90 +90\n +calls of deep +0 +60\n", done.out)
+
+    found = compared(judgekit, "poor", "best", "good")
+    assert (found["verdict"], found["judge_tier"], len(found["rounds"])) == ("B", "quick", 3)
+    assert found["calibration"].startswith("answer-quality-strict-")
+    assert found["degraded"] is None
+    # Another number of texts, another mode and a document are something else; so are other models.
+    two = compared(judgekit, "best", "good")
+    assert two["calibration"] is None
+    assert "made for 3 texts, and there are 2" in two["degraded"]
+    assert compared(judgekit, "poor", "best", "good", mode="lenient")["calibration"] is None
+    judged = judgekit(
+        "judge", "best.md", "--rubric", "answer-quality", "--mode", "strict", "--format", "jsonl"
+    )
+    assert json.loads(judged.out)["calibration"] is None
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "another")
+    stale = compared(judgekit, "poor", "best", "good")
+    assert stale["calibration"] is None
+    assert "deep was custom/large and is custom/another now" in stale["degraded"]
+
+
+def test_judges_of_several_subjects_are_measured(judgekit: Callable[..., Outcome], ranking: Path) -> None:
+    texts = [f"{each} answer\n" for each in ("good", "best", "poor")]
+    cases: list[dict[str, Any]] = [
+        {"id": "1", "prompt": "Answer.", "subjects": texts, "label": "B"},
+        {"id": "2", "prompt": "Answer.", "subjects": texts[:1] * 2, "label": "tie"},
+        {"id": "3", "prompt": "Answer.", "subjects": texts, "label": "C"},
+    ]
+    path = write(ranking / "cases.jsonl", cases)
+    report = json.loads(judgekit("eval", "judge", path, "--rubric", "answer-quality", "--json").out)
+    assert {each["judge"]: round(each["accuracy"]["value"], 4) for each in report["judges"]} == {
+        "quick": 0.6667,
+        "deep": 0.6667,
+        "tiebreaker": 0.6667,
+    }
+
+
+def test_a_calibration_that_cannot_be_read_is_named(
+    judgekit: Callable[..., Outcome], project: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+    bad = project / ".judgekit" / "calibrations" / "bad.json"
+    bad.parent.mkdir(parents=True)
+    bad.write_text('{"schema": "judgekit/calibration@1"}')
+    verdict = _first(json.loads(judgekit("judge", "good.md", "--format", "json").out))
+    assert verdict["degraded"].startswith(f"calibration not used: {bad}: id: missing key")
+    assert "\n" not in verdict["degraded"]
+
+
+@pytest.mark.parametrize(("asked", "shown"), [("0.0001", "0.01%"), ("0.0555", "5.55%"), ("0.1", "10.0%")])
+def test_the_promise_is_told_as_it_was_asked(
+    judgekit: Callable[..., Outcome], labels: str, asked: str, shown: str
+) -> None:
+    assert f"in at most {shown}\n" in judgekit("calibrate", labels, *KLS, "--error", asked).out
