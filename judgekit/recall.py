@@ -106,7 +106,7 @@ def search(
         scorer=settings.retrieval.scorer,
     )
     kept, degraded = [(each, "bm25") for each in ranked.candidates], None
-    notes = list(ranked.notes)
+    notes = [*ranked.notes, *api.lacking(named or settings.retrieval.roots, home)]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:

@@ -98,6 +98,13 @@ def _version(
         raise typer.Exit
 
 
+_NUMBERS = (
+    ("float", "is not a number"),
+    ("integer", "is not a whole number"),
+    ("int", "is not a whole number"),
+)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if not _has_a_folder():
@@ -107,7 +114,7 @@ def run(arguments: list[str] | None = None) -> int:
         asked = with_only(sys.argv[1:] if arguments is None else arguments)
         code = int(asked(args=arguments, standalone_mode=False) or 0)
     except TyperException as error:
-        complain(f"{error.format_message()} (judgekit --help shows what there is)")
+        _say_how(error)
         return Exit.USAGE
     except JudgekitError as error:
         complain(str(error))
@@ -122,6 +129,21 @@ def run(arguments: list[str] | None = None) -> int:
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
     return code
+
+
+def _say_how(error: TyperException) -> None:
+    """Say what is wrong with a command line, and whose help to read; of a group alone that is all."""
+    message = error.format_message()
+    if "\n" in message:
+        sys.stderr.write(f"{message}\n")
+        return
+    for kind, words in _NUMBERS:
+        message = message.replace(f"is not a valid {kind} range", words).replace(
+            f"is not a valid {kind}", words
+        )
+    context = getattr(error, "ctx", None)
+    names = context.command_path.split()[1:] if context else []
+    complain(f"{message} ({' '.join(['judgekit', *names])} --help shows what there is)")
 
 
 def with_only(arguments: Sequence[str]) -> typer.Typer:

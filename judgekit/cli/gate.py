@@ -74,6 +74,10 @@ def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int
         pre_push.fault(error, complain)
         return Exit.ACCEPTED
     _report(report, format_)
+    if not report.rows and not report.notes:  # a person asked; a push of other files is no news
+        complain(
+            f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}"
+        )
     _escalate(report)
     return pre_push.code(report, blocked_code)
 

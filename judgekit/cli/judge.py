@@ -13,6 +13,7 @@ from judgekit.cli import judging
 from judgekit.cli.output import (
     Format,
     check_family,
+    check_filled,
     complain,
     emit,
     messages_text,
@@ -70,6 +71,7 @@ def judge(
         "cache": not no_cache,
     }
     check_family(author_family)
+    check_filled("--task-id", task_id, "a name for all paths together")
     documents, task = judging.Documents(files, author_family), Task(description, acceptance)
     project = paths.project_root(str(Path.cwd()))
     if show_prompt:

@@ -95,10 +95,13 @@ def tell_redacted(secrets: int) -> None:
 
 def check_family(given: str | None) -> None:
     """Raise `UsageError` for an author family that is empty, as where a script's variable is unset."""
+    check_filled("--author-family", given, "a family such as anthropic")
+
+
+def check_filled(option: str, given: str | None, expected: str) -> None:
+    """Raise `UsageError` for an option that is given and empty, as where a script's variable is unset."""
     if given is not None and not given.strip():
-        raise UsageError(
-            "--author-family: expected a family such as anthropic, got nothing; is a variable unset?"
-        )
+        raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")
 
 
 def messages_text(title: str, messages: Iterable[Message]) -> str:

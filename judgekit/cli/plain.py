@@ -129,7 +129,7 @@ def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
         snippets=True,
         scorer=configured["scorer"],
     )
-    ranked.notes[:0] = notes
+    ranked.notes[:0] = [*notes, *api.lacking(roots or configured["roots"], project)]
     return ranked
 
 

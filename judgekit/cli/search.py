@@ -11,7 +11,7 @@ import typer
 from judgekit import paths
 from judgekit.cli import plain
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import check_filled, complain, emit, say
 from judgekit.engine import asking, client
 from judgekit.engine.watching import watched
 from judgekit.errors import UsageError
@@ -36,6 +36,7 @@ def search(
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
+    check_filled("QUERY", query, "what to look for, in words")
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
     found = (_of_engine(query, asked) if judge and not no_engine else None) or _here(query, asked)
     for note in found.pop("notes"):

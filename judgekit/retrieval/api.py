@@ -74,6 +74,13 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     return ranked
 
 
+def lacking(roots: Sequence[str], project: str) -> list[str]:
+    """Return in a line that there is nothing to search, where none of the stores at `roots` is there."""
+    if any(os.path.isdir(resolve(root, project)) for root in roots):
+        return []
+    return [f"no store here ({', '.join(roots) or 'no root is set'}); name one with --root"]
+
+
 def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
     """Whether the real path `folder`, to which `root` leads, is inside `base` or where the user wants it.
 

@@ -54,3 +54,35 @@ def test_a_command_that_does_not_exist_is_said(judgekit: Callable[..., Outcome])
     told = judgekit("jugde", "a.md")
     assert told.code == 64
     assert "jugde" in told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["judge", "--deadlin", "3"], "(judgekit judge --help shows what there is)"),
+        (["rubric", "show"], "(judgekit rubric show --help shows what there is)"),
+        (["judge", "a.md", "--deadline", "soon"], "'soon' is not a number."),
+        (["judge", "a.md", "-j", "two"], "'two' is not a whole number."),
+        (["jugde"], "(judgekit --help shows what there is)"),
+        (
+            ["judge", "a.md", "--task-id", ""],
+            "--task-id: expected a name for all paths together, got nothing",
+        ),
+        (["search", " "], "QUERY: expected what to look for, in words, got nothing"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    judgekit: Callable[..., Outcome], arguments: list[str], told: str
+) -> None:
+    done = judgekit(*arguments)
+    assert (done.code, done.out, len(done.err.splitlines())) == (64, "", 1)
+    assert done.err.startswith("judgekit: ")
+    assert told in done.err
+
+
+@pytest.mark.parametrize("group", [[], ["rubric"], ["install"], ["ledger"]])
+def test_a_group_without_a_command_is_its_help(judgekit: Callable[..., Outcome], group: list[str]) -> None:
+    done = judgekit(*group)
+    assert (done.code, done.out) == (64, "")
+    assert done.err.startswith("Usage: ")
+    assert "shows what there is" not in done.err

@@ -112,6 +112,16 @@ def test_the_rules_are_those_of_the_base(
         assert judgekit("gate", "--base", "base", "--block").code == 1
 
 
+def test_where_nothing_changed_that_is_judged_it_is_said(
+    judgekit: Callable[..., Outcome], work: GitRepo
+) -> None:
+    done = judgekit("gate", "--base", "HEAD")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == (
+        "judgekit: nothing to judge: no file that gate.paths and gate.authors select was changed since HEAD\n"
+    )
+
+
 def test_wrong_rules_are_undetermined_and_noted(
     judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
 ) -> None:

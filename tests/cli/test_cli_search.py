@@ -356,3 +356,14 @@ def test_a_judge_that_drops_the_first_lets_later_ones_in(
         use(server)
         found = judgekit("search", "lantern", "--judge", "--json").json["results"]
     assert [each["title"] for each in found] == alone[3:13]
+
+
+def test_that_there_is_no_store_is_said(
+    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = judgekit("search", QUERY)
+    assert (done.code, done.out) == (0, "nothing found\n")
+    assert done.err == "judgekit: no store here (.claude/memory); name one with --root\n"
+    (tmp_path / ".claude" / "memory").mkdir(parents=True)
+    assert judgekit("search", QUERY).err == ""
