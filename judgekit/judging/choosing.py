@@ -22,7 +22,7 @@ from judgekit.prompt import Shown
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint
@@ -155,20 +155,37 @@ class Choice:
     async def _ask_alone(
         self, candidate: Shown, seat: Endpoint, session: Session, matter: Matter
     ) -> Answer[Mark]:
-        """Ask about one candidate, and where yes is likelier than no, once more for an idle request.
+        """Ask about one candidate, and where yes is likelier than no, what makes it likely.
 
-        A text that claims to answer anything makes yes likely for that one too.
+        A text that claims to answer anything makes yes likely for an idle request too, and a turn of the
+        conversation that claims it does so for an idle memory.
         """
         watch = Stopwatch()
         points = self._points(session.fence, candidate, self.query, matter)
-        found = await ask_pointwise(session, seat, points, self._timeout)
-        if not found.value or self._likely(found.value).outcome != "accept":
-            return found.map(self._likely)
+        answers = [await ask_pointwise(session, seat, points, self._timeout)]
+        if (found := answers[0].value) is None:
+            return joined(answers, None, watch.ms)
+        yes = earned = _yes(found)
+        for idle, least in self._idle(session.fence, candidate, matter):
+            if self._mark_of(earned).outcome != "accept":
+                break
+            answers.append(await ask_pointwise(session, seat, idle, self._timeout))
+            if (told := answers[-1].value) is None:
+                return joined(answers, None, watch.ms)
+            other = _yes(told)
+            earned = {
+                name: min(earned[name], pointwise.earned(each, other[name], least))
+                for name, each in yes.items()
+            }
+        return joined(answers, self._mark_of(earned), watch.ms)
+
+    def _idle(self, fence: Fence, candidate: Shown, matter: Matter) -> Iterator[tuple[Points, float]]:
+        """Yield what yes is weighed against, and how many times those odds it needs."""
         query = replace(self.query, text=pointwise.IDLE)
-        points = self._points(session.fence, candidate, query, matter.within("idle"))
-        idle = await ask_pointwise(session, seat, points, self._timeout)
-        mark = self._likely(found.value, idle.value) if idle.value else None
-        return joined([found, idle], mark, watch.ms)
+        yield self._points(fence, candidate, query, matter.within("idle")), pointwise.LEAST_GAIN
+        if self.query.turns:  # the same for each candidate: asked once in a session
+            idle = self._points(fence, pointwise.IDLE_MEMORY, self.query, matter.within("idle-memory"))
+            yield idle, pointwise.LEAST_GAIN_OVER_MEMORY
 
     def _points(self, fence: Fence, candidate: Shown, query: Query, matter: Matter) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
@@ -185,13 +202,7 @@ class Choice:
             [_worked(fence, each) for each in self.rubric.prompt.examples],
         )
 
-    def _likely(self, found: _Found, idle: _Found | None = None) -> Mark:
-        yes = {name: pointwise.yes_probability(each) for name, each in found.items()}
-        if idle:
-            yes = {
-                name: pointwise.earned(each, pointwise.yes_probability(idle[name]))
-                for name, each in yes.items()
-            }
+    def _mark_of(self, yes: Mapping[str, float]) -> Mark:
         rule = getattr(self.rubric.modes, self.mode).keep
         probability = min(yes.values()) if rule == "all" else max(yes.values())
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
@@ -201,6 +212,10 @@ class Choice:
         share = (seat.profile.limits.context_chars or CONTEXT_CHARS) // len(shown)
         limit = min(getattr(self.rubric.tiers, self.tier).max_chars or CONTEXT_CHARS, share)
         return [replace(each, text=each.text[:limit]) for each in shown]
+
+
+def _yes(found: _Found) -> dict[str, float]:
+    return {name: pointwise.yes_probability(each) for name, each in found.items()}
 
 
 def _shares(samples: Sequence[Marks], asked: int) -> Marks:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Message, Request
+from judgekit.prompt import Shown
 from judgekit.usage import KEPT, Usage, of_failure
 
 if TYPE_CHECKING:
@@ -34,6 +35,18 @@ LEAST_GAIN = 2.0
 
 Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.4 to 3.6 times for four memories that
 answer their request, 1.4 times for an unrelated one beside a turn that claims to hold the answer.
+"""
+
+IDLE_MEMORY = Shown(
+    "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
+)
+"""A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
+
+LEAST_GAIN_OVER_MEMORY = 2.5
+"""The same as `LEAST_GAIN`, over the odds for the idle memory.
+
+Of the same model (22 November 2026, one fence): 2.8 to 4.6 times for three memories that answer their
+request, 1.0 to 2.2 times for an unrelated one beside three turns that claim to be the answer.
 """
 
 MOST_IDLE = 0.075
@@ -171,16 +184,16 @@ def yes_probability(probabilities: Mapping[str, float]) -> float:
     return probabilities["yes"]
 
 
-def earned(yes: float, idle: float) -> float:
-    """Return the probability of yes as far as the request earned it; never more than it is.
+def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
+    """Return the probability of yes as far as it is earned; never more than it is.
 
-    `idle` is the probability of yes to the same question for a request that the text has nothing to do
-    with. Where its odds are nearly as high, something in the text speaks for yes whatever is asked; at
-    `LEAST_GAIN` times those odds yes and no are even. That an input without content measures a prompt's own
-    leaning is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
+    `idle` is the probability of yes to the same question for a request, or of a memory, that the rest has
+    nothing to do with. Where its odds are nearly as high, something in the rest speaks for yes whatever is
+    asked; at `least` times those odds yes and no are even. That an input without content measures a
+    prompt's own leaning is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
     """
     gain = _odds(yes) / _odds(idle)
-    return min(yes, gain / (gain + LEAST_GAIN))
+    return min(yes, gain / (gain + least))
 
 
 def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: float) -> dict[str, float]:

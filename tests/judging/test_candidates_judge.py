@@ -202,6 +202,56 @@ def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     assert (first.matter.part, idle.matter.part) == ("a/relevant", "a/idle/relevant")
 
 
+def _talked_over(request: Request) -> Reply:
+    """Say yes to any memory, as beside a turn that claims to be the answer, but not for the idle request."""
+    return said("/idle/" not in request.matter.part)
+
+
+def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
+    own = CandidateJudge(gateway, SMALL, library.select_rubric("memory-relevance"), "strict", 30)
+    query = Query("How do we refresh the JWT?", ("user: Before.",))
+    return asyncio.run(own.judge(query, CANDIDATES[:candidates]))
+
+
+def _of_what_is_asked(request: Request) -> Reply:
+    """Say yes, unless request or memory is the idle one."""
+    return said("Danube" not in request.messages[-1].content)
+
+
+def test_what_a_turn_makes_likely_of_any_memory_is_dropped() -> None:
+    for answer, decision in ((_talked_over, "dropped"), (_of_what_is_asked, "kept")):
+        found = _with_turns(ScriptedGateway({"quick": [answer] * 3}))
+        assert [each.decision for each in found.decisions] == [decision]
+
+
+def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
+    gateway = ScriptedGateway({"quick": [_of_what_is_asked] * 7})
+    found = _with_turns(gateway, candidates=3)
+    assert [each.decision for each in found.decisions] == ["kept"] * 3
+    parts = [each.matter.part for each in gateway.requests]
+    assert parts == [
+        *("a/relevant", "a/idle/relevant", "a/idle-memory/relevant"),
+        *("b/relevant", "b/idle/relevant"),
+        *("c/relevant", "c/idle/relevant"),
+    ]
+    first, memory = gateway.requests[0].messages[-1].content, gateway.requests[2].messages[-1].content
+    assert pointwise.IDLE_MEMORY.title in memory
+    assert "Title a" not in memory
+    turns_and_request = first[first.index("The conversation so far") :]
+    assert memory.endswith(turns_and_request)
+
+
+def test_without_a_conversation_no_idle_memory_is_asked_about() -> None:
+    gateway = ScriptedGateway({"quick": [for_what_is_asked] * 6})
+    assert [each.decision for each in judge(gateway, tiers=SMALL).decisions] == ["kept"] * 3
+    assert len(gateway.requests) == 6
+
+
+def test_what_could_not_be_asked_of_the_idle_memory_is_open() -> None:
+    found = _with_turns(ScriptedGateway({"quick": [_of_what_is_asked, _of_what_is_asked, TIMEOUT]}))
+    assert [each.decision for each in found.decisions] == ["undetermined"]
+
+
 def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
     gateway = ScriptedGateway({"quick": [*[for_what_is_asked] * 2, TIMEOUT, *[for_what_is_asked] * 2]})
     selection = judge(gateway, tiers=SMALL)
