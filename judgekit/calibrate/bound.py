@@ -108,19 +108,25 @@ def asking(seat: Endpoint) -> str | None:
     return _sha256([how, seat.output, profile.limits.context_chars])
 
 
-def misfit(was: Was, now: Panel, rubric: Rubric) -> str | None:
-    """Say in a few words how judging differs now, where it matters for those who are asked."""
+def misfit(was: Was, now: Panel, rubric: Rubric, *, ranked: bool = False) -> str | None:
+    """Say in a few words how judging differs now, where it matters for those who are asked.
+
+    Where subjects are `ranked` their scores are averaged, whatever juries come to elsewhere.
+    """
+    if ranked:
+        now = now._replace(asked=now.asked.model_copy(update={"jury": was.asked.jury}))
     return _asked_otherwise(was.asked, now, rubric) or _read_otherwise(was.read, now) or _changed(was, now)
 
 
 def _asked_otherwise(was: Asked, panel: Panel, rubric: Rubric) -> str | None:
     now = panel.asked
-    # A model that answers in single tokens is asked about each thing once, whatever is set.
-    if any(able != {"points"} for models in panel.able.values() for able in models.values()):
-        if was.samples != now.samples:
-            return f"samples were {was.samples} and are {now.samples} now"
-        if was.criteria != now.criteria and _questions(rubric) > 1:
-            return f"criteria were judged {was.criteria} and are judged {now.criteria} now"
+    # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
+    points = all(able == {"points"} for models in panel.able.values() for able in models.values())
+    one_way = _questions(rubric) == 1 or (points and not isinstance(rubric, CompareRubric))
+    if was.samples != now.samples and not points:
+        return f"samples were {was.samples} and are {now.samples} now"
+    if was.criteria != now.criteria and not one_way:
+        return f"criteria were judged {was.criteria} and are judged {now.criteria} now"
     if was.jury != now.jury and any(TOGETHER in each for each in panel.models.values()):
         return f"juries came to the {was.jury} and come to the {now.jury} now"
     if was.redact != now.redact:

@@ -141,7 +141,9 @@ class Calibration(Strict):
             count = f"{known.least} to {known.most}" if known.least < known.most else known.most
             return f"it was made for {count} texts, and there are {subjects}"
         was = Was(self.asked, self.read, self.asking)
-        return self._other_models(now.models) or bound.misfit(was, now, loaded.rubric)
+        return self._other_models(now.models) or bound.misfit(
+            was, now, loaded.rubric, ranked=known is not None
+        )
 
     def _other_models(self, models: Mapping[TierName, str]) -> str | None:
         for tier, model in models.items():

@@ -143,7 +143,11 @@ class DocumentJudge(Judge[ScoreRubric]):
         asked = Rating(self.rubric, self.mode, document, tier, self.manner, tier)
         if tier != "tiebreaker":
             return asked
-        told = [Earlier(each.scores, outgoing.words(each.reasoning)) for _, _, each in course.voices]
+        # In which order a jury's models are named plays no part.
+        voices = sorted(
+            course.voices, key=lambda each: (list(course.opinions).index(each.tier), each.seat.model)
+        )
+        told = [Earlier(each.scores, outgoing.words(each.reasoning)) for _, _, each in voices]
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
         # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.

@@ -77,7 +77,8 @@ def pair_messages(
     """
     fence = Fence()
     offered = [each.path for each in shown]
-    told = list(earlier)
+    # In which order a jury's models are named plays no part.
+    told = sorted(earlier, key=lambda each: (each.better or "", each.reasoning))
     random.Random("".join(sorted(offered))).shuffle(told)  # noqa: S311 - an order, not a secret
     answer = f'{{"reasoning": "<what decided it>", "better": "<{" or ".join([*offered, TIE])}>"}}'
     rules = [getattr(rubric.prompt.instructions, tier), criteria_text(rubric)]

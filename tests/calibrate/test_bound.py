@@ -116,6 +116,27 @@ def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: Loade
     assert both.misfit(kls, panel) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "pointwise", "fits"),
+    [
+        ("kls", True, True),
+        ("kls", False, False),
+        ("memory-relevance", False, True),  # it has one criterion
+        ("memory-two-criteria", True, True),
+        ("memory-two-criteria", False, False),
+        ("answer-preference", True, False),  # of pairs such a model is asked about all criteria together
+        ("answer-preference", False, False),
+    ],
+)
+def test_criteria_one_by_one_matter_where_there_are_two_ways(name: str, pointwise: bool, fits: bool) -> None:  # noqa: FBT001 - a table
+    rubric = library.find_rubric(name).rubric
+    model = replace(PLAIN, pointwise=pointwise)
+    now = bound.panel({"quick": model, "deep": model}, rubric, Manner(each=True))
+    read: dict[str, How] = {"small": "points" if pointwise else "whole"}
+    why = bound.misfit(bound.Was(read={"quick": read, "deep": read}), now, rubric)
+    assert (why is None) == fits, why
+
+
 def test_probabilities_of_candidates_are_those_of_tokens_unless_they_were_counted() -> None:
     said = {"probabilities": {"m1": 0.9}}
     assert heard.readings([case(1, said)])["quick"] == {"small": "points"}

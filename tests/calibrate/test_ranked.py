@@ -23,6 +23,7 @@ from judgekit.gateway import replay
 from judgekit.gateway.base import Endpoint
 from judgekit.judging.contest import Contest
 from judgekit.judging.gates import Gate, Gates
+from judgekit.judging.manner import Manner
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
 
@@ -161,6 +162,10 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     known = learned(wide_and_narrow(120, 0, 0))
     panel = bound.panel({"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC)
     assert known.misfit(LOADED, panel, 3) is None
+    majority = bound.panel(
+        {"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC, Manner(jury="majority")
+    )
+    assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
     assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
 
 

@@ -15,6 +15,7 @@ from judgekit import library
 from judgekit.calibrate import labelled
 from judgekit.calibrate.file import Promised
 from judgekit.cli.calibrate import _promise
+from judgekit.rubric import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -259,7 +260,9 @@ RANKS = {"best": 5, "good": 4, "poor": 1}
 def by_rank(asked: Asked) -> Answer:
     """Score a text by the word that it holds, over the wire."""
     (rank,) = [each for name, each in RANKS.items() if f"\n{name} answer" in asked.text]
-    points = dict.fromkeys(library.score_rubric("answer-quality").rubric.dimensions, rank)
+    rubric = library.score_rubric("answer-quality").rubric
+    assert isinstance(rubric, ScoreRubric)
+    points = dict.fromkeys(rubric.dimensions, rank)
     return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))
 
 

@@ -12,6 +12,7 @@ from scripted import PROFILE, endpoint, scores, three_models
 
 from judgekit import library
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.fence import without_nonce
 from judgekit.gateway.base import Reply
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.manner import Manner
@@ -150,6 +151,16 @@ def test_the_tiebreaker_is_shown_every_opinion_that_counted() -> None:
     assert (verdict.verdict, verdict.consensus) == ("reject", "majority")
     told = gateway.requests[-1][1].messages[-1].content
     assert all(f"FROM {each}" in told for each in "ABC")
+
+
+def test_in_which_order_a_jury_is_named_plays_no_part() -> None:
+    answers: Answers = {"a": GOOD, "b": scores(5, 5, 5), "c": scores(4, 5, 5), "d": BAD, "e": GOOD}
+    told = []
+    for quick in ("a b c", "c b a", "b a c"):
+        verdict, gateway = judge(seats(quick=quick, deep="d", tiebreaker="e"), answers)
+        (asked,) = [request for model, request in gateway.requests if model == "e"]
+        told.append((verdict.verdict, [without_nonce(each.content) for each in asked.messages]))
+    assert told[0] == told[1] == told[2]
 
 
 def test_one_jury_in_every_tier_does_not_vote_three_times() -> None:
