@@ -220,7 +220,7 @@ def _judge(
     manner = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         manner = manner._replace(samples=1, each=False)
-    learned = calibrations.find(loaded, mode, tiers, project, manner)
+    learned = measured_for(query, calibrations.find(loaded, mode, tiers, project, manner))
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
@@ -245,6 +245,14 @@ def _judge(
             return found.model_copy(update={"stale": learned.stale})
 
     return running.run(run())
+
+
+def measured_for(query: Query, learned: calibrations.Found) -> calibrations.Found:
+    """Return what was learned, unless models see more than they did then: the turns of a conversation."""
+    if learned.gates is None or not query.turns:
+        return learned
+    told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
+    return calibrations.Found(stale=f"calibration {learned.gates.id} not used: {told}")
 
 
 async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:

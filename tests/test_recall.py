@@ -14,9 +14,12 @@ import sample_store
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 
 from judgekit import config, recall
+from judgekit.calibrate.store import Found
 from judgekit.gateway import litellm_
 from judgekit.hooks import claude_code, judged
 from judgekit.install import forms
+from judgekit.judging.candidates import Query
+from judgekit.judging.gates import Gates
 from judgekit.retrieval.candidate import Candidate
 from judgekit.verdict import Decision, RubricRef, Selection
 
@@ -265,3 +268,12 @@ def test_two_stores_with_the_same_id_stay_apart() -> None:
 
 def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
     assert recall.HOOK_SECONDS == judged.MOST_SECONDS
+
+
+def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
+    learned = Found(Gates("c"))
+    assert recall.measured_for(Query("q"), learned) == learned
+    assert recall.measured_for(Query("q", ("t",)), Found()) == Found()
+    found = recall.measured_for(Query("q", ("t",)), learned)
+    assert found.gates is None
+    assert str(found.stale).startswith("calibration c not used: labelled requests have no conversation")
