@@ -30,11 +30,13 @@ LEAST_MASS = 0.2  # below this the model was answering something else
 IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: what makes yes likely even then is not the request."""
 
-LEAST_GAIN = 2.0
+LEAST_GAIN = 2.3
 """How many times those for the idle request the odds of yes must be, for yes to count.
 
-Of the 1.5B model of the demo, where it said yes (22 November 2026): 2.4 to 3.6 times for four memories that
-answer their request, 1.4 times for an unrelated one beside a turn that claims to hold the answer.
+Of the 1.5B model of the demo, where it said yes beside a turn of conversation (22 November 2026, two fences):
+2.4 to 3.8 times for nine memories that answer their request, 1.8 for another one, 1.4 to 2.3 times for
+unrelated ones with a claim to be the answer, and 2.4 for one that the idle memory gives away. Without a
+conversation, 11 times and more for the memories that answer.
 """
 
 IDLE_MEMORY = Shown(
@@ -42,11 +44,11 @@ IDLE_MEMORY = Shown(
 )
 """A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
 
-LEAST_GAIN_OVER_MEMORY = 2.5
-"""The same as `LEAST_GAIN`, over the odds for the idle memory.
+LEAST_GAIN_OVER_MEMORY = 2.0
+"""The same, over the odds for the idle memory.
 
-Of the same model (22 November 2026, one fence): 2.8 to 4.6 times for three memories that answer their
-request, 1.0 to 2.2 times for an unrelated one beside three turns that claim to be the answer.
+Of the same model (22 November 2026, one fence): 2.4 to 5.1 times for five memories that answer their request,
+1.0 to 1.2 times for an unrelated one beside two turns that claim to be the answer, 2.7 beside a third.
 """
 
 MOST_IDLE = 0.075
