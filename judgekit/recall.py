@@ -14,7 +14,7 @@ from judgekit import config as configuration
 from judgekit import environment, library, panel, paths, redaction, running, transcript
 from judgekit.calibrate import store as calibrations
 from judgekit.errors import ConfigError, InputError
-from judgekit.gateway.open import is_recording, kind_of, open_gateway
+from judgekit.gateway.open import is_recording, open_gateway, prepare
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import configured
 from judgekit.judging.reply_cache import lasting_cache
@@ -258,11 +258,10 @@ def measured_for(query: Query, learned: calibrations.Found) -> calibrations.Foun
 async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
     """Import what the seats need; return what it leaves of `seconds`. No call's own timeout pays for it."""
     start = time.monotonic()
-    if any(kind_of(seat) == "litellm" for seat in seats):
-        from judgekit.gateway import litellm_  # noqa: PLC0415 - seconds of CPU, only when used
-
-        with suppress(TimeoutError, ImportError):  # the latter is said by the call itself
-            await asyncio.wait_for(litellm_.loaded(), seconds)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for seat in seats:
+                await prepare(seat)
     return seconds - (time.monotonic() - start)
 
 

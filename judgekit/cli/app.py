@@ -141,8 +141,11 @@ def _say_how(error: TyperException) -> None:
         message = message.replace(f"is not a valid {kind} range", words).replace(
             f"is not a valid {kind}", words
         )
+    names: list[str] = []
     context = getattr(error, "ctx", None)
-    names = context.command_path.split()[1:] if context else []
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
     complain(f"{message} ({' '.join(['judgekit', *names])} --help shows what there is)")
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _NAMED = 5  # ledgers, where a name is wrong
 
+_MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
+
 app = typer.Typer(no_args_is_help=True, help="The ledger: every verdict, and what people said about it.")
 
 Project = Annotated[
@@ -86,8 +88,10 @@ def import_(
         read.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
     done = importing.bring(here(), sources, text=config.load(None).ledger.text)
-    for line in done.damaged:
+    for line in done.damaged[:_MOST_SAID]:
         complain(str(line))
+    if unsaid := done.damaged[_MOST_SAID:]:
+        complain(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
     known = f", {done.known} were there already" if done.known else ""
     say(f"{done.added} lines added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0

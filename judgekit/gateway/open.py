@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -52,6 +52,15 @@ IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
 
 asking: ContextVar[Callable[[], None] | None] = ContextVar("asking", default=None)
 """What is called whenever the current task is about to wait for a provider."""
+
+
+async def prepare(endpoint: Endpoint) -> None:
+    """Load what asking an endpoint needs; what cannot be loaded fails again, and is said, when it is used."""
+    if kind_of(endpoint) in ("litellm", "embedded"):
+        from judgekit.gateway import litellm_  # noqa: PLC0415 - seconds of CPU, only when used
+
+        with suppress(Exception):
+            await litellm_.loaded()
 
 
 class Router:

@@ -11,6 +11,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import probe
 from judgekit.gateway.base import Matter, Message, Request
 from judgekit.gateway.endpoints import first_set
+from judgekit.gateway.open import prepare
 from judgekit.gateway.resolve import Wanted, detect, served
 from judgekit.provider import CommandProfile, LitellmProfile
 from judgekit.usage import Usage, of_failure
@@ -70,7 +71,11 @@ def provider_report(environ: Mapping[str, str], wanted: Wanted | None = None) ->
 
 
 async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
-    """Make one tiny call through the gateway; it costs what a dozen tokens cost."""
+    """Make one tiny call through the gateway; it costs what a dozen tokens cost.
+
+    What the call needs is loaded before: that takes seconds, which are not the provider's.
+    """
+    await prepare(endpoint)
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
     request = Request(messages, Matter("check", "check", "quick"), timeout, 16)
     start = time.monotonic()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from engine_processes import private_folder
 
+from judgekit import config
 from judgekit.engine import client
 
 if TYPE_CHECKING:
@@ -44,6 +45,24 @@ def test_stop_now(judgekit: Callable[..., Outcome], runtime: Path) -> None:
     client.connect_or_start().close()
     assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
     assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
+
+
+def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+    path = config.user_file()
+    path.parent.mkdir(parents=True)
+    path.write_text("engine: {idle_minutes: 0}\n")
+    told = judgekit("engine", "start")
+    assert (told.code, told.out) == (78, "")
+    assert f"{path}:1: engine.idle_minutes: expected a number above 0, got 0" in told.err
+
+
+def test_who_wants_no_engine_is_promised_none(
+    judgekit: Callable[..., Outcome], runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGEKIT_ENGINE", raising=False)
+    assert "starts one" in judgekit("engine", "status").out
+    monkeypatch.setenv("JUDGEKIT_ENGINE", "0")
+    assert judgekit("engine", "status").out == "no engine runs; here none is wanted\n"
 
 
 def test_where_none_can_be_started(judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:

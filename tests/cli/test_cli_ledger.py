@@ -124,6 +124,17 @@ def test_a_folder_without_ledgers_brings_nothing(judgekit: Callable[..., Outcome
     assert done.err == "judgekit: empty: no *.jsonl file there; name one or its folder\n"
 
 
+def test_a_file_that_is_no_ledger_is_not_told_line_by_line(
+    judgekit: Callable[..., Outcome], project: Path
+) -> None:
+    source = project / "page.md"
+    source.write_text("words\n" * 500)
+    done = judgekit("ledger", "import", str(source))
+    *told, last = done.err.splitlines()
+    assert (done.code, len(told)) == (65, 10)
+    assert last == "judgekit: and 490 more lines that cannot be read; are these ledgers?"
+
+
 def test_older_lines_are_brought_in_once(judgekit: Callable[..., Outcome], project: Path) -> None:
     source = project / "older.jsonl"
     source.write_text(json.dumps(PUSH) + '\n{"torn\n')

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from asking import custom
 from loopback import Loopback, fails, says
 
 from judgekit import config
 from judgekit.cli import app
+from judgekit.gateway import litellm_, report
+from judgekit.gateway.base import Reply
 from judgekit.local import fetch, models
 
 if TYPE_CHECKING:
@@ -163,3 +167,24 @@ def test_a_model_that_is_gone_is_named_with_what_there_is(
         assert app.run(["provider", "check"]) == 2
     said = capfd.readouterr().out
     assert "has no model custom/judge-4; it offers judge-5, judge-5-mini, tts" in said
+
+
+def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    async def loaded() -> None:
+        order.append("loaded")
+        await asyncio.sleep(0.2)
+
+    class Quick:
+        async def complete(self, *_: object) -> Reply:
+            order.append("asked")
+            return Reply("yes", "m")
+
+        async def aclose(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(litellm_, "loaded", loaded)
+    found = asyncio.run(report.check(Quick(), custom("http://127.0.0.1:1/v1")))
+    assert (order, found.ok) == (["loaded", "asked"], True)
+    assert found.latency_ms < 200
