@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from judgekit.text import escaped
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,7 +55,8 @@ class ConfigError(JudgekitError):
     ) -> None:
         self.problem, self.path, self.line, self.key = problem, path, line, key
         where = ":".join(str(part) for part in (path, line) if part is not None)
-        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        # A file of a cloned project names itself and its keys: a terminal must not obey what is in a name.
+        super().__init__(escaped(": ".join(part for part in (where, key, problem) if part)))
 
 
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error

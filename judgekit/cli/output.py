@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -42,6 +43,10 @@ _COST_SOURCES = {
     "cache": "all replies were kept",
     "mixed": "from several sources",
 }
+
+
+_COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+"""What terminals take for a command, but for colours, tabs and line breaks."""
 
 
 def complain(line: str) -> None:
@@ -81,8 +86,12 @@ def _output_lost() -> typer.Exit:
 
 
 def printable(text: str) -> str:
-    """Return text that any terminal's encoding takes: what it lacks is escaped."""
+    """Return text that any terminal's encoding takes and no terminal obeys: all else is escaped.
+
+    Colours pass, which are our own; what comes from elsewhere is escaped where it is put into a line.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 

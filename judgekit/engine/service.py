@@ -39,7 +39,7 @@ class Service:
         self.ready = asyncio.Event()
         self.gateway: Gateway = open_gateway({})
         self.judges = Judges(self.gateway)
-        self._bearable: dict[tuple[tuple[str, str], ...], Pace] = {}
+        self._bearable: dict[tuple[object, ...], Pace] = {}
         self._starts = Starts()
         self._since = datetime.now(UTC)
 
@@ -61,7 +61,7 @@ class Service:
             async with self._starts.one():
                 return await judge.judge(document)
         seats = [seat for jury in judge.juries.values() for seat in jury]
-        whom = tuple(sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
+        whom = (most, *sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
         if whom not in self._bearable:
             self._bearable[whom] = Pace(most)
         async with self._bearable[whom].turn():

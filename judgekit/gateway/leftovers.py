@@ -29,20 +29,20 @@ def end(variable: str, mark: str) -> int:
     if sys.platform != "linux":
         return 0
     wanted = f"{variable}={mark}".encode()
-    count = 0
+    killed: set[int] = set()
     for _ in range(_ROUNDS):
-        found = list(_with(wanted))
+        found = set(_with(wanted)) - killed  # one that is dying can still be read for a while
         if not found:
             break
-        count += len(found)
         for process in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
-    return count
+        killed |= found
+    return len(killed)
 
 
 def _with(setting: bytes) -> Iterator[int]:
-    """Yield the processes of this user whose environment has a setting; a killed one has none."""
+    """Yield the processes of this user whose environment has a setting."""
     with contextlib.suppress(OSError):
         for name in os.listdir(_PROCESSES):  # noqa: PTH208 - names are wanted, no paths
             if name.isdecimal() and setting in _environment(name):

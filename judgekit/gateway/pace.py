@@ -209,7 +209,7 @@ class Paces:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str | None, str, int], Pace] = {}
+        self._kept: dict[tuple[object, ...], Pace] = {}
 
     def of(self, endpoint: Endpoint) -> Pace:
         """Return the pace at which an endpoint is asked."""
@@ -217,7 +217,8 @@ class Paces:
         most, per_minute = limits.concurrency, limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
         key = hash(endpoint.api_key)  # whose limits they are; the key itself is kept nowhere
-        whom = (endpoint.profile.provider, endpoint.api_base, model, key)
+        # With their limits, which a user may change while an engine runs.
+        whom = (endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
         if whom not in self._kept:
             self._kept[whom] = Pace(most or AT_ONCE, per_minute)
         return self._kept[whom]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from judgekit.gateway import leftovers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MARK = "8f3b1c"
+MARK = secrets.token_hex(16)  # tests of other processes look through the whole machine, too
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux alone shows")
 
 
@@ -54,7 +55,7 @@ def test_those_with_the_mark_are_ended(running: list[subprocess.Popen[bytes]]) -
         {"NOT_JUDGEKIT_INSIDE": MARK},
         {"NOTE": f"JUDGEKIT_INSIDE={MARK}"},
     ],
-    ids=str,
+    ids=["nothing", "another", "longer", "shorter", "another name", "within"],
 )
 def test_others_are_left_alone(running: list[subprocess.Popen[bytes]], variables: dict[str, str]) -> None:
     other = started(running, **variables)
