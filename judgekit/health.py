@@ -34,7 +34,9 @@ def checks(folder: Path | None = None) -> Iterator[Check]:
     yield _cache()
     yield _guarded("configuration", lambda: _configuration(project))
     yield _guarded("rubrics", lambda: f"{len(list(library.rubrics(project)))} are sound")
+    yield from _named_rubrics(project)
     yield _guarded("providers", lambda: f"{len(providers.profiles())} profiles are sound")
+    yield from _named_providers()
     yield from _models(project)
     yield from _stores(project)
     yield from _hook(project)
@@ -74,6 +76,37 @@ def _configuration(project: Path) -> str:
     config.load(project)
     files = [str(path) for path in config.sources(project) if path.is_file()]
     return ", ".join(files) if files else "none, the defaults hold"
+
+
+def _named_rubrics(project: Path) -> Iterator[Check]:
+    """Yield what is wrong with the rubrics that the configuration names: it is used only when judging."""
+    try:
+        settings = config.load(project)
+    except JudgekitError:  # said already
+        return
+    named: dict[library.Section, str] = {
+        "judge": settings.judge.rubric,
+        "gate": settings.gate.rubric,
+        "retrieval": settings.retrieval.rubric,
+    }
+    for section, rubric in named.items():
+        try:
+            library.configured_rubric(section, rubric, project)
+        except JudgekitError as error:
+            yield Check("wrong", "rubrics", str(error))
+
+
+def _named_providers() -> Iterator[Check]:
+    """Yield the names of providers in the user's configuration that nobody has."""
+    try:
+        own, known = config.load(None).providers, {each.provider for each in providers.profiles()}
+    except JudgekitError:
+        return
+    for key, names in (("allow", own.allow), ("order", own.order)):
+        for name in names or ():
+            if providers.unaliased(name) not in known:
+                problem = f"no provider {name!r}; judgekit provider list shows which there are"
+                yield Check("wrong", "providers", str(config.wrong("providers", key, problem, None)))
 
 
 def _models(project: Path) -> Iterator[Check]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from judgekit import config, datafile
 from judgekit.errors import ConfigError, UsageError
@@ -16,6 +16,9 @@ from judgekit.shelf import Origin, folders, published, rubric_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+Section: TypeAlias = Literal["judge", "gate", "retrieval"]
+"""Where a configuration names a rubric."""
 
 _YAML = (".yaml", ".yml")
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
@@ -65,9 +68,7 @@ def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     return _of_task(find_rubric(reference, project), SelectRubric)
 
 
-def configured_rubric(
-    section: Literal["judge", "gate", "retrieval"], reference: str, project: Path | None
-) -> LoadedRubric:
+def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
     """Return the rubric that stands as `rubric` in a section of the configuration.
 
     Raises `ConfigError`, which says where it is set when there is none or it is of another task.

@@ -141,7 +141,8 @@ def configured(settings: Config) -> Shared | None:
     try:
         token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")
     except (OSError, ValueError) as error:
-        raise wrong("server", "token_file", f"cannot be read ({type(error).__name__})", None) from None
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise wrong("server", "token_file", f"{file}: cannot be read ({reason})", None) from None
     if not _TOKEN.fullmatch(token):
         expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
         raise wrong("server", "token_file", expected, None)

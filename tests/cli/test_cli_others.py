@@ -12,7 +12,7 @@ from loopback import Loopback, fails, says
 from scripted import by_content
 
 import judgekit as package
-from judgekit import bundled, datafile, library
+from judgekit import bundled, config, datafile, library
 from judgekit.cli import demo, output
 
 if TYPE_CHECKING:
@@ -87,6 +87,28 @@ def test_doctor_finds_a_broken_configuration(judgekit: Callable[..., Outcome], p
     done = judgekit("doctor")
     assert done.code == 78
     assert "wrong  configuration" in done.out
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("judge: {rubric: nosuch}", "judge.rubric: no rubric 'nosuch'"),
+        ("gate: {rubric: memory-relevance}", "gate.rubric: the rubric memory-relevance@"),
+        ("retrieval: {rubric: none.yaml}", "retrieval.rubric: no file 'none.yaml'"),
+        ("providers: {allow: [anthropic, nobody]}", "providers.allow: no provider 'nobody'"),
+        ("providers: {order: [custom, nobody]}", "providers.order: no provider 'nobody'"),
+    ],
+)
+def test_doctor_finds_names_that_nobody_has(
+    judgekit: Callable[..., Outcome], project: Path, section: str, told: str
+) -> None:
+    path = config.user_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{section}\n")
+    done = judgekit("doctor")
+    assert done.code == 78
+    (wrong,) = [line for line in done.out.splitlines() if line.startswith("wrong")]
+    assert f"{path}:1: {told}" in wrong
 
 
 def test_providers_are_listed_with_what_they_lack(
