@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
 FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
-WIDER = 1.15  # by how much more opinions a step must let through
+WIDER = 1.15  # by how much more opinions a step must let through at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +250,14 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
     if least is None or len(margins) <= least:
         return margins[-1:]
     found: list[float] = []
+    # As many steps as there are lead to the whole class in even ratios.
+    wider = max(WIDER, (len(margins) / least) ** (1 / (STEPS - 1)))
     size = float(least)
     while size < len(margins) and len(found) < STEPS - 1:
         margin = margins[ceil(size) - 1]
         inside = sum(each >= margin for each in margins)
         found.append(margin)
-        size = max(inside * WIDER, inside + 1)
+        size = max(inside * wider, inside + 1)
     return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
 
 
