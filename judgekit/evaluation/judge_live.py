@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import assess, environment, running
@@ -18,13 +18,14 @@ from judgekit.evaluation import judge_rounds
 from judgekit.evaluation.judge_variants import reordered
 from judgekit.gateway.open import open_gateway
 from judgekit.judging import outgoing, ranking
+from judgekit.judging.calls import all_of
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.contest import Contest
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.gates import Gates
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import CONTEXT_CHARS, Document, File, is_cut
+from judgekit.judging.subject import Document, file_of, is_cut
 from judgekit.prompt import Shown
 from judgekit.rubric import CompareRubric, ScoreRubric
 from judgekit.subject import Task
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.calibrate.labelled import Case, Recorded
+    from judgekit.gateway.base import Endpoint
     from judgekit.judging.judge import Judge
+    from judgekit.judging.session import Session
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
+    from judgekit.verdict import Verdict
 
 AT_ONCE = 8
 
@@ -115,21 +119,14 @@ class _Asker:
 
     async def _ranked(self, judge: RankingJudge, case: Case) -> dict[str, Recorded]:
         """Ask every model of every tier about every subject: which go up depends on what is learned."""
-        files = tuple(_file(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
+        files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
         contest, _ = outgoing.contest(Contest(case.prompt, files), judge.manner)
+        own = {letter: ranking.document(contest, letter) for letter in contest.letters}
+        session = judge.session()
         found: dict[str, Recorded] = {}
         for tier, jury in judge.juries.items():
-            own = {letter: ranking.document(contest, letter) for letter in contest.letters}
-            said = [
-                (
-                    seat,
-                    {
-                        letter: await judge.one(tier, seat, judge.deadline, judge.max_cost_usd).judge(each)
-                        for letter, each in own.items()
-                    },
-                )
-                for seat in jury
-            ]
+            calls = [partial(_given, judge, tier, seat, own, session) for seat in jury]
+            said = list(zip(jury, await all_of(calls, session), strict=True))
             limits = getattr(judge.rubric.tiers, tier)
             cut = any(is_cut(each.seen_by(limits, seat)) for each in own.values() for seat in jury)
             found[tier] = judge_rounds.of_subjects(said, judge.manner, len(judge.rubric.dimensions), cut=cut)
@@ -150,12 +147,12 @@ class _Asker:
     async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
         if not (case.a and case.b):
             raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
-        found = await judge.judge(Contest(case.prompt, (_file("A", case.a), _file("B", case.b))))
+        found = await judge.judge(Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b))))
         return judge_rounds.of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria))
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text
-        files = [_file(case.path or "text", text), *(_file(*each) for each in case.files.items())]
+        files = [file_of(case.path or "text", text), *(file_of(*each) for each in case.files.items())]
         return Document(tuple(files), case.path or case.id, Task(case.description, case.acceptance))
 
     def _read(self, case: Case) -> str:
@@ -167,9 +164,19 @@ class _Asker:
             raise InputError(f"case {case.id}: {case.path} cannot be read ({error})") from None
 
 
-def _file(path: str, text: str) -> File:
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return File(path, text[:CONTEXT_CHARS], digest, len(text))
+async def _given(
+    judge: RankingJudge, tier: TierName, seat: Endpoint, subjects: Mapping[str, Document], session: Session
+) -> dict[str, Verdict]:
+    """Return what one model gives to each subject, by letter, within the limits of the whole case."""
+
+    async def once(subject: Document) -> Verdict:
+        found = await judge.one(tier, seat, session.left(), session.left_usd()).judge(subject)
+        session.spent_usd += found.cost_usd or 0.0
+        return found
+
+    each = 1 if seat.pointwise else judge.manner.calls(len(judge.rubric.dimensions))
+    said = await all_of([partial(once, subject) for subject in subjects.values()], session, seat, each)
+    return dict(zip(subjects, said, strict=True))
 
 
 async def _all(
