@@ -24,6 +24,7 @@ from judgekit.judging.contest import Contest
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.gates import Gates
 from judgekit.judging.pairs import PairJudge
+from judgekit.judging.preferring import Preference
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import Document, file_of, is_cut
 from judgekit.prompt import Shown
@@ -147,8 +148,15 @@ class _Asker:
     async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
         if not (case.a and case.b):
             raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
-        found = await judge.judge(Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b))))
-        return judge_rounds.of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria))
+        contest = Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
+        found = await judge.judge(contest)
+        sent, _ = outgoing.contest(contest, judge.manner)
+        cut = {
+            tier
+            for tier, jury in judge.juries.items()
+            if any(Preference(judge.rubric, sent, tier, judge.manner, tier).is_cut(seat) for seat in jury)
+        }
+        return judge_rounds.of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria), cut)
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text

@@ -41,9 +41,12 @@ def of_tiers(
 
 
 def of_pairs(
-    rounds: Sequence[CompareRound], seats: Seats, manner: Manner, criteria: int
+    rounds: Sequence[CompareRound], seats: Seats, manner: Manner, criteria: int, cut: Collection[str] = ()
 ) -> dict[str, Recorded]:
-    """Return what each tier said about two texts, in both orders, under a rubric with so many criteria."""
+    """Return what each tier said about two texts, in both orders, under a rubric with so many criteria.
+
+    `cut` are the tiers that did not see both whole.
+    """
     found: dict[str, Recorded] = {}
     asked = criteria if manner.each else 1
     for tier, jury in seated(seats).items():
@@ -55,7 +58,7 @@ def of_pairs(
             if each
         ]
         if said:
-            found[tier] = _joined(said, _how(manner))
+            found[tier] = _joined(said, {**_how(manner), "cut": tier in cut})
     return found
 
 

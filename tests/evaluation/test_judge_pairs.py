@@ -92,3 +92,30 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
     assert [each.probabilities for each in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
     assert reading.asked(found.cases).samples == 3
+
+
+@pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
+def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    share: float,
+    cut: bool,  # noqa: FBT001 - a table
+) -> None:
+    """The quick tier of this rubric sees the beginnings of long texts: its wins are never final there."""
+    limit = LOADED.rubric.tiers.quick.max_chars
+    assert limit is not None
+    texts = {letter: f"{letter} {'word ' * int(share * limit / 5)}" for letter in "ab"}
+
+    def answer(asked: Asked) -> Answer:
+        found = re.findall(r"The text (\w+)\b[^<]*<[^>]*>\s+a word", asked.text)
+        return says(json.dumps({"reasoning": "r", "better": found[0]}))
+
+    with Loopback(answer) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+        found = judge_live.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
+    (case,) = found.cases
+    assert {tier: each.cut for tier, each in case.judges.items()} == {"quick": cut, "deep": False}
+    (sample,) = reading.Reader(LOADED.rubric, "strict").samples(case)
+    assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
