@@ -305,6 +305,17 @@ def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, t
 
 def describe(error: ErrorDetails) -> str:
     """Say in a few words what was expected and what stands there instead."""
+    told = expectation(error)
+    if error["type"] in _WITHOUT_VALUE or error["type"].startswith("union_tag"):
+        return told
+    given = _short(error["input"])
+    if not error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
+        given = given or kind_of(error["input"])
+    return f"{told}, got {given}" if given else told
+
+
+def expectation(error: ErrorDetails) -> str:
+    """Say in a few words what was expected, without what stands there: it may be none of the reader's."""
     if error["type"] == "extra_forbidden":
         return "unknown key; remove it or mend its spelling"
     if error["type"] == "missing":
@@ -322,15 +333,14 @@ def describe(error: ErrorDetails) -> str:
         why = error.get("ctx", {}).get("error", "")
         return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
     if error["msg"].startswith(_VALUE_ERROR):
-        expected = error["msg"].removeprefix(_VALUE_ERROR)
-        given = _short(error["input"])
-        return f"{expected}, got {given}" if given else expected
+        return error["msg"].removeprefix(_VALUE_ERROR)
     message = error["msg"].removeprefix("Input should be ")
     in_json = message in ("an object", "a valid array")
     expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
-    return f"expected {expected}, got {_short(error['input']) or kind_of(error['input'])}"
+    return f"expected {expected}"
 
 
+_WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
 _VALUE_ERROR = "Value error, "
 # By the first word of what pydantic calls a fault of type.
 _TYPES = {

@@ -39,6 +39,7 @@ _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
 _LEDGER_SECONDS = 5.0
 HAND_ON_SECONDS = 3.0
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
 
@@ -207,4 +208,7 @@ def _told(error: Exception) -> str:
         return "it answered with something else than a verdict; is it of another version?"
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
+    if isinstance(error, httpx.ConnectError):
+        why = _NUMBER.sub("", str(error)) or "no connection"
+        return one_line(f"it cannot be reached ({why}); is it running, and the address right?", _SAID)
     return one_line(f"{type(error).__name__}: {error}", _SAID)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 
+from judgekit.datafile import expectation
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
@@ -94,7 +95,7 @@ def said(error: Exception) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or _NO_BODY
         kind = "size" if first["type"] == "too_long" else "input"
-        return _response(422, kind, f"{where}: {first['msg']}", Exit.BAD_INPUT)
+        return _response(422, kind, f"{where}: {expectation(first)}", Exit.BAD_INPUT)
     if isinstance(error, Gone):
         return Response(status_code=NOBODY_WAITS)
     if not isinstance(error, JudgekitError):

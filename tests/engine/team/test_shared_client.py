@@ -101,7 +101,9 @@ def test_a_server_that_is_away_leaves_it_undetermined(monkeypatch: pytest.Monkey
         gone = server.base
     monkeypatch.setenv("JUDGEKIT_SERVER_URL", gone)
     monkeypatch.setenv(shared.TOKEN, "jk_x")
-    assert "shared judge" in str(judged().degraded)
+    told = str(judged().degraded)
+    assert f"the shared judge at {gone}: it cannot be reached (" in told
+    assert "Errno" not in told
 
 
 @pytest.mark.parametrize("url", ["http://judge.example.org", "ftp://127.0.0.1", "judge.example.org"])

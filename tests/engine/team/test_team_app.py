@@ -150,7 +150,8 @@ def test_damaged_tokens_let_nobody_in_and_are_said(client: TestClient, tokens: T
 
 def test_a_body_that_is_not_called_json_is_said(client: TestClient) -> None:
     answer = client.post("/v1/judge", content=b"{}", headers={"Content-Type": "text/plain"})
-    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+    message = answer.json()["error"]["message"]
+    assert message == "body, with Content-Type: application/json: expected a mapping"
 
 
 def test_a_time_that_is_none_is_said(client: TestClient) -> None:
