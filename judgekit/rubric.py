@@ -17,6 +17,7 @@ from judgekit.datafile import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -256,6 +257,15 @@ class ScoreRubric(_Rubric):
                 raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
         return self
 
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return tuple(self.dimensions)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its dimensions only."""
+        return self.model_copy(update={"dimensions": {name: self.dimensions[name]}})
+
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
         """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
         rule: ScoreMode = getattr(self.modes, mode)
@@ -274,6 +284,15 @@ class SelectRubric(_Rubric):
     criteria: dict[Key, Criterion] = Field(min_length=1)
     modes: SelectModes
 
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the criteria."""
+        return tuple(self.criteria)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its criteria only."""
+        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
+
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
         """Apply the rule of `mode` to one candidate: whether each criterion holds."""
         rule: SelectMode = getattr(self.modes, mode)
@@ -287,6 +306,15 @@ class CompareRubric(_Rubric):
     task: Literal["compare"]
     criteria: dict[Key, Text] = Field(min_length=1)
     modes: CompareModes
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the criteria."""
+        return tuple(self.criteria)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its criteria only."""
+        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
 
 
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric

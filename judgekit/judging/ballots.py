@@ -16,13 +16,13 @@ from judgekit.judging.contest import Ended
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
-    from judgekit.judging.escalation import Final
-    from judgekit.judging.gates import Gates
+    from judgekit.judging.escalation import Final, Rules
     from judgekit.judging.manner import JuryRule
     from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.verdict import Consensus
 
 Item = TypeVar("Item")
 PairWord: TypeAlias = Literal["A", "B", "tie"]
@@ -30,6 +30,7 @@ WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
 SAME = "The answer changed with the order of the two texts, and that counts as a tie."
 SPLIT = "Asked several times, it did not prefer one of the two more often."
+_FEW: dict[int, Consensus] = {1: "single"}  # of a divided jury's families said the word
 DIGITS = 9  # of a share: sums of the same shares, added otherwise, are equal
 
 
@@ -52,11 +53,13 @@ class Ballot:
     """The votes of one tier's models; there are none where too few answered.
 
     `families` are how far each family is for A (1) or for B (-1); without them each vote counts by itself.
-    `behind` names the families whose models voted for the word.
+    `own` is what each family said before their votes were counted whole, where they were. `behind` names the
+    families whose models voted for the word.
     """
 
     votes: tuple[Vote, ...] = ()
     families: tuple[float, ...] = ()
+    own: tuple[float, ...] = ()
     behind: frozenset[str] = frozenset()
 
     @property
@@ -75,9 +78,13 @@ class Ballot:
         return next((each.reasoning for each in self.votes if each.word == self.word), "")
 
     @property
-    def divided(self) -> bool:
-        """Whether not all families came to the same."""
-        return len({word_of(each) for each in self._voices}) > 1
+    def agreement(self) -> Consensus | None:
+        """How many of the families that did not all come to the same said the word; None where all did."""
+        words = [word_of(each) for each in self.own or self._voices]
+        if len(set(words)) <= 1:
+            return None
+        said = sum(each == self.word for each in words)
+        return "majority" if has_quorum(said, len(words)) else _FEW.get(said, "none")
 
     @property
     def _voices(self) -> tuple[float, ...]:
@@ -131,10 +138,10 @@ def ballot(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean"
     if not has_quorum(len(known), len(said)):
         return Ballot()
     leans = [fmean(each.lean for each in own) for own in jury.by_family(known)]
-    families = tuple(round(each, DIGITS) for each in leans)
+    own = families = tuple(round(each, DIGITS) for each in leans)
     if rule == "majority":
         families = _whole(families)
-    found = Ballot(tuple(each for _, each in known), families)
+    found = Ballot(tuple(each for _, each in known), families, own)
     return replace(found, behind=frozenset(seat.family for seat, each in known if each.word == found.word))
 
 
@@ -149,14 +156,12 @@ def outcomes(ballots: Ballots) -> dict[TierName, Outcome | None]:
     return {tier: _outcome(each.word, first) for tier, each in ballots.items()}
 
 
-def ended(
-    final: Final, ballots: Ballots, mode: ModeName, cut: Collection[TierName], gates: Gates | None
-) -> Ended:
-    """Return the end of a comparison; `cut` are the tiers that did not see both texts whole."""
-    first = favourite(ballots)
+def ended(final: Final, ballots: Ballots, mode: ModeName, rules: Rules) -> Ended:
+    """Return the end of a comparison to which the rules led, with what they know of the tiers."""
+    first, cut = favourite(ballots), rules.truncated
     told = {"accept": first, "reject": _other(first), "improve": TIE}
     word, tier, consensus = told.get(final.verdict) or final.verdict, final.tier, final.consensus
-    winner = _stands(ballots, final, mode, cut, gates)
+    winner = _stands(ballots, final, mode, rules)
     if winner is not None:
         word, tier, consensus = str(first), winner, "single"
     if tier is None:
@@ -167,16 +172,16 @@ def ended(
     return Ended(word, consensus, tier, ballots[tier].lead, ballots[tier].reasoning, truncated=tier in cut)
 
 
-def _stands(
-    ballots: Ballots, final: Final, mode: ModeName, cut: Collection[TierName], gates: Gates | None
-) -> TierName | None:
+def _stands(ballots: Ballots, final: Final, mode: ModeName, rules: Rules) -> TierName | None:
     """Return the tier whose win the tie of the next does not undo: in lenient mode, where labels allow it.
 
-    Without a calibration a win is final there as soon as it is given, unless it rests on a cut text.
+    Without a calibration a win is final there as soon as it is given, unless it rests on a cut text or on
+    none but the winner's own family.
     """
+    gates, barred = rules.gates, {*rules.truncated, *rules.partial}
     if mode != "lenient" or gates is None or final.verdict != "improve" or final.tier is None:
         return None
-    leads = {tier: each.lead for tier, each in ballots.items() if tier not in cut}
+    leads = {tier: each.lead for tier, each in ballots.items() if tier not in barred}
     return gates.stands(final.tier, outcomes(ballots), leads)
 
 

@@ -100,7 +100,7 @@ class Choice:
         return joined(answers, marks, watch.ms)
 
     def _asked(self) -> dict[str, SelectRubric]:
-        return self.manner.asked(self.rubric, "criteria")
+        return self.manner.asked(self.rubric)
 
     async def _ask_about(
         self,

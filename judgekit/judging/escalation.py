@@ -43,7 +43,8 @@ class Rules:
     `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
     model of each tier, or the several of its jury: one model is one voice. With `gates` a calibration says
     which opinions are final: those it lets through, and of a first tier no others. Without one, an opinion
-    whose margin is less than `margin` is not final alone, where anybody else can be asked.
+    whose margin is less than `margin` is not final alone, where anybody else can be asked. Of the tiers in
+    `partial` no opinion is, whatever a calibration says.
     """
 
     confirm: Literal["accept", "reject"]
@@ -52,6 +53,7 @@ class Rules:
     models: Mapping[TierName, str | Collection[str]] = field(default_factory=dict)
     gates: Gates | None = None
     margin: float = 0.0
+    partial: Collection[TierName] = ()
 
     def next(
         self,
@@ -105,8 +107,8 @@ class Rules:
             if tier not in seen:
                 return tier if gates.last in self.tiers[self.tiers.index(tier) :] else None
             outcome = seen[tier]
-            unseen = outcome == "accept" and tier in self.truncated
-            if outcome is not None and not unseen and gates.final(tier, seen, margins):
+            barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
+            if outcome is not None and not barred and gates.final(tier, seen, margins):
                 agreed = len(seen) > 1 and set(seen.values()) == {outcome}
                 return Final(outcome, "unanimous" if agreed else "single", tier)
         return None
@@ -131,7 +133,8 @@ class Rules:
         return quick not in ("improve", self.confirm) and not unseen
 
     def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
-        return self.gates is None and margins.get(tier, self.margin) < self.margin
+        close = self.gates is None and margins.get(tier, self.margin) < self.margin
+        return close or tier in self.partial
 
     def _from_deep(
         self, quick: Outcome | None, seen: Seen, margins: Mapping[TierName, float]

@@ -31,7 +31,7 @@ class Judge(Generic[AnyRubric]):
     `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
     `cache` holds replies of earlier judgings. `gates` are those of a calibration, `stale` says in one line
     why one that is there is not used. `written_by` names families of models that wrote the subjects, beside
-    what these say themselves.
+    what these say themselves. Of `max_cost_usd` so much as `spent_usd` was spent before.
     """
 
     gateway: Gateway
@@ -46,6 +46,7 @@ class Judge(Generic[AnyRubric]):
     stale: str | None = None
     manner: Manner = USUAL
     written_by: str | None = None
+    spent_usd: float = 0.0
 
     @property
     def rubric(self) -> AnyRubric:
@@ -56,6 +57,10 @@ class Judge(Generic[AnyRubric]):
     def juries(self) -> dict[TierName, tuple[Endpoint, ...]]:
         """The models of each tier, where there is one as where there are several."""
         return seated(self.seats)
+
+    @property
+    def _families(self) -> set[str]:
+        return {seat.family for jury in self.juries.values() for seat in jury}
 
     def turned(self, kind: type[AnyJudge]) -> AnyJudge:
         """Return a judge of another kind with all that this one has."""
@@ -72,6 +77,7 @@ class Judge(Generic[AnyRubric]):
             self.stale,
             self.manner,
             self.written_by,
+            self.spent_usd,
         )
 
     def apart_from(self, wrote: Collection[str], sided: Collection[str] = ()) -> Self:
@@ -85,12 +91,16 @@ class Judge(Generic[AnyRubric]):
             return self
         stale = self.stale
         if self.gates is not None:
-            stale = f"calibration {self.gates.id} not used: {', '.join(wrote)} wrote this, others judge it"
+            stay = {seat.family for jury in others.values() for seat in jury}
+            left = [each for each in dict.fromkeys([*wrote, *sided]) if each in self._families - stay]
+            stale = f"calibration {self.gates.id} not used: {', '.join(left)} wrote this, others judge it"
         return replace(self, seats=others, gates=None, stale=stale)
 
     def session(self) -> Session:
         """Begin a judging: its deadline runs from now on."""
-        return Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
+        return Session(
+            self.gateway, self.deadline, self.max_cost_usd, spent_usd=self.spent_usd, cache=self.cache
+        )
 
     def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> Rules:
         """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""

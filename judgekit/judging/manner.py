@@ -37,12 +37,11 @@ class Manner(NamedTuple):
         """Return how many calls a model of a tier may get at a time for one subject."""
         return self.samples * (questions if self.each else 1)
 
-    def asked(self, rubric: AnyRubric, questions: Literal["dimensions", "criteria"]) -> dict[str, AnyRubric]:
+    def asked(self, rubric: AnyRubric) -> dict[str, AnyRubric]:
         """Return what each call asks about, by its part of the matter: the whole rubric, or one question."""
-        named = getattr(rubric, questions)
-        if not self.each or len(named) == 1:
+        if not self.each or len(rubric.questions) == 1:
             return {"": rubric}
-        return {name: rubric.model_copy(update={questions: {name: each}}) for name, each in named.items()}
+        return {name: rubric.about(name) for name in rubric.questions}
 
 
 USUAL = Manner()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from judgekit.rubric import TierName
 
 _IDENTICAL = Ended(TIE, "none", reasoning="The two texts are the same.")
-_SURE, _PARTIAL = 1.0, 0.0
-"""Margins of words: a partial one is not final alone."""
 
 
 @dataclass(slots=True)
@@ -37,6 +35,10 @@ class _Course:
 
     ballots: dict[TierName, Ballot] = field(default_factory=dict)
     rounds: list[CompareRound] = field(default_factory=list)
+
+    def partial(self, contest: Contest) -> set[TierName]:
+        """Return the tiers of which only models of the family voted for a win that wrote the winner."""
+        return {tier for tier, each in self.ballots.items() if _is_partial(each, contest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,16 @@ class PairJudge(Judge[CompareRubric]):
         contest, left_out = outgoing.contest(contest, self.manner)
         session = self.session()
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
-        rules = self.rules(cut, _SURE if contest.sided else 0.0)
+        rules = self.rules(cut)
         course = _Course()
         same = contest.files[0].sha256 == contest.files[1].sha256
         step = rules.next({}) if self.seats and not same else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, contest, course, session)
-            step = rules.next(outcomes(course.ballots), self._margins(course, contest))
-        found = _IDENTICAL if same else ended(step, course.ballots, self.mode, cut, self.gates)
+            rules = replace(rules, partial=course.partial(contest))
+            leads = {tier: each.lead for tier, each in course.ballots.items()}
+            step = rules.next(outcomes(course.ballots), leads)
+        found = _IDENTICAL if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, self.stale)
         record = comparison(contest, terms, self._agreed(found, course), course.rounds, watch.ms)
@@ -108,18 +112,6 @@ class PairJudge(Judge[CompareRubric]):
         said = [(seat, preference.vote(calls)) for seat, calls in zip(seats, asked, strict=True)]
         course.ballots[tier] = ballot(said, self.manner.jury)
 
-    def _margins(self, course: _Course, contest: Contest) -> dict[TierName, float]:
-        """Return how far a word of each tier is to be trusted.
-
-        With a calibration it is the lead. Without one, a win that only models of the family voted for which
-        wrote the winner is not final alone.
-        """
-        if self.gates is not None:
-            return {tier: each.lead for tier, each in course.ballots.items()}
-        return {
-            tier: _PARTIAL if _is_partial(each, contest) else _SURE for tier, each in course.ballots.items()
-        }
-
     def _agreed(self, found: Ended, course: _Course) -> Ended:
         """Return the end with the agreement that there is, and the families of the models behind it.
 
@@ -130,8 +122,8 @@ class PairJudge(Judge[CompareRubric]):
         found = replace(found, families=tuple(sorted({each for one in words for each in one.behind})))
         if found.tier is None:
             return found
-        consensus = found.consensus
-        if course.ballots[found.tier].divided:
+        consensus = course.ballots[found.tier].agreement or found.consensus
+        if consensus == "unanimous" and any(each.agreement for each in words):
             consensus = "majority"
         # One model in two tiers is one voice, however often it agrees with itself.
         if len({seat.model for tier in course.ballots for seat in self.juries[tier]}) == 1:

@@ -103,7 +103,7 @@ class Preference:
         return self._labels[self.contest.file(letter).sha256]
 
     def _asked(self) -> dict[str, CompareRubric]:
-        return self.manner.asked(self.rubric, "criteria")
+        return self.manner.asked(self.rubric)
 
     async def _once(self, seat: Endpoint, session: Session, order: str, criterion: str, sample: int) -> Call:
         asked, timeout = self._asked()[criterion], getattr(self.rubric.tiers, self.tier).timeout

@@ -79,7 +79,7 @@ class Rating:
         return joined([*before, *answers], found, watch.ms)
 
     def _asked(self) -> dict[str, ScoreRubric]:
-        return self.manner.asked(self.rubric, "dimensions")
+        return self.manner.asked(self.rubric)
 
     def _messages(self, rubric: ScoreRubric, seat: Endpoint | None) -> tuple[Message, ...]:
         told = [

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from scripted import endpoint
 
 from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.ballots import ballot as cast_by
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import Gate, Gates
 from judgekit.rubric import TIERS
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.ballots import PairWord
     from judgekit.judging.contest import Ended
+    from judgekit.judging.manner import JuryRule
     from judgekit.rubric import ModeName, TierName
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
@@ -41,7 +45,7 @@ def walked(
     while not isinstance(step, Final):
         heard[step] = ballot(script[step])
         step = rules.next(outcomes(heard), {tier: each.lead for tier, each in heard.items()})
-    return ended(step, heard, mode, cut, gates), len(heard)
+    return ended(step, heard, mode, rules), len(heard)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +199,51 @@ def test_the_tier_whose_win_stands_is_named_with_its_lead() -> None:
 def test_a_win_on_a_cut_text_does_not_stand_against_a_tie() -> None:
     found, asked = walked(["AAB", "T"], "lenient", cut=["quick"], gates=STANDING)
     assert (found.verdict, asked) == ("tie", 2)
+
+
+# --- who agreed
+
+
+@pytest.mark.parametrize(
+    ("said", "rule", "word", "agreement"),
+    [
+        ("AA", "mean", "A", None),
+        ("TT", "mean", "tie", None),
+        ("AAB", "mean", "A", "majority"),
+        ("AAB", "majority", "A", "majority"),
+        ("AB", "mean", "tie", "none"),  # nobody voted for it
+        ("ABT", "mean", "tie", "single"),
+        ("ATT", "mean", "A", "single"),
+        ("ATT", "majority", "tie", "majority"),
+        ("AATTT", "mean", "A", "none"),
+        ("AB", "majority", "tie", "none"),
+    ],
+)
+def test_a_divided_jury_agrees_as_far_as_its_families_said_the_word(
+    said: str, rule: JuryRule, word: str, agreement: str | None
+) -> None:
+    models = [dataclasses.replace(endpoint(str(at)), family=f"f{at}") for at in range(len(said))]
+    found = cast_by([(seat, Vote(WORDS[each])) for seat, each in zip(models, said, strict=True)], rule)
+    assert (found.word, found.agreement) == (word, agreement)
+
+
+def test_a_win_that_none_but_its_own_family_gave_is_final_in_no_tier_but_the_last() -> None:
+    heard: dict[TierName, Ballot] = {"quick": ballot("AAA")}
+    for gates in (None, TRUSTED, STANDING):
+        rules = Rules("reject", TIERS, gates=gates, partial={"quick"})
+        assert rules.next(outcomes(heard), {"quick": 1.0}) == "deep"
+    told: dict[TierName, Ballot] = {"quick": ballot("T"), "deep": ballot("AAA")}
+    own = Rules("reject", TIERS, gates=TRUSTED, partial={"deep"})
+    assert own.next(outcomes(told), {"deep": 1.0}) == "tiebreaker"
+    assert Rules("reject", TIERS, gates=TRUSTED).next(outcomes(told), {"deep": 1.0}) == Final(
+        "accept", "single", "deep"
+    )
+
+
+def test_nor_does_it_stand_against_a_tie() -> None:
+    heard: dict[TierName, Ballot] = {"quick": ballot("AAB"), "deep": ballot("T")}
+    final = Final("improve", "single", "deep")
+    stands = ended(final, heard, "lenient", Rules("reject", TIERS, gates=STANDING))
+    assert (stands.verdict, stands.tier) == ("A", "quick")
+    alone = ended(final, heard, "lenient", Rules("reject", TIERS, gates=STANDING, partial={"quick"}))
+    assert (alone.verdict, alone.tier) == ("tie", "deep")

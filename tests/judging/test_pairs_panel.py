@@ -134,6 +134,26 @@ def test_a_jury_that_is_divided_is_no_unanimous_one() -> None:
     assert (agreed.consensus, agreed.families) == ("single", ["x", "y"])
 
 
+@pytest.mark.parametrize(
+    ("quick", "deep", "rule", "expected"),
+    [
+        ("AB", "", "mean", ("tie", "none", [])),  # nobody voted for it
+        ("ATT", "", "mean", ("A", "single", ["x"])),
+        ("TTT", "ATT", "majority", ("tie", "majority", ["x", "y", "z"])),
+        ("AAB", "AAA", "mean", ("A", "majority", ["x", "y", "z"])),  # one said B all the same
+        ("AAA", "AAA", "mean", ("A", "unanimous", ["x", "y", "z"])),
+    ],
+)
+def test_the_consensus_is_what_the_families_said(
+    quick: str, deep: str, rule: JuryRule, expected: tuple[str, str, list[str]]
+) -> None:
+    said = {f"{family}/q": word for family, word in zip("xyz", quick, strict=False)}
+    more = {f"{family}/d": word for family, word in zip("xyz", deep, strict=False)}
+    seats = {"quick": list(said), **({"deep": list(more)} if more else {})}
+    found = compare(Panel(said | more), seats, mode="strict", manner=Manner(jury=rule))
+    assert (found.verdict, found.consensus, found.families) == expected
+
+
 # --- several replies
 
 
@@ -299,6 +319,20 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
     assert (unsaid.verdict, unsaid.judge_tier, unsaid.independent) == ("A", "quick", None)
 
 
+def test_nor_does_a_calibration_make_such_a_win_final() -> None:
+    """Labels do not know who wrote the texts."""
+    seats = {"quick": "x/a", "deep": "x/b"}
+    gates = Gates("c", (Gate("quick", "accept", 0.5), Gate("deep", "improve", 0.5, "accept", "quick")))
+    for deep, verdict in (("A", "A"), ("T", "tie")):
+        panel = Panel({"x/a": "A", "x/b": deep})
+        found = compare(panel, seats, wrote=["x", "none"], gates=gates)
+        assert (found.verdict, found.judge_tier, set(panel.asked)) == (verdict, "deep", {"x/a", "x/b"})
+    unsaid = Panel({"x/a": "A", "x/b": "T"})
+    assert (compare(unsaid, seats, gates=gates).judge_tier, set(unsaid.asked)) == ("quick", {"x/a"})
+    against = Panel({"x/a": "B", "x/b": "T"})
+    assert compare(against, seats, wrote=["x", "none"], gates=gates).judge_tier == "quick"
+
+
 def test_where_there_is_nobody_else_the_record_says_so() -> None:
     found = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=["anthropic", "openai"])
     assert (found.verdict, found.independent, found.families) == ("A", False, ["anthropic"])
@@ -329,6 +363,23 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     found = compare(panel, seats, wrote=["anthropic", "none"], gates=gates)
     assert (found.verdict, found.calibration) == ("B", None)
     assert "calibration answer-preference-lenient-1 not used: anthropic wrote this" in str(found.degraded)
+
+
+@pytest.mark.parametrize(
+    ("wrote", "left"),
+    [
+        (["x", "x, y"], "y"),  # x wrote both, and judges all the same
+        (["x", None], "x"),  # of what is not said nobody left
+        (["x", "unknown"], "x"),
+        (["x", "mistral"], "x"),  # which judges nowhere
+    ],
+)
+def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
+    gates = Gates("c", (Gate("quick", "accept"),))
+    found = compare(
+        Panel({"x/a": "A", "y/b": "A"}), {"quick": "x/a", "deep": "y/b"}, wrote=wrote, gates=gates
+    )
+    assert found.degraded == f"calibration c not used: {left} wrote this, others judge it"
 
 
 def test_secrets_are_counted() -> None:
