@@ -121,7 +121,7 @@ class Choice(NamedTuple):
 def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> Choice:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     below = list(tiers)[: _last(tiers, promise)]
-    chains = _chains(samples, below, contradicted=promise.reference is None)
+    chains = _chains(samples, below, promise.reference)
     chains |= _ties(samples, tiers)
     able = _able(chains, promise)
     level = (1 - promise.confidence) / max(1, len(able))
@@ -159,12 +159,13 @@ def _last(tiers: Sequence[TierName], promise: Promise) -> int:
 
 
 def _chains(
-    samples: Iterable[Sample], below: Sequence[TierName], *, contradicted: bool
+    samples: Iterable[Sample], below: Sequence[TierName], reference: TierName | None
 ) -> dict[Chain, list[Sample]]:
     """Return the classes of opinions with their members, an earlier tier's first.
 
-    With `contradicted` a deeper tier's opinion is looked at only where it makes an acceptance a rejection or
+    Without a reference a deeper tier's opinion is looked at only where it makes an acceptance a rejection or
     the other way round: elsewhere it ends the judging anyway, and a test would only take from the others.
+    With one only what it measures is a member.
     """
     found: dict[Chain, list[Sample]] = {}
     for place, tier in enumerate(below):
@@ -174,7 +175,9 @@ def _chains(
                 continue
             after = each.united(below[place - 1]) if place else None
             ends = each.wrong is None and {outcome, after} != {"accept", "reject"}
-            if place and contradicted and ends:
+            if place and ends and reference is None:
+                continue
+            if reference is not None and not each.is_measured_by(reference):
                 continue
             found.setdefault(Chain(tier, outcome, after), []).append(each)
     return found
@@ -265,12 +268,15 @@ def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> Tally:
     wrong = [chain.is_wrong(each) for each in members]
     if promise.reference is None:
         return Tally(len(members), sum(wrong))
-    # A reference that failed counts as right: nothing is gained without it.
     last = promise.reference
-    right = [each.outcome(last) is None or last in each.ties or not each.is_wrong(last) for each in members]
-    even = [chain.stands is None and each.stands and each.outcome(last) == "improve" for each in members]
-    losses = sum(one and other for one, other in zip(wrong, right, strict=True))
-    gains = sum(not any(found) for found in zip(wrong, right, even, strict=True))
+    # A reference that failed counts as right: nothing is gained without it.
+    beaten = [
+        each.outcome(last) is not None and last not in each.ties and each.is_wrong(last) for each in members
+    ]
+    # A win that stands against a tie of the reference is worse than that where it is wrong.
+    stands = chain.stands is not None
+    losses = sum(one and (stands or not other) for one, other in zip(wrong, beaten, strict=True))
+    gains = sum(other and not one for one, other in zip(wrong, beaten, strict=True))
     return Tally(len(members), losses, gains)
 
 

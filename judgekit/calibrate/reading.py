@@ -120,6 +120,11 @@ class Reader:
 
     def _marks_of(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
         ids = [each.id for each in case.candidates]
+        for key in ("probabilities", "keep", "unjudged"):
+            strange = sorted(set(getattr(said, key) or ()) - set(ids))
+            if strange:
+                expected = f"{key}: expected ids of its candidates"
+                raise InputError(f"case {case.id}: {expected}, got {', '.join(strange)}")
         if said.probabilities is not None:
             return {each: _likely(said.probabilities.get(each)) for each in ids}
         kept = said.keep
@@ -157,7 +162,7 @@ class Reader:
         voices = {tier: Voice(outcomes[tier], each.lead) for tier, each in found.items()}
         label, first = self.labels(case)[""], ballots.favourite(found)
         right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
-        # Where no winner is the costly error, a tie over a win is not counted as right, nor as an error.
+        # Where no winner is the costly error, a tie over a win does not count as right.
         lenient, words = self.mode == "lenient", list(outcomes.values())
         won = words.index("accept") if lenient and "accept" in words else len(words)
         ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
@@ -235,7 +240,10 @@ def _vote(case: Case, said: Recorded) -> Vote | None:
     if said.orders is not None:
         return ballots.vote([Vote(word) if word else None for word in said.orders.values()])
     if said.probabilities is not None:
-        ahead = said.probabilities.get("A", 0.0) - said.probabilities.get("B", 0.0)
+        if set(said.probabilities) != set(ballots.WINS):
+            got = ", ".join(sorted(said.probabilities)) or "nothing"
+            raise InputError(f"case {case.id}: probabilities: expected A and B, got {got}")
+        ahead = said.probabilities["A"] - said.probabilities["B"]
         return Vote(ballots.word_of(ahead), share=abs(ahead) or 1.0)
     word = next((each for each in (*ballots.WINS, "tie") if each == said.choice), None)
     if word is None and said.failure is None:

@@ -56,6 +56,14 @@ class Sample:
         """Whether what a tier said is not what the label says."""
         return self.outcome(tier) != self.label if self.wrong is None else tier in self.wrong
 
+    def is_measured_by(self, tier: TierName) -> bool:
+        """Whether it says how good others are that a tier says otherwise: its tie over a win may not.
+
+        Where no winner is the costly error that is neither right nor as bad as the wrong winner.
+        """
+        tied = self.stands and self.outcome(tier) == "improve" and tier not in self.ties
+        return not tied or self.label == "improve"
+
     def united(self, tier: TierName) -> Outcome | None:
         """Return the same, None also where the tier's jury is divided: that ends nothing."""
         voice = self.voices.get(tier, FAILED)

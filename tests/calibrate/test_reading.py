@@ -13,6 +13,7 @@ from judgekit.calibrate.reading import Reader
 from judgekit.calibrate.samples import Sample, Voice, ended
 from judgekit.errors import InputError
 from judgekit.judging.escalation import Rules
+from judgekit.judging.gates import Gate
 
 if TYPE_CHECKING:
     from judgekit.rubric import TierName
@@ -91,6 +92,8 @@ def test_jurors_mark_candidates_together() -> None:
         ({"orders": {"AB": "tie", "BA": "tie"}}, "tie"),
         ({"orders": {"AB": "B", "BA": None}}, None),
         ({"choice": "B"}, "B"),
+        ({"probabilities": {"A": 0.25, "B": 0.5}}, "B"),
+        ({"probabilities": {"A": 0, "B": 0}}, "tie"),
         ({"failure": "timeout"}, None),
         ({"jury": [{"choice": "A"}, {"choice": "B"}, {"choice": "B"}]}, "B"),
         ({"jury": [{"choice": "A"}, {"failure": "timeout"}]}, None),
@@ -126,11 +129,84 @@ def test_a_pair_is_told_from_the_side_of_the_first_winner(
     [
         ("C", {"choice": "A"}, "label: expected A, B, tie"),
         ("A", {"scores": GOOD}, "expected orders or a choice"),
+        ("A", {"probabilities": {"a": 0.9, "b": 0.1}}, "case c: probabilities: expected A and B, got a, b"),
+        ("A", {"probabilities": {"A": 0.9}}, "expected A and B, got A"),
+        ("A", {"probabilities": {"A": 0.9, "B": 0, "tie": 0.1}}, "expected A and B, got A, B, tie"),
+        ("A", {"probabilities": {}}, "expected A and B, got nothing"),
+        ("A", {"jury": [{"probabilities": {"m1": 0.9}}]}, "expected A and B, got m1"),
     ],
 )
 def test_what_is_no_pair_is_named(pairs: Reader, label: str, said: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         list(pairs.samples(case(label, judges={"quick": said})))
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (
+            {"probabilities": {"m1": 0.9, "M2": 0.1}},
+            "case c: probabilities: expected ids of its candidates, got",
+        ),
+        ({"keep": ["m3"]}, "case c: keep: expected ids of its candidates, got m3"),
+        ({"keep": [], "unjudged": ["one"]}, "case c: unjudged: expected ids of its candidates, got one"),
+        ({"jury": [{"keep": ["m1"]}, {"keep": ["A"]}]}, "keep: expected ids of its candidates, got A"),
+    ],
+)
+def test_what_is_no_candidate_is_named(said: dict[str, Any], problem: str) -> None:
+    """An id that names nothing would pass for a candidate that was dropped."""
+    reader = Reader(library.find_rubric("memory-relevance").rubric, "strict")
+    candidates = [{"id": "m1", "title": "One"}, {"id": "m2", "title": "Two"}]
+    with pytest.raises(InputError, match=problem):
+        list(reader.samples(case(["m1"], query="q", candidates=candidates, judges={"quick": said})))
+
+
+# --- a tie against a reference ----------------------------------------------------------------------------
+
+LENIENT = Reader(library.find_rubric("answer-preference").rubric, "lenient")
+AGAINST_DEEP = Promise(0.05, reference="deep")
+STANDS = Gate("deep", "improve", 1.0, "accept", "quick")
+
+
+def compared(count: int, label: str, quick: str, deep: str, reader: Reader = LENIENT) -> list[Sample]:
+    judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
+    pair = {"prompt": "p", "a": "1", "b": "2", "judges": judges}
+    return [each for _ in range(count) for each in reader.samples(case(label, **pair))]
+
+
+def test_a_tie_of_the_reference_is_no_measurement_of_a_win() -> None:
+    """Wins that are always wrong are trusted nowhere because a deeper tier says nothing of them."""
+    wrong = compared(300, "B", "A", "tie")
+    assert choose(wrong, ("quick", "deep"), AGAINST_DEEP).gates.gates == ()
+    found = choose([*wrong, *compared(40, "A", "A", "A")], ("quick", "deep"), AGAINST_DEEP)
+    assert found.gates.gates == ()
+    (refused,) = [each for each in found.refused if each.chain.tier == "quick"]
+    assert (refused.tally.labels, refused.tally.errors, refused.why) == (40, 0, "too few labels")
+
+
+def test_a_tie_that_is_right_is_one() -> None:
+    found = choose(
+        [*compared(100, "A", "A", "A"), *compared(20, "tie", "A", "tie")], ("quick", "deep"), AGAINST_DEEP
+    )
+    (refused,) = [each for each in found.refused if each.chain.tier == "quick"]
+    assert (refused.tally.labels, refused.tally.errors, refused.tally.gains) == (120, 20, 0)
+
+
+@pytest.mark.parametrize(("wrong", "stands"), [(0, True), (40, True), (150, False), (300, False)])
+def test_a_wrong_win_is_worse_than_a_tie_and_a_right_one_better(wrong: int, stands: bool) -> None:  # noqa: FBT001 - a table
+    ties = [*compared(wrong, "B", "A", "tie"), *compared(300 - wrong, "A", "A", "tie")]
+    choice = choose(ties, ("quick", "deep"), AGAINST_DEEP)
+    assert (STANDS in choice.gates.gates) == stands
+
+
+def test_in_strict_mode_a_tie_is_never_held_against_the_reference(pairs: Reader) -> None:
+    choice = choose(
+        [*compared(100, "A", "A", "A", pairs), *compared(20, "B", "A", "tie", pairs)],
+        ("quick", "deep"),
+        AGAINST_DEEP,
+    )
+    (refused,) = choice.refused
+    assert (refused.tally.labels, refused.tally.errors) == (120, 20)
 
 
 # --- divided juries in calibrations -----------------------------------------------------------------------
