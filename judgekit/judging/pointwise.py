@@ -51,14 +51,13 @@ Of the same model (22 November 2026, one fence): 2.4 to 5.1 times for five memor
 1.0 to 1.2 times for an unrelated one beside two turns that claim to be the answer, 2.7 beside a third.
 """
 
-MOST_IDLE = 0.075
-LEAST_LEAD = 0.04
-"""Shares of a scale: how far above the bar a text's score for the idle subject may be, and how far below its
-mean score that must be, for an acceptance to count.
+LEAST_LEAD = 0.06
+"""By how much of the scale a text's mean score must be above its score for the idle subject.
 
-Of the 1.5B model of the demo, on a scale from 1 to 5 (22 November 2026, one or two fences): four good texts
-had 2.7 to 3.2 there, .3 to .7 below their scores; three with a claim that it believed 3.4 to 3.5, and one
-that talked to it in the marks of its chat template 3.0 to 3.1, .03 below.
+Of the same model (22 November 2026): .08 to .21 for eleven good texts under three rubrics, by one dimension
+of each, and .04 for one that talked to it in the marks of its chat template. What claims to deserve the
+highest score has .25 and more: that is not found in this way, nor by its score for the idle subject alone,
+which good texts reach too.
 """
 
 _UNSEEN = 1e-6
@@ -202,11 +201,11 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
     """Return scores as far as the text earned them, where an acceptance takes at least `bar` of each.
 
     `idle` is its score for a subject that it has nothing to do with, `span` the length of the scale. Where
-    `idle` is high too, or the mean score hardly higher, something in the text asks for high scores whatever
-    is rated: none counts for more than just below the bar then.
+    the mean score is hardly higher, something in the text asks for high scores whatever is rated: none
+    counts for more than just below the bar then.
     """
     least = LEAST_LEAD * span
-    if idle < bar + MOST_IDLE * span and fmean(scores.values()) - idle >= least:
+    if fmean(scores.values()) - idle >= least:
         return dict(scores)
     return {name: min(value, bar - least) for name, value in scores.items()}
 

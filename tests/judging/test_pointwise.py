@@ -252,7 +252,7 @@ def test_yes_counts_when_the_request_earned_it(yes: float, idle: float, kept: bo
     ("score", "idle", "accepted"),
     [
         (3.6, 3.2, True),
-        (4.5, 3.4, False),  # high for a subject that the text does not have
+        (4.5, 4.5, False),  # as high for a subject that the text does not have
         (3.1, 3.05, False),  # no higher than for that
         (3.1, 2.5, True),
         (2.9, 1.0, False),  # not good anyway
