@@ -35,6 +35,7 @@ from judgekit.cli import (
     triage,
 )
 from judgekit.cli.output import complain
+from judgekit.cli.termination import Termination
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -107,6 +108,11 @@ _NUMBERS = (
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    with Termination():
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     if not _has_a_folder():
         complain("the current folder is gone; change to one that exists")
         return Exit.BAD_INPUT
