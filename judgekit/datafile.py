@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import stat
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -28,6 +31,7 @@ MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being p
 MOST_KEPT = 256  # files whose models are kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
+MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
 
@@ -93,26 +97,101 @@ def _read(path: Path, model: type[Model], version_key: str | None, context: obje
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the mapping in a YAML 1.2 file (JSON is YAML too); duplicate keys are refused.
+    """Return the mapping in a YAML 1.2 file, or in a JSON file, told by its name; duplicate keys are refused.
 
-    Raises `ConfigError` when the file cannot be read, is not YAML, or is not a mapping.
+    Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
     """
     text = _text(path, most)
-    try:
-        data = YAML(typ="rt", pure=True).load(text)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
-    except RecursionError:
-        raise ConfigError("nested too deeply to be read; mend the YAML", path=path) from None
-    except YAMLError as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+    data = _load_json(text, path) if path.suffix == ".json" else _load(text, path)
     if data is None:
         return {}
     if not isinstance(data, dict):
         told = f"expected a mapping (lines `key: value`), got {kind_of(data)}"
         raise ConfigError(told, path=path, line=1)
     return data
+
+
+def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
+    try:
+        return _yaml("rt").load(text)
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
+    except YAMLError as error:
+        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+    except ValueError as error:  # a number of too many digits, a day that there is not
+        raise ConfigError(f"{error}; mend the YAML", path=path) from None
+
+
+def _load_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_members)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{error.msg}; mend the JSON", path=path, line=error.lineno) from None
+    except RecursionError:
+        raise ConfigError("nested too deeply to be read; mend the JSON", path=path) from None
+    except ValueError as error:
+        raise ConfigError(f"{error}; mend the JSON", path=path) from None
+
+
+def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"duplicate key {json.dumps(key)}")
+        found[key] = value
+    return found
+
+
+class _Levels:
+    """Refuses deep nesting while a text is read, before it takes a parser's time."""
+
+    indents: list[int]
+    flow_context: list[str]
+    reader: Any
+
+    def add_indent(self, column: int) -> bool:
+        self._check()
+        return super().add_indent(column)  # type: ignore[misc,no-any-return]  # a scanner comes after it
+
+    def fetch_flow_collection_start(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as ruamel has it
+        self._check()
+        super().fetch_flow_collection_start(*args, **named)  # type: ignore[misc]  # the same
+
+    def _check(self) -> None:
+        if len(self.indents) + len(self.flow_context) > MOST_LEVELS:
+            told = f"nested more than {MOST_LEVELS} levels deep"
+            raise MarkedYAMLError(problem=told, problem_mark=self.reader.get_mark())
+
+
+class _Scanner(_Levels, Scanner):
+    pass
+
+
+class _RoundTripScanner(_Levels, RoundTripScanner):
+    pass
+
+
+class _Composer(Composer):
+    """Takes single values as keys, and no others: a key within a key doubles the time and more."""
+
+    def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
+        super().__init__(loader)
+        self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
+
+    def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        node = super().compose_mapping_node(anchor)
+        for key, _ in node.value:
+            if not isinstance(key, ScalarNode):
+                raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
+        return node
+
+
+def _yaml(kind: Literal["rt", "safe"]) -> YAML:
+    found = YAML(typ=kind, pure=True)
+    found.Scanner = _RoundTripScanner if kind == "rt" else _Scanner
+    found.Composer = _Composer
+    return found
 
 
 def put(path: Path, section: str, key: str, value: str) -> None:
@@ -125,7 +204,7 @@ def put(path: Path, section: str, key: str, value: str) -> None:
     under = wanted.get(section) or {}
     changed = _put(text, section, key, value)
     try:
-        found = YAML(typ="safe", pure=True).load(changed)
+        found = _yaml("safe").load(changed)
         sound = isinstance(under, dict) and found == {**wanted, section: {**under, key: value}}
     except YAMLError:
         sound = False
@@ -136,7 +215,7 @@ def put(path: Path, section: str, key: str, value: str) -> None:
 
 def _put(text: str, section: str, key: str, value: str) -> str:
     """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
-    root = YAML(typ="rt", pure=True).compose(text)
+    root = _yaml("rt").compose(text)
     found = root and _member(root, section)
     if found is None and root is not None and root.flow_style:
         return _insert(text, root, f"{section}: {{{key}: {value}}}")
@@ -196,7 +275,7 @@ def _list(text: str, key: str) -> tuple[dict[str, Any], Any]:
     root = parsed(text) or {}
     if not isinstance(root, dict) or not isinstance(root.get(key) or [], list):
         raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
-    node = YAML(typ="rt", pure=True).compose(text)
+    node = _yaml("rt").compose(text)
     found = node and _member(node, key)
     if found is not None and not isinstance(found, SequenceNode):
         raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
@@ -206,8 +285,10 @@ def _list(text: str, key: str) -> tuple[dict[str, Any], Any]:
 def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
     """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
     try:
-        return YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
+        return _yaml("safe").load(text)
+    except MarkedYAMLError as error:
+        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML") from None
+    except (YAMLError, ValueError) as error:
         raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML") from None
 
 

@@ -164,7 +164,7 @@ def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("depth", [300, 5000])
 def test_a_deeply_nested_file_is_one_line(tmp_path: Path, depth: int) -> None:
-    with pytest.raises(ConfigError, match=r"nested too deeply|expected a|unknown key"):
+    with pytest.raises(ConfigError, match=r"nested more than 50 levels deep"):
         datafile.read(write(tmp_path, "kind: " + "[" * depth + "]" * depth), Outer, version_key="kind")
 
 
@@ -299,3 +299,64 @@ def test_a_file_that_is_gone_or_wrong_is_said_each_time(
     for _ in range(2):
         with pytest.raises(ConfigError, match="cannot be read"):
             datafile.read(path, Inner)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 30_000, "nested more than 50 levels deep"),
+        ("a: " + "[{b: " * 400, "nested more than 50 levels deep"),
+        ('["]", ' * 5_000, "nested more than 50 levels deep"),  # closing brackets that close nothing
+        ("- " * 15_000 + "x", "nested more than 50 levels deep"),
+        ("".join(f"{' ' * level}a:\n" for level in range(200)), "nested more than 50 levels deep"),
+        ("? " * 20 + "x", "a list or mapping as a key"),
+        ("{" * 20 + "x: 1" + "}: 1" * 20, "a list or mapping as a key"),
+        ("a: &a {b: 1}\n? *a\n: 1\n", "a list or mapping as a key"),
+        ("a: " + "9" * 5_000, "Exceeds the limit"),
+    ],
+)
+def test_yaml_that_would_keep_a_parser_busy_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = write(tmp_path, text)
+    before = time.process_time()
+    with pytest.raises(ConfigError, match=problem):
+        datafile.load_yaml(path)
+    with pytest.raises(ConfigError, match=problem):
+        datafile.parsed(text)
+    assert time.process_time() - before < 5  # each would take minutes, or years
+
+
+def test_fifty_levels_are_read(tmp_path: Path) -> None:
+    found: object = datafile.load_yaml(write(tmp_path, "{a: " * 50 + "1" + "}" * 50))
+    for _ in range(50):
+        assert isinstance(found, dict)
+        found = found["a"]
+    assert found == 1
+
+
+def test_an_anchor_that_is_used_again_warns_nobody(tmp_path: Path) -> None:
+    assert datafile.load_yaml(write(tmp_path, "a: [&x 1, &x 2, *x]\n")) == {"a": [1, 2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("[" * 100_000, None, "nested too deeply to be read; mend the JSON"),
+        ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; mend the JSON'),
+        ('{"kind": "x",\n inner: 1}', 2, "mend the JSON"),
+        ("[]", 1, "expected a mapping"),
+        ('{"kind": ' + "9" * 5_000 + "}", None, "mend the JSON"),
+    ],
+)
+def test_json_is_read_as_json(tmp_path: Path, text: str, line: int | None, problem: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=problem) as caught:
+        datafile.load_yaml(path)
+    assert caught.value.line == line
+
+
+def test_a_wrong_value_in_json_is_named_by_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('{"kind": "x", "inner": {"limit": "many"}}', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got 'many'"):
+        datafile.read(path, Outer)
