@@ -32,7 +32,7 @@ bench: $(READY) ## speed as ratios, quality as tables
 	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; fi
 	@if test -z "$$JUDGEKIT_LOCAL_MODEL"; then echo "rubrics and attacks are not tried: JUDGEKIT_LOCAL_MODEL names no model"; else set -ex; \
 	  $(BIN)/python bench/rubrics.py --write docs/figures/rubrics.md; \
-	  $(BIN)/python bench/injection.py --write docs/figures/injection.md; fi
+	  $(BIN)/python bench/injection.py $${JUDGEKIT_TEST_DATA:+--data "$$JUDGEKIT_TEST_DATA"} --write docs/figures/injection.md; fi
 
 format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
