@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import datafile, paths, shelf
 from judgekit.calibrate import bound
-from judgekit.calibrate.file import Calibration
+from judgekit.calibrate.file import SCHEMA, Calibration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.manner import USUAL
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 FOLDER = "calibrations"
 MOST_TOLD = 3  # files that cannot be read are named
+MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
+MOST_BYTES = 64_000  # of one: several times those of the largest that were made
+_KIND = SCHEMA.partition("@")[0] + "@"
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
@@ -43,8 +46,8 @@ def find(
 ) -> Found:
     """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
-    One that is stale is not used, and said where none fits; one that cannot be read is said in any case. With
-    one tier there is nothing to decide. `subjects` is how many are scored to be compared, if they are.
+    One that is stale is not used, and said where none fits; one that cannot be read is said in any case. What
+    is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide. `subjects` is how many are scored to be compared, if they are.
     """
     if len(seats) < 2:  # noqa: PLR2004 - one opinion cannot go up
         return Found()
@@ -67,7 +70,7 @@ def find(
 
 def read(path: Path) -> Calibration:
     """Return a calibration; raises `ConfigError` naming the key that is wrong."""
-    return datafile.read(path, Calibration, version_key="schema")
+    return datafile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
 
 
 def default_path(known: Calibration) -> Path:
@@ -91,11 +94,16 @@ def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibr
         if origin == "bundled":
             continue
         found: list[Calibration] = []
-        for path in _files(folder, f"{rubric}-{mode}"):
+        files = _files(folder, f"{rubric}-{mode}")
+        if len(files) > MOST_READ:
+            told = f"{len(files)} files that may be for {rubric}, {mode}; read {MOST_READ} of them"
+            yield f"{folder}: {told}"
+        for path in files[:MOST_READ]:
             try:
                 found.append(read(path))
             except ConfigError as error:
-                yield str(error)
+                if _is_named_so(path, of) or _says_so(path, rubric, mode):
+                    yield str(error)
         fitting = [each for each in found if (each.rubric.id, each.mode) == (rubric, mode)]
         yield from sorted(fitting, key=lambda each: each.made, reverse=True)
 
@@ -104,3 +112,18 @@ def _files(folder: Path, of: str) -> list[Path]:
     """Return the files that may hold a calibration of a rubric and mode, told by name where it is an id."""
     named = ((each, _ID.fullmatch(each.stem)) for each in sorted(folder.glob("*.json")))
     return [path for path, id_ in named if id_ is None or id_[1] == of]
+
+
+def _is_named_so(path: Path, of: str) -> bool:
+    """Whether a file has the name of a calibration of a rubric and mode."""
+    id_ = _ID.fullmatch(path.stem)
+    return id_ is not None and id_[1] == of
+
+
+def _says_so(path: Path, rubric: str, mode: ModeName) -> bool:
+    """Whether what cannot be read as a calibration says that it is one of this rubric and mode."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return all(each in text for each in (f'"{_KIND}', f'"{rubric}"', f'"{mode}"'))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,8 +173,21 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubri
     assert found.gates.id == own.id
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "judgekit/calibration@2"}'])
-@pytest.mark.parametrize("name", ["bad.json", "kls-strict-0123456789ab.json"])
+OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(
+            ("kls-strict-0123456789ab.json", text)
+            for text in ("{", "[]", "{}", '{"schema": "judgekit/calibration@2"}')
+        ),
+        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS}}}'),
+        ("ours.json", f'{{"schema": "judgekit/calibration@2", {OURS}}}'),
+        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS}, "made": '),
+    ],
+)
 def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name: str) -> None:
     path = store.default_path(learned(kls, cases())).with_name(name)
     path.parent.mkdir(parents=True)
@@ -185,11 +200,33 @@ def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name:
         store.read(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.json", "{}"),
+        ("notes.json", "kls, strict"),
+        ("notes.json", f"{{{OURS}}}"),
+        ("kls-strict-bad.json", ""),
+        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("kls", "other")}}}'),
+        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("strict", "lenient")}}}'),
+        ("bytes.json", b"\xff\xfe"),
+    ],
+)
+def test_what_is_none_or_is_for_another_rubric_or_mode_is_passed_over(
+    kls: LoadedRubric, name: str, text: str | bytes
+) -> None:
+    """A verdict says nothing of files that have nothing to do with it."""
+    path = store.default_path(learned(kls, cases())).with_name(name)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert store.find(kls, "strict", SEATS) == store.Found()
+
+
 def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(
     kls: LoadedRubric, tmp_path: Path
 ) -> None:
     known = learned(kls, cases())
-    bad = tmp_path / ".judgekit" / "calibrations" / "bad.json"
+    bad = tmp_path / ".judgekit" / "calibrations" / "kls-strict-0123456789ab.json"
     bad.parent.mkdir(parents=True)
     bad.write_text("{")
     stale = known.model_copy(update={"prompt_sha256": "1" * 64})
@@ -218,10 +255,43 @@ def test_of_many_damaged_files_a_few_are_named(kls: LoadedRubric) -> None:
     folder = store.default_path(learned(kls, cases())).parent
     folder.mkdir(parents=True)
     for number in range(9):
-        (folder / f"{number}.json").write_text("{")
+        (folder / f"kls-strict-{number:012}.json").write_text("{")
     told = str(store.find(kls, "strict", SEATS).stale)
     assert told.count("not used") == 3
     assert told.endswith("; 6 more calibrations cannot be read")
+
+
+def test_a_folder_full_of_files_is_read_in_part(kls: LoadedRubric, tmp_path: Path) -> None:
+    folder = tmp_path / ".judgekit" / "calibrations"
+    folder.mkdir(parents=True)
+    for number in range(store.MOST_READ + 5):
+        (folder / f"{number:03}.json").write_text("[" * 30_000)
+    known = learned(kls, cases())
+    store.write(known, folder / f"{known.id}.json")
+    before = time.process_time()
+    found = store.find(kls, "strict", SEATS, tmp_path)
+    assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
+    assert found.gates == known.rules(), "what is named as one comes first"
+    assert f"26 files that may be for kls, strict; read {store.MOST_READ} of them" in str(found.stale)
+
+
+def test_of_more_than_are_read_the_newest_are(
+    kls: LoadedRubric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_READ", 1)
+    known = learned(kls, cases())
+    folder = tmp_path / ".judgekit" / "calibrations"
+    store.write(known, folder / "b.json")
+    (folder / "a.json").write_text("{")
+    os.utime(folder / "a.json", (1, 1))
+    assert store.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
+
+
+def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) -> None:
+    path = tmp_path / ".judgekit" / "calibrations" / "large.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"[{'1,' * store.MOST_BYTES}1]")
+    assert "larger than 64000 bytes" in str(store.find(kls, "strict", SEATS, tmp_path).stale)
 
 
 def test_one_under_any_name_is_found(kls: LoadedRubric, tmp_path: Path) -> None:
