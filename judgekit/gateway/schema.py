@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from judgekit.gateway.base import Message
@@ -26,6 +27,7 @@ def arguments(schema: dict[str, Any] | None, mode: OutputMode) -> dict[str, Any]
         return {}
     if mode == "json_object":
         return {"response_format": {"type": "json_object"}}
+    schema = deepcopy(schema)  # a client makes it what its provider takes, in place
     if mode == "json_schema":
         form = {"name": NAME, "strict": True, "schema": schema}
         return {"response_format": {"type": "json_schema", "json_schema": form}}

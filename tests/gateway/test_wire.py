@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -269,10 +270,12 @@ def call(
     case: Case, wire: respx.MockRouter, headers: Mapping[str, str] | None = None
 ) -> tuple[httpx.Request, Reply]:
     route = wire.post(case.url).mock(return_value=httpx.Response(200, json=case.reply, headers=headers))
+    schema = deepcopy(SCHEMA)
     reply = ask(
-        litellm_.LitellmGateway(), bundled(case.provider, case.model, case.environ), request(schema=SCHEMA)
+        litellm_.LitellmGateway(), bundled(case.provider, case.model, case.environ), request(schema=schema)
     )
     assert route.call_count == 1
+    assert schema == SCHEMA  # which litellm would rewrite for this provider, and the next one would get
     return route.calls.last.request, reply
 
 
