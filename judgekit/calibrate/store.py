@@ -47,7 +47,8 @@ def find(
     """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
     One that is stale is not used, and said where none fits; one that cannot be read is said in any case. What
-    is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide. `subjects` is how many are scored to be compared, if they are.
+    is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide.
+    `subjects` is how many are scored to be compared, if they are.
     """
     if len(seats) < 2:  # noqa: PLR2004 - one opinion cannot go up
         return Found()
@@ -102,28 +103,37 @@ def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibr
             try:
                 found.append(read(path))
             except ConfigError as error:
-                if _is_named_so(path, of) or _says_so(path, rubric, mode):
+                if _is_meant(path, rubric, mode):
                     yield str(error)
         fitting = [each for each in found if (each.rubric.id, each.mode) == (rubric, mode)]
         yield from sorted(fitting, key=lambda each: each.made, reverse=True)
 
 
 def _files(folder: Path, of: str) -> list[Path]:
-    """Return the files that may hold a calibration of a rubric and mode, told by name where it is an id."""
-    named = ((each, _ID.fullmatch(each.stem)) for each in sorted(folder.glob("*.json")))
-    return [path for path, id_ in named if id_ is None or id_[1] == of]
+    """Return the files that may hold a calibration of a rubric and mode, told by name where it is an id.
+
+    Those whose name says so come first, each the newest before others.
+    """
+    named = [(_ID.fullmatch(each.stem), each) for each in folder.glob("*.json")]
+    held = [(id_ is None, -_changed(path), path) for id_, path in named if id_ is None or id_[1] == of]
+    return [path for _, _, path in sorted(held)]
 
 
-def _is_named_so(path: Path, of: str) -> bool:
-    """Whether a file has the name of a calibration of a rubric and mode."""
-    id_ = _ID.fullmatch(path.stem)
-    return id_ is not None and id_[1] == of
-
-
-def _says_so(path: Path, rubric: str, mode: ModeName) -> bool:
-    """Whether what cannot be read as a calibration says that it is one of this rubric and mode."""
+def _changed(path: Path) -> float:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return path.stat().st_mtime
+    except OSError:  # gone since, or a link to nowhere: reading it says so
+        return 0.0
+
+
+def _is_meant(path: Path, rubric: str, mode: ModeName) -> bool:
+    """Whether what cannot be read is a calibration of this rubric and mode, by its name or its beginning."""
+    id_ = _ID.fullmatch(path.stem)
+    if id_ is not None:
+        return id_[1] == f"{rubric}-{mode}"
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES).decode(errors="replace")
+    except OSError:
         return False
     return all(each in text for each in (f'"{_KIND}', f'"{rubric}"', f'"{mode}"'))

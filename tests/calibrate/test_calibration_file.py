@@ -290,7 +290,7 @@ def test_of_more_than_are_read_the_newest_are(
 def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) -> None:
     path = tmp_path / ".judgekit" / "calibrations" / "large.json"
     path.parent.mkdir(parents=True)
-    path.write_text(f"[{'1,' * store.MOST_BYTES}1]")
+    path.write_text(f'{{"schema": "judgekit/calibration@1", {OURS}, "x": [{"1," * store.MOST_BYTES}1]}}')
     assert "larger than 64000 bytes" in str(store.find(kls, "strict", SEATS, tmp_path).stale)
 
 
