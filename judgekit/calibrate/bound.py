@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from judgekit import prompt
+from judgekit.calibrate import heard
+from judgekit.calibrate.labelled import Recorded
 from judgekit.datafile import Strict
 from judgekit.fence import Fence, without_nonce
 from judgekit.gateway.base import seated
-from judgekit.judging import pair_replies, readings
+from judgekit.judging import choosing, likely, pair_replies, pointwise, preferring, readings
+from judgekit.judging.contest import Contest
 from judgekit.judging.manner import USUAL, JuryRule, Manner
+from judgekit.judging.scoring import Rating
+from judgekit.judging.subject import Document, file_of
 from judgekit.provider import CommandProfile, LitellmProfile, by_beginning
 from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, TierName
 from judgekit.subject import Part, Task
@@ -33,6 +39,8 @@ TOGETHER = " + "
 """Between the models of one jury, where they stand as one name."""
 Readings: TypeAlias = dict[TierName, dict[str, readings.How]]
 """How the opinions of each model were read, by tier."""
+Asking: TypeAlias = "Mapping[TierName, Mapping[str, str]]"
+"""A hash of how their profiles ask the models of a name, by tier; there is none of a recording."""
 
 
 class Asked(Strict):
@@ -50,12 +58,12 @@ USUALLY = Asked()
 class Was(NamedTuple):
     """How models were asked and their opinions read when a calibration was learned.
 
-    `asking` is a hash of how a model's profile asks it; there is none of answers that were only recorded.
+    `asking` is empty of answers that were only recorded.
     """
 
     asked: Asked = USUALLY
     read: Readings = {}
-    asking: Mapping[str, str] = {}
+    asking: Asking = {}
 
 
 class Panel(NamedTuple):
@@ -64,13 +72,12 @@ class Panel(NamedTuple):
     models: Mapping[TierName, str]
     asked: Asked
     able: Mapping[TierName, Mapping[str, frozenset[How]]]
-    asking: Mapping[str, str]
+    asking: Asking
 
 
 def panel(seats: Seats, rubric: Rubric, manner: Manner = USUAL) -> Panel:
     """Return what judging with these models comes to."""
     juries, scores = seated(seats), isinstance(rubric, ScoreRubric)
-    everyone = [seat for jury in juries.values() for seat in jury]
     return Panel(
         {tier: together(seat.model for seat in jury) for tier, jury in juries.items()},
         Asked(
@@ -79,12 +86,32 @@ def panel(seats: Seats, rubric: Rubric, manner: Manner = USUAL) -> Panel:
             jury=manner.jury,
             redact=manner.redact,
         ),
-        {
-            tier: {seat.model: readings.able(seat, scores=scores) for seat in jury}
-            for tier, jury in juries.items()
-        },
-        {seat.model: digest for seat in everyone if (digest := asking(seat))},
+        {tier: _able(jury, scores=scores) for tier, jury in juries.items()},
+        {tier: _asking(jury) for tier, jury in juries.items()},
     )
+
+
+def _by_model(jury: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
+    """Return the models of a tier by name: one may be there twice, under two profiles or at two addresses."""
+    found: dict[str, list[Endpoint]] = {}
+    for seat in jury:
+        found.setdefault(seat.model, []).append(seat)
+    return found
+
+
+def _able(jury: Iterable[Endpoint], *, scores: bool) -> dict[str, frozenset[How]]:
+    known = {
+        model: [readings.able(seat, scores=scores) for seat in seats]
+        for model, seats in _by_model(jury).items()
+    }
+    return {model: each[0].union(*each) for model, each in known.items()}
+
+
+def _asking(jury: Iterable[Endpoint]) -> dict[str, str]:
+    """Return a hash of how the models of each name are asked, in whatever order they are named."""
+    found = {model: map(profile_sha256, seats) for model, seats in _by_model(jury).items()}
+    told = {model: sorted(filter(None, each)) for model, each in found.items()}
+    return {model: own[0] if len(own) == 1 else _sha256(own) for model, own in told.items() if own}
 
 
 def together(models: Iterable[str]) -> str:
@@ -92,7 +119,7 @@ def together(models: Iterable[str]) -> str:
     return TOGETHER.join(sorted(models))
 
 
-def asking(seat: Endpoint) -> str | None:
+def profile_sha256(seat: Endpoint) -> str | None:
     """Return a hash of all that its profile says about how a model is asked; None of a recording."""
     profile = seat.profile
     if isinstance(profile, LitellmProfile):
@@ -146,14 +173,32 @@ def _read_otherwise(was: Readings, now: Panel) -> str | None:
 
 
 def _changed(was: Was, now: Panel) -> str | None:
-    changed = [model for model, digest in now.asking.items() if was.asking.get(model, digest) != digest]
-    return f"how its provider's profile asks {changed[0]} has changed" if changed else None
+    for tier, models in now.asking.items():
+        for model, digest in models.items():
+            if was.asking.get(tier, {}).get(model, digest) != digest:
+                return f"how its provider's profile asks {model} has changed"
+    return None
 
 
 def wording(rubric: Rubric, mode: ModeName) -> str:
-    """Return a hash of what judgekit says to models under a rubric, whatever is judged."""
-    said = [[(each.role, without_nonce(each.content)) for each in one] for one in _prompts(rubric, mode)]
-    return _sha256([said, _asides(rubric)])
+    """Return a hash of what judgekit says to models under a rubric, whatever is judged, and of its own bars.
+
+    These are the numbers by which it reads answers: with others the same replies make other opinions.
+    """
+    told = [*_prompts(rubric, mode), *_points(rubric, mode)]
+    said = [[(each.role, without_nonce(each.content)) for each in one] for one in told]
+    idle = prompt.idle_question(rubric) if isinstance(rubric, ScoreRubric) else None
+    return _sha256([said, idle, _bars(rubric)])
+
+
+def _bars(rubric: Rubric) -> list[float]:
+    if isinstance(rubric, ScoreRubric):
+        told = [likely.ALTERNATIVES, likely.LEAST_MASS, likely.SURE]
+        return [*told, pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
+    if isinstance(rubric, CompareRubric):
+        return [pointwise.LEAST_MASS, preferring.LEAST_LEANING]
+    gains = [pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
+    return [pointwise.LEAST_MASS, *gains, choosing.KEEP_AT, choosing.POINTWISE_CHARS]
 
 
 def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
@@ -173,22 +218,24 @@ def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
     return found
 
 
-def _asides(rubric: Rubric) -> list[str]:
-    """Return what models that answer in one token are told."""
-    fence = Fence("nonce")
+def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
+    """Return what models that answer in one token are asked about nothing in particular."""
+    fence, seat = Fence("nonce"), replace(heard.seat(Recorded(model="m", choice="1")), pointwise=True)
     if isinstance(rubric, ScoreRubric):
-        questions = [prompt.rating_question(rubric, name) for name in rubric.dimensions]
-        return [prompt.rating_system(rubric, fence), *questions]
+        document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
+        return Rating(rubric, mode, document, "quick", USUAL, "quick").prompts(seat, fence)
     if isinstance(rubric, CompareRubric):
-        return [pair_replies.point_question(rubric), prompt.pair_context(fence, "a", [Part("1", "b", 1)])]
-    return [prompt.candidate_context(fence, _CANDIDATE, "a", ["b"])]
+        contest = Contest("a", (file_of("A", "b"), file_of("B", "c")))
+        return preferring.Preference(rubric, contest, "quick", USUAL, "quick").prompts(seat, fence)
+    choice = choosing.Choice(rubric, mode, choosing.Query("a", ("b",)), "quick", USUAL, "quick")
+    return choice.questions(_CANDIDATE, fence)
 
 
 _CANDIDATE = prompt.Shown("id", "title", "category", ("tag",), "text")
 
 
 def _questions(rubric: Rubric) -> int:
-    return len(rubric.dimensions if isinstance(rubric, ScoreRubric) else rubric.criteria)
+    return len(rubric.questions)
 
 
 def _sent(asked: Asked) -> str:

@@ -88,7 +88,8 @@ class Calibration(Strict):
     """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
 
     What is not there was not noted when it was made: `read` says how the opinions of each model were read,
-    `asking` is a hash of how its profile asks it, `wording_sha256` one of judgekit's own words to models.
+    `asking` is a hash of how its profile asks it, `wording_sha256` one of judgekit's own words to models and
+    of the numbers by which it reads their answers.
     `read_otherwise` counts opinions that were read in another way, of which nothing was learned. Where it has
     `subjects` it was learned of comparisons in which each of several subjects is scored: an acceptance is a
     lead of the best.
@@ -104,7 +105,7 @@ class Calibration(Strict):
     models: dict[TierName, str]
     asked: Asked = USUALLY
     read: Readings = {}
-    asking: dict[str, str] = {}
+    asking: dict[TierName, dict[str, str]] = {}
     subjects: Subjects | None = None
     promise: Promised
     gates: list[Shown]
@@ -135,7 +136,7 @@ class Calibration(Strict):
         if self.prompt_sha256 != loaded.rubric.prompt.sha256:
             return "the prompt has changed"
         if self.wording_sha256 not in (None, bound.wording(loaded.rubric, self.mode)):
-            return "what judgekit itself says to models has changed"
+            return "what judgekit itself says to models, or how it reads their answers, has changed"
         known = self.subjects
         if known and not known.least <= subjects <= known.most:
             count = f"{known.least} to {known.most}" if known.least < known.most else known.most
@@ -212,7 +213,7 @@ def calibration(
         models=models,
         asked=learned.was.asked,
         read=learned.was.read,
-        asking=dict(learned.was.asking),
+        asking={tier: dict(models) for tier, models in learned.was.asking.items()},
         subjects=learned.subjects,
         promise=promised,
         gates=gates,

@@ -37,7 +37,7 @@ def learn(
     *,
     made: datetime,
     labels_sha256: str,
-    asking: Mapping[str, str] = {},
+    asking: Mapping[TierName, Mapping[str, str]] = {},
 ) -> Calibration:
     """Return what the labels allow to promise; `cases` hold the opinions of the tiers in `models`.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.fence import Fence
-    from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.manner import Manner
     from judgekit.judging.opinion import Marks
     from judgekit.judging.session import Session
@@ -71,6 +71,13 @@ class Choice:
         answers = await all_of(tries, session, seat)
         marks = _shares([each.value for each in answers if each.value], samples)
         return joined(answers, marks if any(marks.values()) else None, watch.ms)
+
+    def questions(self, candidate: Shown, fence: Fence) -> list[tuple[Message, ...]]:
+        """Return what a pointwise model is asked about a candidate, with all that yes is weighed against."""
+        matter = self._matter([candidate])
+        points = [self._points(fence, candidate, self.query, matter)]
+        points += [idle for idle, _ in self._idle(fence, candidate, matter)]
+        return [each for one in points for each in one.prompts()]
 
     async def _ask_once(
         self, asked: Sequence[Shown], seat: Endpoint, session: Session, sample: int

@@ -17,13 +17,15 @@ from judgekit.calibrate import bound, heard, labelled, reading
 from judgekit.calibrate.choose import Promise
 from judgekit.calibrate.learn import learn
 from judgekit.gateway import endpoints
-from judgekit.judging import pair_replies
+from judgekit.judging import choosing, likely, pointwise, preferring
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.manner import Manner
 from judgekit.judging.subject import Document, File
 from judgekit.rubric import CompareRubric
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from judgekit.calibrate.file import Calibration
     from judgekit.gateway.base import Endpoint, Seats
     from judgekit.judging.readings import How
@@ -222,18 +224,55 @@ def test_what_models_of_single_tokens_are_told_counts_too(name: str, monkeypatch
     rubric = library.find_rubric(name).rubric
     before = bound.wording(rubric, "strict")
     if isinstance(rubric, CompareRubric):
-        monkeypatch.setattr(pair_replies, "point_question", lambda _: "Which?")
+        monkeypatch.setattr(preferring, "point_question", lambda _: "Which?")
     else:
         for each in ("rating_question", "candidate_context"):
             monkeypatch.setattr(prompt, each, lambda *_: "Which?")
     assert bound.wording(rubric, "strict") != before
 
 
+IDLE_QUESTION = (prompt, "idle_question", lambda _: "How long is it?")
+BARS = [
+    ("kls", *IDLE_QUESTION),
+    ("kls", pointwise, "LEAST_LEAD", 0.5),
+    ("kls", pointwise, "LEAST_MASS", 0.5),
+    ("kls", likely, "LEAST_MASS", 0.5),
+    ("kls", likely, "SURE", 0.5),
+    ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
+    ("memory-relevance", pointwise, "IDLE_MEMORY", prompt.Shown("idle", "T", "FACT", (), "Deep.")),
+    ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
+    ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
+    ("memory-relevance", choosing, "KEEP_AT", 0.9),
+    ("memory-two-criteria", pointwise, "LEAST_GAIN", 9.0),
+    ("answer-preference", preferring, "LEAST_LEANING", 0.9),
+    ("answer-preference", pointwise, "LEAST_MASS", 0.5),
+]
+
+
+@pytest.mark.parametrize(("rubric", "module", "name", "value"), BARS)
+def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
+    rubric: str, module: ModuleType, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opinions change with them: gates that were learned before would stand for others."""
+    loaded = library.find_rubric(rubric).rubric
+    before = bound.wording(loaded, "strict")
+    monkeypatch.setattr(module, name, value)
+    assert bound.wording(loaded, "strict") != before
+
+
+def test_every_bar_of_a_pointwise_model_is_bound() -> None:
+    """A new one belongs into `bound`, and here."""
+    bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
+    assert bars == {name for _, module, name, _ in BARS if module is pointwise}
+
+
 def test_other_words_make_it_stale(kls: LoadedRubric, monkeypatch: pytest.MonkeyPatch) -> None:
     calibration = known(kls, {"scores": GOOD})
     assert misfit(calibration, kls, PLAIN) is None
     monkeypatch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
-    assert misfit(calibration, kls, PLAIN) == "what judgekit itself says to models has changed"
+    assert misfit(calibration, kls, PLAIN) == (
+        "what judgekit itself says to models, or how it reads their answers, has changed"
+    )
     older = calibration.model_copy(update={"wording_sha256": None})
     assert misfit(older, kls, PLAIN) is None
 
@@ -259,9 +298,9 @@ def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
         )
         for each in cases
     ]
-    digest = bound.asking(seat())
+    digest = bound.profile_sha256(seat())
     assert digest is not None
-    calibration = learned(kls, named, asking={seat().model: digest})
+    calibration = learned(kls, named, asking={"quick": {seat().model: digest}})
     assert misfit(calibration, kls, seat(title="Another", rank=3)) is None
     for changed in (
         {"arguments": {"": {"reasoning_effort": "high"}}},
@@ -276,9 +315,36 @@ def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
     assert misfit(recorded, kls, seat(thinking={"": 4000})) is None
 
 
+def test_two_of_one_name_are_told_apart(kls: LoadedRubric) -> None:
+    """A model may sit in two tiers, or twice in one, under profiles that ask it in different ways."""
+    fast, slow, other = (seat(thinking={"": tokens}) for tokens in (0, 4000, 100))
+
+    def asking(quick: Endpoint | list[Endpoint], deep: Endpoint) -> bound.Asking:
+        return bound.panel({"quick": quick, "deep": deep}, kls.rubric).asking
+
+    def changed(quick: Endpoint | list[Endpoint], deep: Endpoint, was: bound.Asking) -> str | None:
+        now = bound.panel({"quick": quick, "deep": deep}, kls.rubric)
+        return bound.misfit(bound.Was(asking=was), now, kls.rubric)
+
+    told = f"how its provider's profile asks {fast.model} has changed"
+    tiers = asking(fast, slow)
+    assert changed(fast, slow, tiers) is None
+    assert (changed(other, slow, tiers), changed(fast, other, tiers)) == (told, told)
+    assert changed(slow, fast, tiers) == told
+    jury = asking([fast, slow], slow)
+    assert changed([slow, fast], slow, jury) is None
+    assert (changed([other, slow], slow, jury), changed([fast, other], slow, jury)) == (told, told)
+
+
+def test_of_two_of_one_name_each_may_be_read_in_its_way(kls: LoadedRubric) -> None:
+    able = bound.panel({"quick": [PLAIN, TELLING]}, kls.rubric).able["quick"]["small"]
+    alone = [bound.panel({"quick": each}, kls.rubric).able["quick"]["small"] for each in (PLAIN, TELLING)]
+    assert able == alone[0] | alone[1] > alone[0]
+
+
 def test_a_programs_arguments_count_and_a_recordings_do_not() -> None:
     profile = providers.find("claude-code")
     one = replace(PLAIN, profile=profile)
     other = replace(PLAIN, profile=profile.model_copy(update={"argv": ["claude", "--effort", "high"]}))
-    assert bound.asking(one) != bound.asking(other)
-    assert bound.asking(replace(PLAIN, profile=providers.find("replay"))) is None
+    assert bound.profile_sha256(one) != bound.profile_sha256(other)
+    assert bound.profile_sha256(replace(PLAIN, profile=providers.find("replay"))) is None
