@@ -252,7 +252,8 @@ def measured_for(query: Query, learned: calibrations.Found) -> calibrations.Foun
     if learned.gates is None or not query.turns:
         return learned
     told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
-    return calibrations.Found(stale=f"calibration {learned.gates.id} not used: {told}")
+    notes = [f"calibration {learned.gates.id} not used: {told}", learned.stale]
+    return calibrations.Found(stale="; ".join(filter(None, notes)))
 
 
 async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:

@@ -277,3 +277,5 @@ def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them(
     found = recall.measured_for(Query("q", ("t",)), learned)
     assert found.gates is None
     assert str(found.stale).startswith("calibration c not used: labelled requests have no conversation")
+    damaged = Found(Gates("c"), "calibration not used: x.json: cannot be read")
+    assert str(recall.measured_for(Query("q", ("t",)), damaged).stale).endswith(f"; {damaged.stale}")
