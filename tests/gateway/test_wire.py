@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -316,7 +316,9 @@ def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     case = Case("groq", "llama-9", {"GROQ_API_KEY": KEY}, url, {}, {}, reply, None)
     sent, got = call(case, wire)
     body = json.loads(sent.content)
-    assert body["tools"][0]["function"]["parameters"] == SCHEMA
+    # litellm leaves out for Groq what it does not take.
+    bare = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
+    assert body["tools"][0]["function"]["parameters"] == bare
     assert body["tool_choice"] == {"type": "function", "function": {"name": "opinion"}}
     assert got.text == TEXT
 
