@@ -343,7 +343,7 @@ def test_a_calibration_that_cannot_be_read_is_named(
     monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
     monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
     monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-    bad = project / ".judgekit" / "calibrations" / "bad.json"
+    bad = project / ".judgekit" / "calibrations" / "kls-strict-0123456789ab.json"
     bad.parent.mkdir(parents=True)
     bad.write_text('{"schema": "judgekit/calibration@1"}')
     verdict = _first(json.loads(judgekit("judge", "good.md", "--format", "json").out))
