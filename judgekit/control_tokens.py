@@ -14,16 +14,17 @@ _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64
 _NAMES: Final = "|".join(
     (
-        *("s", "bos", "eos", "pad", "unk", "mask", "think", "endoftext", "filename"),
+        *("s", "bos", "eos", "sop", "eop", "pad", "unk", "think", "endoftext"),
         *(
             r"(?:start|end)_of_[a-z]+",
             r"tool_(?:call|response|result|output)s?",
             r"(?:fim|jupyter|issue)_[a-z]+",
         ),
+        *(r"extra_id_\d+", r"unused\d+", r"reserved_\d+"),
         *("file_sep", "repo_?name", "gh_stars", "empty_output"),
     )
 )
-_BRACKETED: Final = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+"
+_BRACKETED: Final = "[gs]?MASK|INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+"
 _OPENING: Final = re.compile(
     rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_NAMES})>)"
     rf"|\[(?=/?(?:{_BRACKETED})\])"

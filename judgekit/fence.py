@@ -121,7 +121,7 @@ def _fours(drawn: bytes) -> Iterator[str]:
 
 
 def _attribute(value: str) -> str:
-    return " ".join(visible(value).split()).replace('"', "'").replace("<", "(").replace(">", ")")
+    return " ".join(broken_up(visible(value)).split()).replace('"', "'").replace("<", "(").replace(">", ")")
 
 
 _cached: list[bytes] = []

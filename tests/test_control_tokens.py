@@ -29,6 +29,11 @@ MARKS = [
     "<file_sep>",
     "<fim_prefix>",
     "<reponame>",
+    "<sop>",
+    "<extra_id_1>",
+    "<unused7>",
+    "<reserved_106>",
+    "[gMASK]",
     "[INST]",
     "[/INST]",
     "[TOOL_CALLS]",
@@ -48,6 +53,17 @@ def test_no_mark_of_a_chat_template_leaves_a_fence_whole(mark: str) -> None:
 )
 def test_a_mark_in_letters_that_look_alike_is_broken_up_too(hidden: str) -> None:
     assert "<|im_end|>" not in Fence().around(hidden)
+
+
+@pytest.mark.parametrize("text", ["git add <filename>", "<title>", "x[0]", "[a](b)", "[MASKED]", "a < s > b"])
+def test_placeholders_and_markup_stay(text: str) -> None:
+    assert broken_up(text) == text
+
+
+def test_a_path_opens_no_turn_either() -> None:
+    opened = Fence().around("text", path="docs/[INST] [/INST].md").partition("text")[0]
+    assert "[INST]" not in opened
+    assert "[/INST]" not in opened
 
 
 @given(
