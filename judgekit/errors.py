@@ -38,11 +38,17 @@ class UsageError(JudgekitError):
 
     exit_code = Exit.USAGE
 
+    def __init__(self, told: str) -> None:
+        super().__init__(escaped(told))  # it names what was given: a terminal must not obey that
+
 
 class InputError(JudgekitError):
     """What should be judged or searched cannot be read: missing, binary, not UTF-8, outside its root."""
 
     exit_code = Exit.BAD_INPUT
+
+    def __init__(self, told: str) -> None:
+        super().__init__(escaped(told))  # it names files, and what stands in them
 
 
 class ConfigError(JudgekitError):

@@ -34,7 +34,7 @@ from judgekit.cli import (
     serve,
     triage,
 )
-from judgekit.cli.output import complain
+from judgekit.cli.output import complain, printable
 from judgekit.cli.termination import Termination
 from judgekit.errors import Exit, JudgekitError
 
@@ -141,7 +141,7 @@ def _say_how(error: TyperException) -> None:
     """Say what is wrong with a command line, and whose help to read; of a group alone that is all."""
     message = error.format_message()
     if "\n" in message:
-        sys.stderr.write(f"{message}\n")
+        sys.stderr.write(f"{printable(message)}\n")
         return
     for kind, words in _NUMBERS:
         message = message.replace(f"is not a valid {kind} range", words).replace(

@@ -68,7 +68,7 @@ def judge(
             raise InputError(f"{html}: cannot be written ({error.strerror})") from None
         complain(f"drawn: {html}")
     if as_json:
-        emit(report.model_dump_json())
+        emit(report.model_dump_json(by_alias=True))
     else:
         for line in _lines(report):
             say(line)

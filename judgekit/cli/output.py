@@ -52,7 +52,8 @@ _COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x
 def complain(line: str) -> None:
     """Print one line to stderr, marked as ours; nothing where there is no stderr."""
     if sys.stderr is not None:
-        sys.stderr.write(f"judgekit: {printable(line)}\n")
+        uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
+        sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
 
 
 def say(text: str = "") -> None:

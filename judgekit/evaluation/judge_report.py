@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from judgekit.evaluation.bootstrap import Interval  # noqa: TC001 - pydantic reads it at run time
 from judgekit.evaluation.judge_agreement import Class  # noqa: TC001 - the same
 from judgekit.evaluation.reliability import Bin  # noqa: TC001 - the same
@@ -77,7 +79,7 @@ class JudgeReport(Part):
 class JudgingReport(Part):
     """All judges on one file."""
 
-    schema_: Literal["judgekit/eval-judge@1"] = "judgekit/eval-judge@1"
+    schema_: Literal["judgekit/eval-judge@1"] = Field(default="judgekit/eval-judge@1", alias="schema")
     file: str
     rubric: str | None
     mode: str | None

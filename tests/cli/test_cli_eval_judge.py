@@ -79,3 +79,9 @@ def test_names_of_judges_are_shown_and_not_obeyed(judgekit: Callable[..., Outcom
 def test_a_text_may_hold_any_line_separator(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
     file = write(tmp_path, line("a", text="one\u2028two\x85three\x0cfour"), line("b"))
     assert "2 labelled items" in judgekit("eval", "judge", file).out
+
+
+def test_the_json_names_its_schema(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    report = json.loads(judgekit("eval", "judge", write(tmp_path, line("a")), "--json").out)
+    assert report["schema"] == "judgekit/eval-judge@1"
+    assert "schema_" not in report

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.cli.output import complain, printable, say
-from judgekit.errors import ConfigError
+from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from outcome import Outcome
 
 TITLE = "\x1b]0;EVIL\x07"
 
@@ -41,3 +44,28 @@ def test_what_is_wrong_with_a_file_is_one_line_whatever_its_name(tmp_path: Path)
     )
     assert str(error).isprintable()
     assert ":3: " in str(error)
+
+
+@pytest.mark.parametrize("kind", [InputError, UsageError])
+def test_what_is_wrong_with_what_was_given_is_one_line(kind: type[InputError | UsageError]) -> None:
+    assert str(kind(f"miss\x1b[31m{TITLE}\nX: cannot be read")) == (
+        "miss\\x1b[31m\\x1b]0;EVIL\\x07\\nX: cannot be read"
+    )
+
+
+def test_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("\x1b[31mred")
+    assert capsys.readouterr().err == "judgekit: \\x1b[31mred\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("judge",), ("compare", "--prompt", "q", "x"), ("eval", "judge"), ("triage",)]
+)
+def test_a_name_colours_no_error(
+    judgekit: Callable[..., Outcome], project: Path, command: tuple[str, ...]
+) -> None:
+    assert project.is_dir()
+    done = judgekit(*command, "miss\x1b[31m\nX")
+    assert done.code != 0
+    assert "\x1b" not in done.err
+    assert len(done.err.splitlines()) == 1
