@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.calibrate.bound import Panel
-    from judgekit.calibrate.choose import Choice, Promise
+    from judgekit.calibrate.choose import Choice, Promise, Refused, Tested
     from judgekit.calibrate.samples import Walked
     from judgekit.library import LoadedRubric
 
@@ -180,49 +180,54 @@ def calibration(
     labels_sha256: str,
 ) -> Calibration:
     """Return what was learned, bound to what it was learned with; `measured` with the gates and without."""
-    rubric = RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256)
-    gates = [
-        Shown(**each.gate._asdict(), **each.tally._asdict(), bound=round(each.bound, 6))
-        for each in learned.choice.shown
-    ]
-    refused = [
-        NotShown(
-            **each.chain._asdict(),
-            least_margin=each.least_margin,
-            **each.tally._asdict(),
-            bound=round(each.bound, 6),
-            why=each.why,
-            more=each.more,
+    choice, was = learned.choice, learned.was
+    return _named(
+        Calibration(
+            schema=SCHEMA,
+            id="",
+            made=made,
+            rubric=RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256),
+            mode=mode,
+            prompt_sha256=loaded.rubric.prompt.sha256,
+            wording_sha256=bound.wording(loaded.rubric, mode),
+            models=dict(learned.models),
+            asked=was.asked,
+            read=was.read,
+            asking={tier: dict(models) for tier, models in was.asking.items()},
+            subjects=learned.subjects,
+            promise=Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference),
+            gates=[_shown(each) for each in choice.shown],
+            not_promised=[_not_shown(each) for each in choice.refused],
+            read_otherwise=dict(learned.read_otherwise),
+            cases=measured[0].cases,
+            labels_sha256=labels_sha256,
+            with_gates=_measured(measured[0]),
+            without=_measured(measured[1]),
         )
-        for each in learned.choice.refused
-    ]
-    promised = Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference)
-    models = dict(learned.models)
-    bound_to: list[object] = [rubric.sha256, mode, models, loaded.rubric.prompt.sha256, labels_sha256]
-    bound_to += [learned.was.asked.model_dump(), learned.was.read, learned.was.asking]
-    content = [*bound_to, promised.model_dump(), [each.model_dump() for each in gates]]
+    )
+
+
+def _named(known: Calibration) -> Calibration:
+    """Return a calibration with its id: the same for the same labels, models, promise and gates."""
+    content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
+    content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
+    content += [known.promise.model_dump(), [each.model_dump() for each in known.gates]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return Calibration(
-        schema=SCHEMA,
-        id=f"{rubric.id}-{mode}-{digest[:12]}",
-        made=made,
-        rubric=rubric,
-        mode=mode,
-        prompt_sha256=loaded.rubric.prompt.sha256,
-        wording_sha256=bound.wording(loaded.rubric, mode),
-        models=models,
-        asked=learned.was.asked,
-        read=learned.was.read,
-        asking={tier: dict(models) for tier, models in learned.was.asking.items()},
-        subjects=learned.subjects,
-        promise=promised,
-        gates=gates,
-        not_promised=refused,
-        read_otherwise=dict(learned.read_otherwise),
-        cases=measured[0].cases,
-        labels_sha256=labels_sha256,
-        with_gates=_measured(measured[0]),
-        without=_measured(measured[1]),
+    return known.model_copy(update={"id": f"{known.rubric.id}-{known.mode}-{digest[:12]}"})
+
+
+def _shown(found: Tested) -> Shown:
+    return Shown(**found.gate._asdict(), **found.tally._asdict(), bound=round(found.bound, 6))
+
+
+def _not_shown(found: Refused) -> NotShown:
+    return NotShown(
+        **found.chain._asdict(),
+        least_margin=found.least_margin,
+        **found.tally._asdict(),
+        bound=round(found.bound, 6),
+        why=found.why,
+        more=found.more,
     )
 
 
