@@ -9,13 +9,14 @@ from contextlib import aclosing
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bench.judged.margins import Ranked, credit, grid, learn, walk
 from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
-from judgekit.calibrate.margins import Ranked, credit, grid, learn, walk
 from judgekit.comparison import LETTERS
 from judgekit.gateway import replay
 from judgekit.judging.contest import Contest
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.ranks import Voice
 from judgekit.rubric import TIERS, TierName
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 HAIKU, MINI, SONNET, GPT = "claude-haiku-4.5", "gpt-5.4-mini", "claude-sonnet-4.6", "gpt-5.4"
 MODELS = (HAIKU, MINI, SONNET, GPT)
+AGAIN = " once more"
+"""Behind the name of a model of the tiebreaker: samples that it gave besides those of the other tiers.
+
+A judge does not ask those again that it heard.
+"""
 BUDGET = 3.7  # calls a response
 ABOVE = 0.02
 SAMPLES = 8
@@ -35,11 +41,9 @@ ANSWERS = LETTERS[:4]
 PANEL: dict[TierName, dict[str, int]] = {
     "quick": {HAIKU: 2},
     "deep": dict.fromkeys(MODELS, 1),
-    "tiebreaker": {HAIKU: 5, MINI: 7, SONNET: 7, GPT: 7},
+    "tiebreaker": {f"{name}{AGAIN}": k for name, k in ((HAIKU, 5), (MINI, 7), (SONNET, 7), (GPT, 7))},
 }
-MARGINS = grid(
-    {"quick": (0.5, 1.0, 1.5, 2.0), "deep": (0.1, 0.2, 0.25, 0.34, 0.5, 0.75), "tiebreaker": (0.0,)}
-)
+MARGINS = grid({"quick": (0.5, 1.0, 1.5, 2.0), "deep": (0.1, 0.2, 0.25, 0.34, 0.5, 0.75)})
 RUBRIC = """\
 rubric: best-of-four
 version: 1.0.0
@@ -67,16 +71,21 @@ def item(line: dict[str, Any], place: int) -> Item:
     """Return a line of the data; each tier gets the samples that follow those of the tier before."""
     scores: Scores = line["scores"]
     used: Counter[str] = Counter()
-    said: dict[TierName, dict[str, dict[str, list[float]]]] = {}
+    said: dict[TierName, dict[Voice, dict[str, list[float]]]] = {}
     for tier, models in PANEL.items():
         said[tier] = {}
         for model, count in models.items():
-            first, used[model] = used[model], used[model] + count
-            said[tier][model] = {
+            name = model.removesuffix(AGAIN)
+            first, used[name] = used[name], used[name] + count
+            said[tier][_voice(model)] = {
                 letter: [float(x) for x in given[first : first + count] if x is not None]
-                for letter, given in zip(ANSWERS, scores[model], strict=True)
+                for letter, given in zip(ANSWERS, scores[name], strict=True)
             }
     return Item(Ranked(f"{line['item_id']} {place}", ANSWERS[line["gold"]], said), scores)
+
+
+def _voice(model: str) -> Voice:
+    return Voice(model, model)  # of four companies
 
 
 def tables(folder: Path) -> Iterator[Table]:
@@ -113,7 +122,7 @@ def tables(folder: Path) -> Iterator[Table]:
             *(Row(f"{model}, k = {k}", *alone(items, model, k)) for model in MODELS for k in (1, SAMPLES)),
             Row("best fixed panel of up to three, in hindsight on all items", hindsight, 3.0),
             Row(f"best fixed panel of up to three: {best}", panel_accuracy, 3.0),
-            Row("compare, calibrated margins", accuracy, calls, note),
+            Row("compare, the rubric's margins chosen so", accuracy, calls, note),
         ],
         f"2 points above the best fixed panel of up to three calls, with at most {BUDGET} calls a response",
         accuracy >= panel_accuracy + ABOVE and calls <= BUDGET,
@@ -172,7 +181,7 @@ class Judged:
             for tier, models in PANEL.items():
                 for model, count in models.items():
                     for letter in ANSWERS:
-                        given = each.said[tier][model][letter]
+                        given = each.said[tier][_voice(model)][letter]
                         subject = stand_in(f"{each.id} {letter}").sha256
                         for place in range(count):
                             value = given[place] if place < len(given) else None
@@ -184,7 +193,9 @@ class Judged:
             for tier in TIERS
         }
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = RankingJudge(gateway, seats, rubric_of(RUBRIC), "lenient", 600, margins=margins)
+            told = ", ".join(f"{tier}: {margin}" for tier, margin in margins.items())
+            loaded = rubric_of(f"{RUBRIC}margins: {{{told}}}\n")
+            judge = RankingJudge(gateway, seats, loaded, "lenient", 600)
             return [
                 await judge.judge(
                     Contest("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))

@@ -178,7 +178,7 @@ async def _given(
     """Return what one model gives to each subject, by letter, within the limits of the whole case."""
 
     async def once(subject: Document) -> Verdict:
-        found = await judge.one(tier, seat, session.left(), session.left_usd()).judge(subject)
+        found = await judge.one(tier, seat, session).judge(subject)
         session.spent_usd += found.cost_usd or 0.0
         return found
 

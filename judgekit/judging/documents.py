@@ -42,9 +42,13 @@ class Elsewhere(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric]):
-    """Judges documents. Where they are judged `elsewhere`, no model is asked from here."""
+    """Judges documents. Where they are judged `elsewhere`, no model is asked from here.
+
+    Where scores are `compared` with those of other documents, they are taken as models first gave them.
+    """
 
     elsewhere: Elsewhere | None = None
+    compared: bool = False
 
     @property
     def can_judge(self) -> bool:
@@ -140,7 +144,7 @@ class DocumentJudge(Judge[ScoreRubric]):
         return any(is_cut(rating.seen_by(seat)) for seat in self.juries[tier])
 
     def _rating(self, tier: TierName, document: Document, course: Course) -> Rating:
-        asked = Rating(self.rubric, self.mode, document, tier, self.manner, tier)
+        asked = Rating(self.rubric, self.mode, document, tier, self.manner, tier, compared=self.compared)
         if tier != "tiebreaker":
             return asked
         # In which order a jury's models are named plays no part.
@@ -152,7 +156,7 @@ class DocumentJudge(Judge[ScoreRubric]):
         random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
         # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
         words: TierName = tier if course.disagrees() else "deep"
-        return Rating(self.rubric, self.mode, document, tier, self.manner, words, told)
+        return replace(asked, words=words, told=told)
 
     async def _ask(self, tier: TierName, document: Document, course: Course, session: Session) -> None:
         """Ask every model of a tier, and note in `course` what each says and what it comes to."""

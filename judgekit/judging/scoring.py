@@ -39,7 +39,7 @@ class Rating:
     """What a tier is asked about a document.
 
     `words` is the tier whose instructions are given, `told` are the earlier opinions that the tiebreaker
-    is shown.
+    is shown. Where scores are `compared` with those of other documents, they are taken as first given.
     """
 
     rubric: ScoreRubric
@@ -49,6 +49,7 @@ class Rating:
     manner: Manner
     words: TierName
     told: Sequence[Earlier] = ()
+    compared: bool = False
 
     def seen_by(self, seat: Endpoint | None) -> tuple[Part, ...]:
         """Return the document as a model of the tier sees it."""
@@ -122,12 +123,13 @@ class Rating:
     async def _ask_pointwise(self, seat: Endpoint, session: Session) -> Answer[Opinion]:
         """Ask about each dimension, and where that would accept the text, about an idle subject.
 
-        A text that asks for high scores gets them for that one too.
+        A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
+        those of a worse text, of which nothing was asked, may be above them: that is no order.
         """
         watch, points = Stopwatch(), self._points(seat, session.fence)
         answer = await ask_pointwise(session, seat, points, self._timeout)
         scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
-        if not scores or self._rated(scores).outcome != "accept":
+        if not scores or self.compared or self._rated(scores).outcome != "accept":
             return answer.map(lambda _: self._rated(scores))
         question = {"idle": prompt.idle_question(self.rubric)}
         idle = await ask_pointwise(session, seat, replace(points, questions=question), self._timeout)

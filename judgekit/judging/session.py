@@ -56,13 +56,6 @@ class Session:
         """Return the seconds that are left, negative when the deadline is over."""
         return self.started + self.seconds - time.monotonic()
 
-    def left_usd(self) -> float | None:
-        """Return the US dollars that are left, nothing where the limit is reached; None without a limit."""
-        if self.max_cost_usd is None:
-            return None
-        left = self.max_cost_usd - self.spent_usd
-        return left if left > self.max_cost_usd * INEXACT else 0.0
-
     def spend(self, usage: Usage) -> None:
         """Count the cost of a call; one that nobody states cannot be counted."""
         self.spent_usd += usage.cost_usd or 0.0

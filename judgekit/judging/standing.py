@@ -1,27 +1,29 @@
 """Who is ahead when subjects are scored: means over all that was said, and who is near enough to go on.
 
-Pure: `judgekit.judging.ranking` asks the models, `judgekit.calibrate.margins` learns the margins.
+Pure: the course of a comparison by these rules is that of `judgekit.judging.ranks`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.rubric import ModeName, Scale, ScoreRubric, TierName
 
-Key = TypeVar("Key")
+Key = TypeVar("Key", bound="Hashable")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
 _PAIR = 2
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
 
 Scored: TypeAlias = "Mapping[str, Sequence[float]]"
 """What one model gave to each subject, by letter: a mean of dimensions for each time it was asked."""
+
 Margins: TypeAlias = "Mapping[TierName, float]"
 
 
@@ -37,25 +39,36 @@ def default_margins(scale: Scale) -> dict[TierName, float]:
     return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep}
 
 
+def _itself(key: Hashable) -> Hashable:
+    return key
+
+
 def values(
     said: Mapping[Key, Scored],
     letters: Iterable[str],
     asked: int | None = None,
-    weight: Callable[[Key], float] = lambda _: 1.0,
+    kin: Callable[[Key], Hashable] = _itself,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over what models said; None where one cannot be known.
 
     A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
-    Where `asked` says of how many models this is, more than half of them must count. `weight` says how much
-    each score of a model weighs.
+    Where `asked` says of how many models this is, more than half of them must count. Those of one `kin`
+    weigh together as much as one does, however many of them count.
     """
     among = list(letters)
-    whole = [(weight(key), each) for key, each in said.items() if all(each.get(letter) for letter in among)]
+    whole = {key: each for key, each in said.items() if is_whole(each, among)}
     if not whole or (asked is not None and not has_quorum(len(whole), asked)):
         return None
+    sizes = Counter(kin(key) for key in whole)
+    weighed = [(1 / sizes[kin(key)], each) for key, each in whole.items()]
     return {
-        letter: _mean([(share, point) for share, own in whole for point in own[letter]]) for letter in among
+        letter: _mean([(share, point) for share, own in weighed for point in own[letter]]) for letter in among
     }
+
+
+def is_whole(scored: Scored, letters: Iterable[str]) -> bool:
+    """Whether a model scored every one of the subjects."""
+    return all(scored.get(letter) for letter in letters)
 
 
 def _mean(weighed: Sequence[tuple[float, float]]) -> float:

@@ -214,6 +214,7 @@ PANELS: list[dict[TierName, list[str]]] = [
     {"quick": ["small"], "deep": ["large"]},
     {"quick": ["a1", "a2", "b1"], "deep": ["large"], "tiebreaker": ["x", "y"]},
     {"quick": ["small"], "deep": ["large"], "tiebreaker": ["large"]},
+    {"quick": ["small"], "deep": ["a", "b", "c"], "tiebreaker": ["c"]},
 ]
 GATES = [
     None,
@@ -222,6 +223,21 @@ GATES = [
     Gates("c", (Gate("quick", "accept", 2.0), Gate("deep", "accept", 0.1, "accept"))),
     Gates("c", (Gate("quick", "accept", 1.5), Gate("deep", "accept", 0.1, "improve")), last="deep"),
 ]
+
+
+def test_a_model_that_failed_is_asked_again() -> None:
+    level = {"points": points(4, 4, 4)}
+    deep = {"jury": [{"model": each, **level} for each in "ab"] + [{"model": "c", "failure": "timeout"}]}
+    third = {"model": "c", "points": points(5, 4, 4)}
+    given = case(0, "A", quick=points(4, 4, 4), deep=deep, tiebreaker=third)
+    (item,) = ranked.items([given], RUBRIC, "lenient")
+    turns = [stage.turn for stage in item.stages(None)]
+    assert [turn.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
+    assert item.word(turns[-1]) == "A"
+    again = {"model": "large", **level}
+    heard = case(0, "A", quick=points(4, 4, 4), deep=again, tiebreaker=again)
+    (item,) = ranked.items([heard], RUBRIC, "lenient")
+    assert [stage.turn.tier for stage in item.stages(None)] == ["quick", "deep"]
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -244,7 +260,7 @@ def test_the_judge_comes_to_what_was_measured(
     for item in ranked.items(cases, RUBRIC, mode):
         found = asyncio.run(judge.judge(Contest("p", tuple(map(file, item.case.subjects)))))
         stages = list(item.stages(gates))
-        assert found.verdict == (item.word(stages[-1]) or "undetermined")
+        assert found.verdict == (item.word(stages[-1].turn) or "undetermined")
         assert len(found.rounds) == sum(stage.calls for stage in stages)
         assert found.calibration == (gates and gates.id)
 

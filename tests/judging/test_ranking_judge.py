@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import re
@@ -14,17 +15,20 @@ from scripted import ScriptedGateway, endpoint, scores, three_models
 
 from judgekit import library
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.gateway.base import Reply
 from judgekit.judging.contest import Contest
+from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import File
+from judgekit.judging.subject import Document, File
 from judgekit.schemas import json_schema
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Reply, Request, Seats
-    from judgekit.rubric import ModeName
+    from judgekit.gateway.base import Endpoint, Request, Seats
+    from judgekit.rubric import ModeName, TierName
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
@@ -67,11 +71,14 @@ def rank(
     mode: ModeName = "lenient",
     seats: Seats | None = None,
     subject: Contest | None = None,
+    margins: Mapping[TierName, float] | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
     options.setdefault("deadline", 60)
     seats = three_models() if seats is None else seats
-    judge = RankingJudge(gateway, seats, library.comparing_rubric("kls"), mode, **options)
+    kls = library.comparing_rubric("kls")
+    own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
+    judge = RankingJudge(gateway, seats, own, mode, **options)
     return asyncio.run(judge.judge(subject or contest()))
 
 
@@ -117,19 +124,7 @@ def test_who_is_near_at_the_end_ties_in_strict_and_wins_in_lenient_mode() -> Non
     assert (lenient.verdict, lenient.judge_tier, lenient.consensus) == ("B", "tiebreaker", "majority")
     assert lenient.lead == pytest.approx(1 / 3, abs=1e-4)
     assert strict.verdict == "B"  # a third is more than a twentieth of the scale
-    assert (
-        rank(Scorer(given), mode="strict", margins={"quick": 0.5, "deep": 0.5, "tiebreaker": 0.5}).verdict
-        == "tie"
-    )
-
-
-def test_margins_of_a_calibration_replace_the_rule() -> None:
-    gateway = Scorer({"quick": {"A": 3, "B": 4, "C": 2}})
-    found = rank(gateway, mode="strict", margins={"quick": 0.9}, calibration="kls-strict-x")
-    assert (found.verdict, found.judge_tier, found.calibration) == ("B", "quick", "kls-strict-x")
-    wide = Scorer({"quick": {"A": 3, "B": 4, "C": 2}, "deep": {"A": 5, "B": 3, "C": 1}})
-    assert rank(wide, margins={"quick": 1.0, "deep": 0.1}).verdict == "A"
-    assert wide.about[3:] == ["deep B", "deep A"]
+    assert rank(Scorer(given), mode="strict", margins={"tiebreaker": 0.5}).verdict == "tie"
 
 
 def test_a_tier_that_failed_for_one_of_them_is_not_counted() -> None:
@@ -220,11 +215,54 @@ def test_what_would_be_sent_can_be_shown() -> None:
 
 
 def test_a_rubric_may_have_margins_of_its_own() -> None:
-    loaded = library.comparing_rubric("kls")
-    own = loaded._replace(rubric=loaded.rubric.model_copy(update={"margins": {"quick": 2.0}}))
     given = {"quick": {"A": 3, "B": 4, "C": 1}, "deep": {"A": 5, "B": 2}}
-    verdicts = []
-    for each in (loaded, own):
-        judge = RankingJudge(Scorer(given), three_models(), each, "lenient", 60)
-        verdicts.append(asyncio.run(judge.judge(contest())).verdict)
-    assert verdicts == ["B", "A"]
+    assert rank(Scorer(given)).verdict == "B"
+    assert rank(Scorer(given), margins={"quick": 2.0}).verdict == "A"
+
+
+def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
+    class Dear(Scorer):
+        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+            reply = await super().complete(endpoint, request)
+            return dataclasses.replace(reply, usage=Usage(1, 1, 0.9))
+
+    gateway = Dear({"quick": {"A": 4, "B": 4, "C": 4}})
+    found = rank(gateway, max_cost_usd=1.0)
+    assert len(gateway.requests) == 2
+    assert "1.8000 of 1 US dollars are spent" in str(found.degraded)
+    assert "0.0000" not in str(found.degraded)
+
+
+# --- a small model
+
+
+class Believing(ScriptedGateway):
+    """Gives each text its score of a dimension, and of an idle subject: by token probabilities."""
+
+    def __init__(self, given: Mapping[str, tuple[int, int]]) -> None:
+        super().__init__({})
+        self.given = given
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append(request)
+        context, _, question = request.messages[-1].content.rpartition("\n\n")
+        (name,) = set(re.findall(r"I am text (\w)\.", context))
+        score = str(self.given[name]["Danube" in question])
+        return Reply(score, endpoint.model, Usage(10, 1, 0.0), ({score: -0.01},))
+
+
+def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
+    """What would be accepted alone, and then not believed, must not fall behind a worse text."""
+    gateway = Believing({"A": (4, 5), "B": (3, 1), "C": (2, 1)})
+    found = rank(gateway, seats={"quick": endpoint("small", pointwise=True)})
+    assert [each.score for each in found.subjects] == [4, 3, 2]
+    assert (found.verdict, len(gateway.requests)) == ("A", 9)
+    alone = DocumentJudge(
+        Believing({"A": (4, 5)}),
+        {"quick": endpoint("small", pointwise=True)},
+        library.score_rubric("kls"),
+        "lenient",
+        60,
+    )
+    verdict = asyncio.run(alone.judge(Document(contest("A").files, "A")))
+    assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

@@ -16,6 +16,7 @@ from judgekit import library
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Reply
 from judgekit.judging.contest import Contest
+from judgekit.judging.gates import Gate, Gates
 from judgekit.judging.manner import Manner
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
@@ -104,6 +105,23 @@ def test_the_models_of_one_family_weigh_as_much_as_one() -> None:
     assert found.families == ["x", "y"]
 
 
+def test_a_family_weighs_as_much_where_one_of_its_models_fails() -> None:
+    heard = rank(Panel({"x/1": "52", "x/2": "52", "y/1": "25"}), {"quick": ["x/1", "x/2", "y/1"]})
+    one_failed = rank(Panel({"x/1": "52", "x/2": "05", "y/1": "25"}), {"quick": ["x/1", "x/2", "y/1"]})
+    for found in (heard, one_failed):
+        assert (found.verdict, [each.score for each in found.subjects]) == ("tie", [3.5, 3.5])
+
+
+def test_a_model_weighs_in_each_tier_as_one_of_its_family_there() -> None:
+    panel = Panel({"x/1": "54", "x/2": {"quick": "54", "deep": "25"}, "y/1": "45"})
+    found = rank(panel, {"quick": ["x/1", "x/2", "y/1"], "deep": "x/2"})
+    # Quick: x 5 and 4, y 4 and 5. Deep: x 2 and 5.
+    assert [each.score for each in found.subjects] == [
+        pytest.approx(11 / 3, abs=1e-4),
+        pytest.approx(14 / 3, abs=1e-4),
+    ]
+
+
 # --- voices that were heard
 
 
@@ -129,11 +147,10 @@ def test_one_that_was_heard_stands_in_for_a_deep_tier_that_failed() -> None:
     assert (found.verdict, found.judge_tier) == ("B", "tiebreaker")
 
 
-def test_a_calibration_has_seen_what_the_same_models_say_again() -> None:
-    panel = Panel({"m": {"quick": "44", "deep": "44", "tiebreaker": "45"}})
-    seats = dict.fromkeys(("quick", "deep", "tiebreaker"), "m")
-    found = rank(panel, seats, margins={"quick": 0.5, "deep": 0.5}, calibration="kls-lenient-1")
-    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("B", "tiebreaker", 6)
+def test_one_that_failed_before_was_not_heard() -> None:
+    panel = Panel({"a": "44", "b": "44", "c": {"deep": "00", "tiebreaker": "45"}, "m": "44"})
+    found = rank(panel, {"quick": "m", "deep": ["a", "b", "c"], "tiebreaker": "c"})
+    assert (found.verdict, found.judge_tier) == ("B", "tiebreaker")
 
 
 # --- how they are asked
@@ -182,15 +199,22 @@ def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> No
     assert (found.verdict, found.judge_tier, len(against.asked)) == ("B", "quick", 3)
 
 
-def test_margins_learned_for_other_models_are_not_used_and_that_is_said() -> None:
+def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     panel = Panel({"anthropic/m": "52", "openai/m": "25"})
     seats = {"quick": "anthropic/m", "deep": "openai/m"}
-    options: Any = {"margins": {"quick": 0.5}, "calibration": "kls-lenient-1"}
-    found = rank(panel, seats, wrote=["anthropic", "none"], **options)
+    gates = Gates("kls-lenient-1", (Gate("quick", "accept", 1.0),))
+    found = rank(panel, seats, wrote=["anthropic", "none"], gates=gates)
     assert (found.verdict, found.calibration, set(panel.asked)) == ("B", None, {"openai/m A", "openai/m B"})
-    assert "calibration kls-lenient-1 not used" in str(found.degraded)
-    kept = rank(panel, seats, **options)
-    assert (kept.verdict, kept.calibration) == ("A", "kls-lenient-1")
+    assert "calibration kls-lenient-1 not used: anthropic wrote this" in str(found.degraded)
+    kept = rank(panel, seats, gates=gates)
+    assert (kept.verdict, kept.calibration, kept.judge_tier) == ("A", "kls-lenient-1", "quick")
+
+
+def test_nor_does_a_calibration_make_a_lead_final_that_a_family_gives_its_own_text() -> None:
+    panel = Panel({"x/a": "52", "x/b": "52"})
+    gates = Gates("c", (Gate("quick", "accept", 1.0),))
+    found = rank(panel, {"quick": "x/a", "deep": "x/b"}, wrote=["x", "none"], gates=gates)
+    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("A", "deep", 4)
 
 
 def test_a_family_that_failed_is_not_behind_the_outcome() -> None:

@@ -1,9 +1,7 @@
-"""Learns from labels how near the best two scored subjects must be to go up a tier.
+"""Chooses the margins of a rubric from labels: how near the best subjects must be to go up a tier.
 
-Where subjects are scored there are no opinions to trust or not, only leads: a small lead of cheap scores says
-little, a large one much. Here recorded scores are walked through the very rule of
-`judgekit.judging.standing` under every combination of margins, and the one is taken that is right most often
-for at most so many calls a subject.
+Recorded scores are walked through the very rule of `judgekit.judging.ranks` under every combination of
+margins, and the one is taken that is right most often for at most so many calls a subject.
 """
 
 from __future__ import annotations
@@ -14,14 +12,16 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import standing
+from judgekit.judging.ranks import Ranks, asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.standing import Margins, Scored
+    from judgekit.judging.ranks import Said
+    from judgekit.judging.standing import Margins
     from judgekit.rubric import ModeName, TierName
 
-By: TypeAlias = "Mapping[TierName, Mapping[str, Scored]]"
+By: TypeAlias = "Mapping[TierName, Said]"
 """What each model of each tier gave to each subject, by letter, for each time that it was asked."""
 
 
@@ -59,30 +59,24 @@ class Learned(NamedTuple):
 
 
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
-    """Return how a comparison ends by the rule of the judge with the margins of a calibration."""
-    alive, calls = item.letters, 0
-    pooled: dict[str, dict[str, list[float]]] = {}
-    tiers = list(item.said)
-    for tier in tiers:
-        for model, scored in item.said[tier].items():
-            for letter in alive:
-                # A score that is missing was asked for, too.
-                points = scored.get(letter, ())
-                calls += max(1, len(points))
-                pooled.setdefault(model, {}).setdefault(letter, []).extend(points)
-        here = standing.values(item.said[tier], alive)
-        found = standing.values(pooled, alive)
-        if here is None or found is None:
-            continue
-        margin = margins.get(tier, 0.0)
-        alive = standing.going_on(found, margin)
-        if len(alive) == 1:
-            return Walked(tuple(alive), calls)
-        if tier == tiers[-1]:
-            winner = standing.last_word(found, margin, mode)
-            near = standing.contending(found, margin if mode == "strict" else 0.0)
-            return Walked((winner,) if winner else tuple(near), calls)
+    """Return how a comparison ends by the rule of the judge under a rubric with these margins."""
+    panel = {tier: {voice.model for voice in said} for tier, said in item.said.items()}
+    ranks, calls = Ranks(tuple(item.letters), panel, margins, mode), 0
+    tier: TierName | None = next(iter(panel))
+    while tier is not None:
+        said = item.said[tier]
+        calls += asked(said, ranks.alive)
+        turn = ranks.take(tier, said)
+        if turn.is_end:
+            winner = ranks.winner(turn)
+            tied = _tied(turn.found or {}, margins.get(tier, 0.0), mode)
+            return Walked((winner,) if winner else tied, calls)
+        tier = ranks.following(tier)
     return Walked((), calls)
+
+
+def _tied(found: Mapping[str, float], margin: float, mode: ModeName) -> tuple[str, ...]:
+    return tuple(standing.contending(found, margin if mode == "strict" else 0.0))
 
 
 def credit(item: Ranked, walked: Walked) -> float:

@@ -1,4 +1,4 @@
-"""Margins learned from labels, and that the judge comes to the same by them."""
+"""Margins of a rubric chosen from labels, and that the judge comes to the same by them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
 from judgekit import library, providers
-from judgekit.calibrate.margins import Ranked, Walked, credit, grid, learn, measured, walk
 from judgekit.gateway import replay
 from judgekit.gateway.base import Endpoint
 from judgekit.judging.contest import Contest
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.ranks import Voice
 from judgekit.judging.subject import File
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
     from judgekit.rubric import ModeName, TierName
 
-MODELS: dict[TierName, str] = {"quick": "small", "deep": "large"}
+SMALL, LARGE = Voice("small", "small"), Voice("large", "large")
+MODELS: dict[TierName, Voice] = {"quick": SMALL, "deep": LARGE}
 
 
 def ranked(quick: dict[str, list[float]], deep: dict[str, list[float]], best: str = "A") -> Ranked:
-    return Ranked("x", best, {"quick": {"small": quick}, "deep": {"large": deep}})
+    return Ranked("x", best, {"quick": {SMALL: quick}, "deep": {LARGE: deep}})
 
 
 CLEAR = ranked({"A": [5], "B": [2], "C": [1]}, {"A": [5], "B": [1], "C": [1]})
@@ -97,10 +99,11 @@ def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None
     profile = providers.find("replay")
     seats = {
         tier: [Endpoint(profile, name, name, profile.output, api_base=str(recording))] * 2
-        for tier, name in MODELS.items()
+        for tier, (name, _) in MODELS.items()
     }
     kls = library.comparing_rubric("kls")
-    judge = RankingJudge(replay.ReplayGateway(), seats, kls, mode, 60, margins=margins)
+    own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins}))
+    judge = RankingJudge(replay.ReplayGateway(), seats, own, mode, 60)
     for item in items:
         found = asyncio.run(judge.judge(Contest("p", tuple(_file(item, each) for each in item.letters))))
         expected = walk(item, margins, mode)
@@ -114,7 +117,7 @@ def _drawn(draw: random.Random, number: int) -> Ranked:
     def scores() -> dict[str, list[float]]:
         return {each: [float(draw.randint(1, 5)) for _ in range(2)] for each in "ABC"}
 
-    return Ranked(str(number), "A", {"quick": {"small": scores()}, "deep": {"large": scores()}})
+    return Ranked(str(number), "A", {"quick": {SMALL: scores()}, "deep": {LARGE: scores()}})
 
 
 def _file(item: Ranked, letter: str) -> File:
@@ -134,8 +137,8 @@ def _lines(item: Ranked) -> str:
                     "subject": _file(item, letter).sha256,
                     "rubric": "kls@1.0.0",
                     "tier": tier,
-                    "model": model,
-                    "reply": {"text": text, "model": model},
+                    "model": model.model,
+                    "reply": {"text": text, "model": model.model},
                 }
                 found.append(json.dumps(line) + "\n")
     return "".join(found)
