@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.calibrate.file import Calibration, Measured, NotShown, Promised, Shown
     from judgekit.calibrate.labelled import Case
-    from judgekit.evaluation.judge_live import Asked
+    from judgekit.evaluation.judge_live import Opinions
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName
 
@@ -88,13 +88,13 @@ def _rates(error: float | None, excess: float | None, confidence: float) -> tupl
     return rate, confidence
 
 
-def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Asked:
+def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Opinions:
     """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
     from judgekit.calibrate import reading
     from judgekit.evaluation import judge_live
 
     if any(case.judges for case in cases):
-        return judge_live.Asked(cases, reading.models(cases), {})
+        return judge_live.Opinions(cases, reading.models(cases), {})
     return judge_live.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
 
 

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 AT_ONCE = 8
 
 
-class Asked(NamedTuple):
+class Opinions(NamedTuple):
     """The cases with what the models said, the model of each tier, and a hash of how each model is asked."""
 
     cases: list[Case]
     models: Mapping[TierName, str]
-    asking: Mapping[str, str]
+    asking: bound.Asking
 
 
 def ask(
@@ -61,7 +61,7 @@ def ask(
     mode: ModeName,
     project: Path | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> Asked:
+) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
     Every quick opinion goes up, and the tiebreaker is asked where quick and deep contradict each other or
@@ -69,7 +69,7 @@ def ask(
     """
     settings = configuration.load(project)
 
-    async def run() -> Asked:
+    async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             own = assess.judge_of(gateway, settings, loaded, project, Wish(mode=mode))
             if not own.seats:
@@ -80,7 +80,7 @@ def ask(
             asker = _Asker(replace(own, gates=Gates(), stale=None, written_by=None), folder)
             found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
             who = bound.panel(own.seats, loaded.rubric, own.manner)
-            return Asked(found, who.models, who.asking)
+            return Opinions(found, who.models, who.asking)
 
     return running.run(run())
 

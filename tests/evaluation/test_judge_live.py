@@ -185,6 +185,9 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     assert (said.samples, said.criteria, said.calls) == (2, "each", 6)
     asked = reading.asked(found.cases)
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
+    assert {tier: list(models) for tier, models in found.asking.items()} == {
+        tier: [model] for tier, model in found.models.items()
+    }
 
 
 @pytest.mark.parametrize(
