@@ -108,6 +108,16 @@ def test_margins_are_points_by_tier(margins: dict[str, Any], tmp_path: Path) -> 
         datafile.read(path, RubricFile, version_key="rubric")
 
 
+@pytest.mark.parametrize("name", ["kls@1.0.0", "memory-relevance@1.0.0", "answer-preference@1.0.0"])
+def test_a_rubric_can_be_narrowed_to_one_question(name: str) -> None:
+    rubric = RubricFile.model_validate(raw(name)).root
+    assert rubric.questions
+    for each in rubric.questions:
+        own = rubric.about(each)
+        assert own.questions == (each,)
+        assert (own.ref, own.prompt) == (rubric.ref, rubric.prompt)
+
+
 def test_every_published_version_is_locked() -> None:
     assert {each.rubric.ref: each.sha256 for each in library.rubrics()} == shelf.published()
 

@@ -37,6 +37,13 @@ def test_a_model_that_was_not_asked_about_a_loser_counts() -> None:
     assert values(said, "AB") == {"A": 4.5, "B": 3.5}
 
 
+def test_kin_weigh_together_as_one_however_many_of_them_count() -> None:
+    said = {"x1": {"A": [5.0], "B": [1.0]}, "x2": {"A": [3.0], "B": [1.0]}, "y1": {"A": [2.0], "B": [1.0]}}
+    assert values(said, "AB", kin=lambda key: key[0]) == {"A": 3.0, "B": 1.0}
+    assert values({**said, "x2": {"A": [3.0]}}, "AB", kin=lambda key: key[0]) == {"A": 3.5, "B": 1.0}
+    assert values(said, "AB") == {"A": pytest.approx(10 / 3), "B": 1.0}
+
+
 @pytest.mark.parametrize(
     ("margin", "near"),
     [(0.0, ["B"]), (0.24, ["B"]), (0.25, ["B", "A"]), (1.0, ["B", "A", "C"])],
