@@ -164,11 +164,13 @@ def ended(final: Final, ballots: Ballots, mode: ModeName, rules: Rules) -> Ended
     winner = _stands(ballots, final, mode, rules)
     if winner is not None:
         word, tier, consensus = str(first), winner, "single"
-    if tier is None:
-        return Ended(word, consensus, truncated=bool(cut))
-    if word != TIE and all(each in cut for each, one in ballots.items() if one.word == word):
+    said = first if final.verdict == "undetermined" else word
+    sayers = [each for each, one in ballots.items() if one.word == said and said is not None]
+    if sayers and all(each in cut for each in sayers):
         why = "no model saw both texts whole, so neither is known to be better"
         return Ended("undetermined", "none", degraded=why, truncated=True)
+    if tier is None:
+        return Ended(word, consensus, truncated=bool(cut))
     return Ended(word, consensus, tier, ballots[tier].lead, ballots[tier].reasoning, truncated=tier in cut)
 
 

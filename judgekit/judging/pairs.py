@@ -71,7 +71,8 @@ class PairJudge(Judge[CompareRubric]):
             step = rules.next(outcomes(course.ballots), leads)
         found = _IDENTICAL if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, self.stale)
+        notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)
         record = comparison(contest, terms, self._agreed(found, course), course.rounds, watch.ms)
         return record.model_copy(update={"redacted": left_out}) if course.rounds else record
 
@@ -87,8 +88,19 @@ class PairJudge(Judge[CompareRubric]):
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
 
     def _is_cut(self, tier: TierName, contest: Contest) -> bool:
+        return bool(self._cut(tier, contest))
+
+    def _cut(self, tier: TierName, contest: Contest) -> str:
+        """Return the texts of which some model of a tier does not see all."""
         preference = self._preference(tier, contest, _Course())
-        return any(preference.is_cut(seat) for seat in self.juries[tier])
+        found = {letter for seat in self.juries[tier] for letter in preference.cut(seat)}
+        return "".join(sorted(found))
+
+    def _cuts(self, contest: Contest, course: _Course) -> str:
+        """Say which texts the tiers that were asked did not see whole; "" where they saw all."""
+        cut = {tier: self._cut(tier, contest) for tier in course.ballots}
+        told = [f"{' and '.join(letters)} for {tier}" for tier, letters in cut.items() if letters]
+        return f"cut: {', '.join(told)}" if told else ""
 
     def _preference(self, tier: TierName, contest: Contest, course: _Course) -> Preference:
         asked = Preference(self.rubric, contest, tier, self.manner, tier)

@@ -94,9 +94,9 @@ class Preference:
         """Return what all calls of a model come to; None where too many failed."""
         return of_calls([each.answer.value for each in calls], len(self._asked()))
 
-    def is_cut(self, seat: Endpoint) -> bool:
-        """Whether a model of the tier does not see both texts whole."""
-        return is_cut(tuple(self._part(seat, each, each) for each in WINS))
+    def cut(self, seat: Endpoint) -> str:
+        """Return the letters of the texts that a model of the tier does not see whole."""
+        return "".join(each for each in WINS if is_cut((self._part(seat, each, each),)))
 
     def label(self, letter: str) -> str:
         """Return what a text is called in prompts."""

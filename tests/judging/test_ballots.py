@@ -137,15 +137,23 @@ def test_a_win_on_a_cut_text_goes_up_in_both_modes() -> None:
         assert (found.verdict, asked, found.truncated) == ("A", 2, False)
 
 
-@pytest.mark.parametrize("said", ["AA", "ABB", "TB"])
-def test_nobody_wins_when_no_model_saw_both_texts_whole(said: str) -> None:
-    found, _ = walked(said, "strict", cut=TIERS)
-    assert (found.verdict, found.truncated) == ("undetermined", True)
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+@pytest.mark.parametrize("said", ["AA", "BB", "ABB", "TB", "TT", "AT"])
+def test_nothing_is_known_when_no_model_saw_both_texts_whole(said: str, mode: ModeName) -> None:
+    found, _ = walked(said, mode, cut=TIERS)
+    assert (found.verdict, found.truncated, found.tier) == ("undetermined", True, None)
+    assert found.degraded == "no model saw both texts whole, so neither is known to be better"
 
 
-def test_a_tie_on_cut_texts_is_said_to_be_one_on_cut_texts() -> None:
-    found, _ = walked("TT", "strict", cut=TIERS)
-    assert (found.verdict, found.truncated) == ("tie", True)
+def test_a_tie_is_one_as_soon_as_one_that_says_so_saw_both_texts_whole() -> None:
+    assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["deep"])[0].verdict == "undetermined"
+
+
+def test_a_failure_is_not_called_a_cut() -> None:
+    found, _ = walked("FFF", "strict", cut=TIERS)
+    assert (found.verdict, found.degraded) == ("undetermined", None)
 
 
 TRUSTED = Gates("c", (Gate("quick", "accept", 0.6),), last="deep")

@@ -228,8 +228,20 @@ def test_a_cut_text_goes_up_and_the_prompt_says_that_it_is_cut() -> None:
     gateway = ScriptedGateway({"quick": both(POOR), "deep": both(POOR)})
     found = compare(gateway, mode="lenient", subject=contest(long, POOR))
     assert (found.verdict, found.judge_tier, found.truncated) == ("B", "deep", False)
+    assert found.degraded == "cut: A for quick"
     assert "cut after 6000 of its 7000 characters" in gateway.requests[0].messages[-1].content
     assert long in gateway.requests[2].messages[-1].content
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_what_nobody_saw_whole_is_undetermined_and_said(mode: ModeName) -> None:
+    long = "x" * 300_000
+    gateway = ScriptedGateway({"quick": both(long), "deep": both(long)})
+    found = compare(gateway, mode=mode, subject=contest(long, POOR))
+    assert (found.verdict, found.truncated) == ("undetermined", True)
+    assert found.degraded == (
+        "no model saw both texts whole, so neither is known to be better; cut: A for quick, A for deep"
+    )
 
 
 def test_a_limit_on_the_cost_ends_it() -> None:
