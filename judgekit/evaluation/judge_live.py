@@ -17,7 +17,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import judge_rounds
 from judgekit.evaluation.judge_variants import reordered
 from judgekit.gateway.open import open_gateway
-from judgekit.judging import outgoing, ranking
+from judgekit.judging import outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.contest import Contest
@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.calibrate.labelled import Case, Recorded
-    from judgekit.gateway.base import Endpoint
     from judgekit.judging.judge import Judge
-    from judgekit.judging.session import Session
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
-    from judgekit.verdict import Verdict
 
 AT_ONCE = 8
 
@@ -122,14 +119,13 @@ class _Asker:
         """Ask every model of every tier about every subject: which go up depends on what is learned."""
         files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
         contest, _ = outgoing.contest(Contest(case.prompt, files), judge.manner)
-        own = {letter: ranking.document(contest, letter) for letter in contest.letters}
-        session = judge.session()
+        letters, session = list(contest.letters), judge.session()
         found: dict[str, Recorded] = {}
         for tier, jury in judge.juries.items():
-            calls = [partial(_given, judge, tier, seat, own, session) for seat in jury]
-            said = list(zip(jury, await all_of(calls, session), strict=True))
-            limits = getattr(judge.rubric.tiers, tier)
-            cut = any(is_cut(each.seen_by(limits, seat)) for each in own.values() for seat in jury)
+            calls = [partial(judge.each, tier, seat, contest, letters, session) for seat in jury]
+            given = [dict(zip(letters, each, strict=True)) for each in await all_of(calls, session)]
+            said = list(zip(jury, given, strict=True))
+            cut = any(judge.is_cut(tier, contest, letter) for letter in letters)
             found[tier] = judge_rounds.of_subjects(said, judge.manner, len(judge.rubric.dimensions), cut=cut)
         return found
 
@@ -154,7 +150,7 @@ class _Asker:
         cut = {
             tier
             for tier, jury in judge.juries.items()
-            if any(Preference(judge.rubric, sent, tier, judge.manner, tier).is_cut(seat) for seat in jury)
+            if any(Preference(judge.rubric, sent, tier, judge.manner, tier).cut(seat) for seat in jury)
         }
         return judge_rounds.of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria), cut)
 
@@ -170,21 +166,6 @@ class _Asker:
             return (self.folder / case.path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"case {case.id}: {case.path} cannot be read ({error})") from None
-
-
-async def _given(
-    judge: RankingJudge, tier: TierName, seat: Endpoint, subjects: Mapping[str, Document], session: Session
-) -> dict[str, Verdict]:
-    """Return what one model gives to each subject, by letter, within the limits of the whole case."""
-
-    async def once(subject: Document) -> Verdict:
-        found = await judge.one(tier, seat, session).judge(subject)
-        session.spent_usd += found.cost_usd or 0.0
-        return found
-
-    each = 1 if seat.pointwise else judge.manner.calls(len(judge.rubric.dimensions))
-    said = await all_of([partial(once, subject) for subject in subjects.values()], session, seat, each)
-    return dict(zip(subjects, said, strict=True))
 
 
 async def _all(

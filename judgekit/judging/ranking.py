@@ -91,6 +91,24 @@ class RankingJudge(Judge[ScoreRubric]):
         own = replace(own, gates=None, stale=None, written_by=None)
         return replace(own.turned(DocumentJudge), compared=True)
 
+    async def each(
+        self, tier: TierName, seat: Endpoint, contest: Contest, letters: Sequence[str], session: Session
+    ) -> list[Verdict]:
+        """Return what one model gives to each of several subjects, within the limits of a session."""
+
+        async def once(letter: str) -> Verdict:
+            found = await self.one(tier, seat, session).judge(document(contest, letter))
+            session.spent_usd += found.cost_usd or 0.0
+            return found
+
+        at_once = 1 if seat.pointwise else self.manner.calls(len(self.rubric.dimensions))
+        return await all_of([partial(once, letter) for letter in letters], session, seat, at_once)
+
+    def is_cut(self, tier: TierName, contest: Contest, letter: str) -> bool:
+        """Whether some model of a tier does not see a subject whole."""
+        limits, subject = getattr(self.rubric.tiers, tier), document(contest, letter)
+        return any(is_cut(subject.seen_by(limits, seat)) for seat in self.juries[tier])
+
     def ranks(self, contest: Contest) -> Ranks:
         """Begin the course of a comparison."""
         panel = {tier: {seat.model for seat in jury} for tier, jury in self.juries.items()}
@@ -134,21 +152,11 @@ class _Run:
     async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
         """Ask every model of a tier about every subject that is still in question."""
         seats = self.judge.juries[tier]
-        asked = await all_of([partial(self._each, tier, seat, alive) for seat in seats], self.session)
+        calls = [partial(self.judge.each, tier, seat, self.contest, alive, self.session) for seat in seats]
+        asked = await all_of(calls, self.session)
         for place, letter in enumerate(alive):
             for seat, found in zip(seats, asked, strict=True):
                 self._note(letter, seat, found[place])
-
-    async def _each(self, tier: TierName, seat: Endpoint, alive: Sequence[str]) -> list[Verdict]:
-        calls = [partial(self._once, tier, seat, letter) for letter in alive]
-        each = 1 if seat.pointwise else self.judge.manner.calls(len(self.judge.rubric.dimensions))
-        return await all_of(calls, self.session, seat, each)
-
-    async def _once(self, tier: TierName, seat: Endpoint, letter: str) -> Verdict:
-        one = self.judge.one(tier, seat, self.session)
-        found = await one.judge(document(self.contest, letter))
-        self.session.spent_usd += found.cost_usd or 0.0
-        return found
 
     def _note(self, letter: str, seat: Endpoint, found: Verdict) -> None:
         if not found.rounds:
@@ -171,7 +179,7 @@ class _Run:
         turn = self.ranks.take(
             tier,
             said,
-            cut=any(self._is_cut(tier, each) for each in alive),
+            cut=any(self.judge.is_cut(tier, self.contest, each) for each in alive),
             barred=gates is not None and not gates.knows(tier, self.read.get(tier, ())),
             partial=self._is_partial,
         )
@@ -200,8 +208,3 @@ class _Run:
     def _is_partial(self, leader: str) -> bool:
         """Whether nobody scored but models of families that wrote the best subject, and not the others."""
         return self._heard() <= set(self.contest.families(leader)) & set(self.contest.sided)
-
-    def _is_cut(self, tier: TierName, letter: str) -> bool:
-        limits = getattr(self.judge.rubric.tiers, tier)
-        subject = document(self.contest, letter)
-        return any(is_cut(subject.seen_by(limits, seat)) for seat in self.judge.juries[tier])
