@@ -101,7 +101,7 @@ class DocumentJudge(Judge[ScoreRubric]):
             cut,
             nobody,
             calibration,
-            self.stale or self._unread(course),
+            "; ".join(filter(None, (self.stale, self._unread(course)))) or None,
             is_independent(self._wrote(document), course.families(step)),
         )
         found = verdict(judged, watch.ms)

@@ -93,7 +93,8 @@ class Judge(Generic[AnyRubric]):
         if self.gates is not None:
             stay = {seat.family for jury in others.values() for seat in jury}
             left = [each for each in dict.fromkeys([*wrote, *sided]) if each in self._families - stay]
-            stale = f"calibration {self.gates.id} not used: {', '.join(left)} wrote this, others judge it"
+            told = f"calibration {self.gates.id} not used: {', '.join(left)} wrote this, others judge it"
+            stale = "; ".join(filter(None, (told, self.stale)))
         return replace(self, seats=others, gates=None, stale=stale)
 
     def session(self) -> Session:

@@ -174,10 +174,15 @@ def test_with_too_few_that_were_read_alike_nothing_is_promised(kls: LoadedRubric
     assert [each.labels for each in calibration.not_promised] == [50]
 
 
-def judged(kls: LoadedRubric, calibration: Calibration, quick: Any) -> tuple[Verdict, list[str]]:  # noqa: ANN401
+def judged(
+    kls: LoadedRubric,
+    calibration: Calibration,
+    quick: Any,  # noqa: ANN401
+    stale: str | None = None,
+) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
     seats: Seats = {"quick": TELLING, "deep": DEEP}
-    own = DocumentJudge(gateway, seats, kls, "strict", 30, gates=calibration.rules())
+    own = DocumentJudge(gateway, seats, kls, "strict", 30, gates=calibration.rules(), stale=stale)
     document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
     return asyncio.run(own.judge(document)), gateway.asked
 
@@ -196,6 +201,8 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said(kls: Load
         f"calibration {calibration.id} says nothing of quick: what it said was taken as it stood in the"
         " reply, without the probabilities that were asked for"
     )
+    both, _ = judged(kls, calibration, UNTOLD, stale="calibration not used: x.json")
+    assert both.degraded == f"calibration not used: x.json; {verdict.degraded}"
 
 
 def test_what_was_learned_without_probabilities_lets_no_opinion_with_them_through(kls: LoadedRubric) -> None:

@@ -94,6 +94,8 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     assert (asked, verdict.calibration) == (["openai/model"] * 2, None)
     assert verdict.degraded is not None
     assert "calibration kls-strict-1 not used" in verdict.degraded
+    noted, _ = judge("anthropic", "openai", gates=gates, stale="calibration not used: x.json")
+    assert noted.degraded == f"{verdict.degraded}; calibration not used: x.json"
     kept, asked = judge("openai", "mistral", gates=gates)
     assert (asked, kept.calibration) == (["openai/model"], "kls-strict-1")
 
