@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from judgekit.gateway.open import asking
+from judgekit.gateway.open import before_asking
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,11 +31,11 @@ class Starts:
         await self._turn.acquire()
         given = _Given(self._turn)
         timer = asyncio.get_running_loop().call_later(LONGEST, given.back)
-        before = asking.set(given.back)
+        before = before_asking.set(given.back)
         try:
             yield
         finally:
-            asking.reset(before)
+            before_asking.reset(before)
             timer.cancel()
             given.back()
 

@@ -50,7 +50,7 @@ IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
 }
 
 
-asking: ContextVar[Callable[[], None] | None] = ContextVar("asking", default=None)
+before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking", default=None)
 """What is called whenever the current task is about to wait for a provider."""
 
 
@@ -75,7 +75,7 @@ class Router:
         kind = kind_of(endpoint)
         if kind not in self._opened:
             self._opened[kind] = self._implementations[kind]()
-        if told := asking.get():
+        if told := before_asking.get():
             told()
         return await self._opened[kind].complete(endpoint, request)
 

@@ -11,7 +11,7 @@ from judgekit.engine import working
 from judgekit.engine.asked import Carried
 from judgekit.engine.service import Service, rss_bytes
 from judgekit.gateway import litellm_
-from judgekit.gateway.open import asking
+from judgekit.gateway.open import before_asking
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import DocumentJudge
@@ -29,7 +29,7 @@ class Counting:
     async def judge(self, _: object) -> str:
         self.now += 1
         self.most = max(self.most, self.now)
-        if told := asking.get():
+        if told := before_asking.get():
             told()
         await asyncio.sleep(0.001)
         self.now -= 1

@@ -8,7 +8,7 @@ import pytest
 
 from judgekit.engine import starts
 from judgekit.engine.starts import Starts
-from judgekit.gateway.open import asking
+from judgekit.gateway.open import before_asking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ def in_a_loop(test: Callable[Given, Awaitable[None]]) -> Callable[Given, None]:
 
 
 def about_to_ask() -> None:
-    told = asking.get()
+    told = before_asking.get()
     assert told is not None
     told()
 
@@ -62,7 +62,7 @@ async def test_the_next_begins_when_the_one_before_asks() -> None:
     answered.set()
     await asyncio.gather(*works)
     assert sorted(seen[12:]) == ["a ends", "b ends", "c ends"]
-    assert asking.get() is None
+    assert before_asking.get() is None
 
 
 @in_a_loop
