@@ -73,7 +73,7 @@ def judge(
     """
     loaded = _rubric(wish.rubric, len(contest.files), project)
     pair = isinstance(loaded.rubric, CompareRubric)
-    count = 0 if pair else len(contest.files)
+    count = 0 if pair else len(contest.distinct)
     common = judge_of(gateway, configuration.load(project), loaded, project, wish, subjects=count)
     return common.turned(PairJudge) if pair else common.turned(RankingJudge)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from judgekit import authors
-from judgekit.comparison import LETTERS, CompareRound, Comparison, Contestant
+from judgekit.comparison import LETTERS, TIE, CompareRound, Comparison, Contestant
 from judgekit.judging.independence import is_independent
 from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.providers import UNKNOWN_FAMILY
@@ -48,6 +48,20 @@ class Contest:
     def file(self, letter: str) -> File:
         """Return the subject that a letter stands for."""
         return self.files[LETTERS.index(letter)]
+
+    def original(self, letter: str) -> str:
+        """Return the first subject with the same text: one that is no copy is its own."""
+        sha256 = self.file(letter).sha256
+        return next(each for each in self.letters if self.file(each).sha256 == sha256)
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """The letters of the subjects that are no copies of an earlier one."""
+        return tuple(each for each in self.letters if self.original(each) == each)
+
+    def has_copy(self, letter: str) -> bool:
+        """Whether another subject has the same text."""
+        return sum(self.original(each) == self.original(letter) for each in self.letters) > 1
 
     def author(self, letter: str) -> str | None:
         """Return what is said of who wrote a subject."""
@@ -104,6 +118,12 @@ class Ended:
     degraded: str | None = None
     truncated: bool = False
     families: tuple[str, ...] = ()
+
+
+def identical(contest: Contest) -> Ended:
+    """Return the end of a comparison of a text with itself, of which nobody is asked."""
+    few = "two texts" if len(contest.files) == LEAST else "texts"
+    return Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
 
 
 def compare_round(number: int, tier: TierName, call: Call) -> CompareRound:

@@ -11,7 +11,7 @@ from judgekit.fence import Fence
 from judgekit.judging import outgoing
 from judgekit.judging.ballots import Ballot, ballot, ended, outcomes
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Ended, Terms, compare_round, comparison
+from judgekit.judging.contest import Terms, compare_round, comparison, identical
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import Said
@@ -22,11 +22,9 @@ from judgekit.rubric import CompareRubric
 if TYPE_CHECKING:
     from judgekit.comparison import CompareRound, Comparison
     from judgekit.gateway.base import Endpoint, Message
-    from judgekit.judging.contest import Contest
+    from judgekit.judging.contest import Contest, Ended
     from judgekit.judging.session import Session
     from judgekit.rubric import TierName
-
-_IDENTICAL = Ended(TIE, "none", reasoning="The two texts are the same.")
 
 
 @dataclass(slots=True)
@@ -62,14 +60,14 @@ class PairJudge(Judge[CompareRubric]):
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut)
         course = _Course()
-        same = contest.files[0].sha256 == contest.files[1].sha256
+        same = len(contest.distinct) == 1
         step = rules.next({}) if self.seats and not same else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, contest, course, session)
             rules = replace(rules, partial=course.partial(contest))
             leads = {tier: each.lead for tier, each in course.ballots.items()}
             step = rules.next(outcomes(course.ballots), leads)
-        found = _IDENTICAL if same else ended(step, course.ballots, self.mode, rules)
+        found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
         terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)

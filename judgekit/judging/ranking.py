@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from judgekit.comparison import TIE, CompareRound
 from judgekit.judging import outgoing, readings, standing
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Ended, Terms, comparison
+from judgekit.judging.contest import Ended, Terms, comparison, identical
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import voter
@@ -60,10 +60,12 @@ class RankingJudge(Judge[ScoreRubric]):
         watch = Stopwatch()
         contest, left_out = outgoing.contest(contest, self.manner)
         run = _Run(self, contest, self.session(), self.ranks(contest))
-        ended = await run.end()
+        same = len(contest.distinct) == 1
+        ended = identical(contest) if same else await run.end()
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
-        terms = Terms(self.loaded, self.mode, self.gates.id if self.gates else None, self.nobody, notes)
-        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.scores)
+        calibration = self.gates.id if self.gates else None
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)
+        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
         return found.model_copy(update={"redacted": left_out}) if found.rounds else found
 
     def prompts(
@@ -74,8 +76,8 @@ class RankingJudge(Judge[ScoreRubric]):
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
         contest, _ = outgoing.contest(contest, self.manner)
-        judge = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
-        return [each for letter in contest.letters for each in judge.prompts(tier, document(contest, letter))]
+        one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
+        return [each for letter in contest.distinct for each in one.prompts(tier, document(contest, letter))]
 
     def one(self, tier: TierName, seat: Endpoint | None, session: Session | None = None) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject, within the limits of a session.
@@ -113,7 +115,7 @@ class RankingJudge(Judge[ScoreRubric]):
         """Begin the course of a comparison."""
         panel = {tier: {seat.model for seat in jury} for tier, jury in self.juries.items()}
         margins = standing.usual_margins(self.rubric)
-        return Ranks(tuple(contest.letters), panel, margins, self.mode, self.gates)
+        return Ranks(contest.distinct, panel, margins, self.mode, self.gates)
 
 
 def document(contest: Contest, letter: str) -> Document:
@@ -197,9 +199,16 @@ class _Run:
         if len(voices) == 1 or len(words) == 1:
             consensus = "single"
         # Who did not go up keeps the last score: the best may be ahead of nobody else.
-        lead = standing.lead({letter: value for letter, (value, _) in self.scores.items()})
+        lead = standing.lead({letter: value for letter, (value, _) in self.shared().items()})
         reasoning, families = self.reasons.get(winner or "", ""), tuple(sorted(self._heard()))
+        if winner is not None and self.contest.has_copy(winner):
+            winner = None
         return Ended(winner or TIE, consensus, turn.tier, lead, reasoning, families=families)
+
+    def shared(self) -> dict[str, tuple[float, TierName]]:
+        """Return the mean of each subject: a copy has that of its original."""
+        scores, original = self.scores, self.contest.original
+        return {each: scores[original(each)] for each in self.contest.letters if original(each) in scores}
 
     def _heard(self) -> set[str]:
         """Return the families of the models that count."""

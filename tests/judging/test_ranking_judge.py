@@ -91,6 +91,37 @@ def test_a_clear_lead_ends_it_in_lenient_mode() -> None:
     assert found.reasoning == "About B."
 
 
+@pytest.mark.parametrize("letters", ["AA", "AAA"])
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_the_same_text_is_a_tie_and_nobody_is_asked(letters: str, mode: ModeName) -> None:
+    gateway = Scorer({})
+    found = rank(gateway, mode=mode, subject=contest(letters))
+    assert (found.verdict, found.lead, found.rounds, found.degraded) == ("tie", 0.0, [], None)
+    assert found.decided
+    assert gateway.requests == []
+    assert rank(gateway, mode=mode, subject=contest(letters), seats={}).degraded is None
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_copies_of_the_best_are_a_tie(mode: ModeName) -> None:
+    gateway = Scorer({tier: {"A": 5, "B": 2} for tier in ("quick", "deep")})
+    found = rank(gateway, mode=mode, subject=contest("ABA"))
+    assert (found.verdict, found.lead) == ("tie", 0.0)
+    assert [each.score for each in found.subjects] == [5, 2, 5]
+    assert len({each.tier for each in found.subjects if each.letter in "AC"}) == 1
+    assert gateway.about[:2] == ["quick A", "quick B"]
+    assert set(gateway.about[2:]) <= {"deep A", "deep B"}
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_copies_that_are_not_the_best_are_scored_once(mode: ModeName) -> None:
+    gateway = Scorer({tier: {"A": 2, "B": 5} for tier in ("quick", "deep")})
+    found = rank(gateway, mode=mode, subject=contest("ABA"))
+    assert (found.verdict, found.lead) == ("B", 3.0)
+    assert [each.score for each in found.subjects] == [2, 5, 2]
+    assert len(gateway.about) == len(set(gateway.about))
+
+
 def test_only_those_near_the_best_go_up() -> None:
     given = {"quick": {"A": 4, "B": 4, "C": 2}, "deep": {"A": 3, "B": 5}}
     gateway = Scorer(given)
