@@ -11,8 +11,17 @@ import typer
 
 from judgekit import paths
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import check_family, complain, cost_text, emit, messages_text, say, tell_redacted
-from judgekit.errors import Exit, UsageError
+from judgekit.cli.output import (
+    check_family,
+    complain,
+    cost_text,
+    emit,
+    finite,
+    messages_text,
+    say,
+    tell_redacted,
+)
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -37,7 +46,9 @@ def compare(
     rubric: Annotated[str | None, typer.Option(help="ID, ID@VERSION or a YAML file.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="Which error is the costly one.")] = None,
     format_: Annotated[Shape, typer.Option("--format", help="How to print it.")] = Shape.TABLE,
-    deadline: Annotated[float | None, typer.Option(min=0.1, max=3600, help="Seconds for it all.")] = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Seconds for it all.")
+    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
     ] = False,
@@ -48,7 +59,8 @@ def compare(
         ),
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option(min=0, metavar="USD", help="Ask no more once it has cost this.")
+        float | None,
+        typer.Option(min=0, callback=finite, metavar="USD", help="Ask no more once it has cost this."),
     ] = None,
     show_prompt: Annotated[
         bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")
@@ -85,6 +97,9 @@ def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) 
         raise UsageError("standard input was given twice; it can be read once")
     for each in families or ():
         check_family(each)
+    folder = next((each for each in files if each and Path(each).is_dir()), None)
+    if folder is not None:
+        raise InputError(f"{folder}: a folder; compare takes files")
     authors = comparing.authors(families or None, len(files))
     return Contest(prompt, tuple(documents.read_file(each, sys.stdin.buffer) for each in files), authors)
 

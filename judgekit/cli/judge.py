@@ -16,6 +16,7 @@ from judgekit.cli.output import (
     check_filled,
     complain,
     emit,
+    finite,
     messages_text,
     say,
     tell_redacted,
@@ -44,14 +45,17 @@ def judge(
     format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
     jobs: Annotated[int, typer.Option("-j", min=1, max=256, help="Documents at a time.")] = 8,
     deadline: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, help="Seconds for each document.")
+        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Seconds for each document.")
     ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")
     ] = False,
     no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
     max_cost: Annotated[
-        float | None, typer.Option(min=0, metavar="USD", help="Ask no more once a document has cost this.")
+        float | None,
+        typer.Option(
+            min=0, callback=finite, metavar="USD", help="Ask no more once a document has cost this."
+        ),
     ] = None,
     author_family: Annotated[
         str | None, typer.Option(metavar="FAMILY", help="Who trained the model that wrote it.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import os
 import re
 import sys
@@ -101,6 +102,13 @@ def tell_redacted(secrets: int) -> None:
     if secrets:
         were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
         complain(f"{were} left out of what is sent")
+
+
+def finite(given: float | None) -> float | None:
+    """Return a number that was given; raises `typer.BadParameter` for one without an end, or none at all."""
+    if given is not None and not math.isfinite(given):
+        raise typer.BadParameter(f"expected a number, got {given:g}")
+    return given
 
 
 def check_family(given: str | None) -> None:

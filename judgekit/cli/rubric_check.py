@@ -9,7 +9,7 @@ import typer
 
 from judgekit import paths
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import complain, emit, finite, say
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ def check(
     mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
     at_least: Annotated[
         float,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Exit with 1 where fewer cases agree in a mode."),
+        typer.Option(
+            min=0,
+            max=1,
+            callback=finite,
+            metavar="SHARE",
+            help="Exit with 1 where fewer cases agree in a mode.",
+        ),
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print what --run found as JSON lines.")] = False,
 ) -> int:

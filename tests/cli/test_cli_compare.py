@@ -236,3 +236,41 @@ def test_a_tie_is_told_without_a_winner_who_is_ahead(
     assert "decided by deep (single), " in voted
     assert "The answer changed with the order of the two texts" in voted
     assert "decided by deep (single, the best two 0 apart), " in scored
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "good.md", "bad.md", *PROMPT, "--max-cost"),
+        ("compare", "good.md", "bad.md", *PROMPT, "--deadline"),
+        ("judge", "good.md", "--max-cost"),
+        ("judge", "good.md", "--deadline"),
+        ("rubric", "check", "kls", "--at-least"),
+    ],
+)
+def test_a_limit_is_a_number(
+    judgekit: Callable[..., Outcome], project: Path, command: tuple[str, ...], number: str
+) -> None:
+    assert project.is_dir()
+    done = judgekit(*command[:-1], f"{command[-1]}={number}")
+    assert (done.code, done.out) == (64, "")
+    assert command[-1] in done.err
+
+
+def test_a_folder_is_no_text(judgekit: Callable[..., Outcome], project: Path) -> None:
+    (project / "own").mkdir()
+    (project / "own" / "x.md").write_text("hi")
+    done = judgekit("compare", "good.md", "own", *PROMPT)
+    assert (done.code, done.err) == (65, "judgekit: own: a folder; compare takes files\n")
+
+
+@pytest.mark.parametrize("rubric", [(), ("--rubric", "answer-quality")])
+def test_nobody_is_asked_about_the_same_text(
+    judgekit: Callable[..., Outcome], project: Path, rubric: tuple[str, ...]
+) -> None:
+    (project / "copy.md").write_bytes((project / "good.md").read_bytes())
+    done = judgekit("compare", "good.md", "copy.md", *PROMPT, *rubric)
+    assert (done.code, done.err) == (0, "")
+    assert "; 0 rounds; nobody was asked, " in done.out
+    assert "The two texts are the same." in done.out
