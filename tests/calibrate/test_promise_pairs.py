@@ -151,7 +151,7 @@ def test_pairs_end_as_the_judge_ends_them(gates: Gates, stands: tuple[Gate, ...]
             heard[tier] = script[tier]
         step = rules.next({tier: pair.outcome(tier) for tier in asked}, pair.margins)
         assert isinstance(step, Final)
-        found = judged(step, heard, "lenient", (), gates)
+        found = judged(step, heard, "lenient", rules)
         first = next((each.word for each in heard.values() if each.word != "tie"), None)
         other = {"A": "B", "B": "A"}.get(first or "")
         told = {"accept": first, "reject": other, "improve": "tie"}
