@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
@@ -113,6 +113,17 @@ class Case(Strict):
     judges: dict[str, Recorded] = {}
     variant: Variant = "original"
     pair: str = ""
+    _place: str = PrivateAttr(default="")
+
+    @property
+    def where(self) -> str:
+        """The file and line that it stands in, where there are such, and its id: for errors."""
+        return f"{self.place}: case {self.id}" if self.place else f"case {self.id}"
+
+    @property
+    def place(self) -> str:
+        """The file and line that it stands in; "" of a case that was read from no file."""
+        return self._place
 
     def right(self, mode: ModeName) -> Label:
         """Return the label for a mode."""
@@ -123,10 +134,12 @@ def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); name a JSONL file of labelled cases") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        told = f"{path}: cannot be read ({error.strerror}); name a JSONL file of labelled cases"
+        raise InputError(told) from None
     found: dict[str, Case] = {}
-    places: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -134,12 +147,11 @@ def read(path: Path) -> list[Case]:
         if case.id in found:
             raise InputError(f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once")
         found[case.id] = case
-        places[case.id] = number
     if not found:
         raise InputError(f"{path}: empty; expected one labelled case a line")
     for case in found.values():
         if told := _misplaced(case, found):
-            raise InputError(f"{path}:{places[case.id]}: {told}")
+            raise InputError(f"{case.place}: {told}")
     return list(found.values())
 
 
@@ -163,8 +175,20 @@ def sha256(path: Path) -> str:
 
 def _case(path: Path, number: int, line: str) -> Case:
     try:
-        return Case.model_validate_json(line)
+        case = Case.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
+    case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
+    if told := _wrong(case):
+        raise InputError(f"{case.place}: {told}")
+    return case
+
+
+def _wrong(case: Case) -> str:
+    """Return what is wrong with the texts of a pair, if anything is."""
+    modes = (case.label.strict, case.label.lenient) if isinstance(case.label, ByMode) else (case.label,)
+    if case.a and case.a == case.b and set(map(str, modes)) & {"A", "B"}:
+        return "a and b are the same text, and that is always a tie; mend one"
+    return ""

@@ -90,7 +90,7 @@ def are_ranked(cases: Sequence[Case], rubric: Rubric) -> bool:
     if not any(ranked):
         return False
     if not all(ranked):
-        raise InputError(f"case {cases[ranked.index(False)].id}: subjects: expected in all cases, or in none")
+        raise InputError(f"{cases[ranked.index(False)].where}: subjects: expected in all cases, or in none")
     if not isinstance(rubric, ScoreRubric):
         raise InputError(f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}")
     return True
@@ -121,7 +121,7 @@ def walk(found: Sequence[Ranked], gates: Gates | None) -> Walked:
 def _ranked(case: Case, rubric: ScoreRubric, mode: ModeName, apart: frozenset[TierName]) -> Ranked:
     letters = LETTERS[: len(case.subjects)]
     if len(letters) < 2:  # noqa: PLR2004 - one text is not compared
-        raise InputError(f"case {case.id}: subjects: expected at least two texts")
+        raise InputError(f"{case.where}: subjects: expected at least two texts")
     said = {tier: _said(case, case.judges[tier], letters) for tier in TIERS if tier in case.judges}
     return Ranked(case, rubric, mode, said, best(case, mode), apart)
 
@@ -138,7 +138,7 @@ def best(case: Case, mode: ModeName) -> str:
     words = (*LETTERS[: len(case.subjects)], TIE)
     label = case.right(mode)
     if label not in words:
-        raise InputError(f"case {case.id}: label: expected {', '.join(words)}, got {label!r}")
+        raise InputError(f"{case.where}: label: expected {', '.join(words)}, got {label!r}")
     return str(label)
 
 
@@ -146,7 +146,7 @@ def _said(case: Case, said: Recorded, letters: str) -> Said:
     found: dict[ranks.Voice, dict[str, list[float]]] = {}
     for each in said.jury or [said]:
         if each.failure is None and (each.points is None or set(each.points) - set(letters)):
-            raise InputError(f"case {case.id}: expected points for {', '.join(letters)}, what each was given")
+            raise InputError(f"{case.where}: expected points for {', '.join(letters)}, what each was given")
         scored = found.setdefault(ranks.Voice(each.model, jury.voter(heard.seat(each))), {})
         for letter, points in (each.points or {}).items():
             scored.setdefault(letter, []).extend(points)

@@ -57,11 +57,11 @@ class Reader:
         if not isinstance(self.rubric, SelectRubric):
             words = BETTER if isinstance(self.rubric, CompareRubric) else OUTCOMES
             if label not in words:
-                raise InputError(f"case {case.id}: label: expected {', '.join(words)}, got {label!r}")
+                raise InputError(f"{case.where}: label: expected {', '.join(words)}, got {label!r}")
             return {"": str(label)}
         ids = [each.id for each in case.candidates]
         if not isinstance(label, list) or set(label) - set(ids) or not ids:
-            raise InputError(f"case {case.id}: label: expected a list of ids of its candidates")
+            raise InputError(f"{case.where}: label: expected a list of ids of its candidates")
         return {each: "accept" if each in label else "reject" for each in ids}
 
     def samples(self, case: Case) -> Iterator[Sample]:
@@ -107,7 +107,7 @@ class Reader:
             return None
         if set(scores) != set(rubric.dimensions):
             expected = ", ".join(rubric.dimensions)
-            raise InputError(f"case {case.id}: scores: expected {expected}, got {', '.join(scores)}")
+            raise InputError(f"{case.where}: scores: expected {expected}, got {', '.join(scores)}")
         return Opinion(rubric.decide(scores, self.mode), scores)
 
     # --- candidates
@@ -124,7 +124,7 @@ class Reader:
             strange = sorted(set(getattr(said, key) or ()) - set(ids))
             if strange:
                 expected = f"{key}: expected ids of its candidates"
-                raise InputError(f"case {case.id}: {expected}, got {', '.join(strange)}")
+                raise InputError(f"{case.where}: {expected}, got {', '.join(strange)}")
         if said.probabilities is not None:
             return {each: _likely(said.probabilities.get(each)) for each in ids}
         kept = said.keep
@@ -242,10 +242,10 @@ def _vote(case: Case, said: Recorded) -> Vote | None:
     if said.probabilities is not None:
         if set(said.probabilities) != set(ballots.WINS):
             got = ", ".join(sorted(said.probabilities)) or "nothing"
-            raise InputError(f"case {case.id}: probabilities: expected A and B, got {got}")
+            raise InputError(f"{case.where}: probabilities: expected A and B, got {got}")
         ahead = said.probabilities["A"] - said.probabilities["B"]
         return Vote(ballots.word_of(ahead), share=abs(ahead) or 1.0)
     word = next((each for each in (*ballots.WINS, "tie") if each == said.choice), None)
     if word is None and said.failure is None:
-        raise InputError(f"case {case.id}: expected orders or a choice of {', '.join(BETTER)}")
+        raise InputError(f"{case.where}: expected orders or a choice of {', '.join(BETTER)}")
     return Vote(word) if word else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -77,6 +78,22 @@ def read(path: Path) -> Calibration:
 def default_path(known: Calibration) -> Path:
     """Return where a user's calibration of this rubric and mode for these models is kept."""
     return Path(paths.config_home()) / FOLDER / f"{known.id}.json"
+
+
+def check(out: Path | None = None) -> None:
+    """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
+    path = out or Path(paths.config_home()) / FOLDER / "new.json"
+    there = next((each for each in (path, *path.parents) if each.exists()), path.parent)
+    if path.is_dir():
+        why = "a folder"
+    elif there != path and not there.is_dir():
+        why = f"{there} is no folder"
+    elif not os.access(there, os.W_OK):
+        why = "no permission"
+    else:
+        return
+    shown = out or path.parent
+    raise InputError(f"{shown}: cannot be written ({why}); name another with --out")
 
 
 def write(known: Calibration, path: Path) -> None:

@@ -50,6 +50,7 @@ def calibrate(
     from judgekit.calibrate.learn import learn
 
     promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
+    store.check(out)
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project)
     said = _said(labelled.read(labels), labels, loaded, mode, project)

@@ -96,7 +96,7 @@ def _words(case: Case, judge: str, reader: Reader | None) -> dict[str, tuple[str
     label = case.right("strict")
     if not isinstance(label, str) or (said.choice is None and said.failure is None):
         raise InputError(
-            f"case {case.id}: judges.{judge}: expected a choice; name the --rubric to read others by"
+            f"{case.where}: judges.{judge}: expected a choice; name the --rubric to read others by"
         )
     return {"": (label, said.choice)}
 

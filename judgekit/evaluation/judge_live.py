@@ -143,7 +143,7 @@ class _Asker:
 
     async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
         if not (case.a and case.b):
-            raise InputError(f"case {case.id}: expected the texts a and b, or what judges said")
+            raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
         contest = Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
         found = await judge.judge(contest)
         sent, _ = outgoing.contest(contest, judge.manner)
@@ -161,11 +161,11 @@ class _Asker:
 
     def _read(self, case: Case) -> str:
         if case.path is None:
-            raise InputError(f"case {case.id}: expected text, a path, or what judges said")
+            raise InputError(f"{case.where}: expected text, a path, or what judges said")
         try:
             return (self.folder / case.path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"case {case.id}: {case.path} cannot be read ({error})") from None
+            raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
 
 
 async def _all(

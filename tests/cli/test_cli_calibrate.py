@@ -356,3 +356,66 @@ def test_the_promise_is_told_as_it_was_asked(
     judgekit: Callable[..., Outcome], labels: str, asked: str, shown: str
 ) -> None:
     assert f"in at most {shown}\n" in judgekit("calibrate", labels, *KLS, "--error", asked).out
+
+
+SAID = {"model": "m", "orders": {"AB": "A", "BA": "A"}}
+PAIR = {"prompt": "Which?", "a": "x", "b": "y", "label": "A"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            {"label": "C", "judges": dict.fromkeys(("quick", "deep"), SAID)},
+            "case 1: label: expected A, B",
+        ),
+        ({"b": "x"}, "a and b are the same text, and that is always a tie; mend one"),
+        ({"b": "x", "label": {"strict": "tie", "lenient": "B"}}, "a and b are the same text"),
+    ],
+)
+def test_a_wrong_case_is_named_by_file_and_line(
+    judgekit: Callable[..., Outcome], tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, **change}])
+    found = judgekit("calibrate", path, "--rubric", "answer-preference", "--mode", "strict")
+    assert (found.code, found.out) == (65, "")
+    assert f"{path}:1: {told}" in found.err
+
+
+def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, "b": "x", "label": "tie"}])
+    (case,) = labelled.read(Path(path))
+    assert (case.label, case.place) == ("tie", f"{path}:1")
+
+
+def test_a_file_of_cases_that_is_not_there_is_named_once(judgekit: Callable[..., Outcome]) -> None:
+    found = judgekit("calibrate", "nope.jsonl", *KLS)
+    assert found.code == 65
+    assert found.err.count("nope.jsonl") == 1
+
+
+@pytest.mark.parametrize("place", ["a folder for --out", "a file for a folder", "a file for the own folder"])
+def test_nobody_is_asked_for_what_cannot_be_written(
+    judgekit: Callable[..., Outcome],
+    project: Path,
+    server: Loopback,
+    isolated: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+    path = write(project / "cases.jsonl", [{"id": "1", "path": "good.md", "label": "accept"}])
+    (isolated / "judgekit").mkdir(parents=True, exist_ok=True)
+    (isolated / "judgekit" / "calibrations").write_text("")
+    out = {
+        "a folder for --out": ("--out", str(project)),
+        "a file for a folder": ("--out", str(project / "good.md" / "c.json")),
+        "a file for the own folder": (),
+    }[place]
+    found = judgekit("calibrate", path, *KLS, *out)
+    assert (found.code, found.out) == (65, "")
+    assert "cannot be written (" in found.err
+    assert "File exists" not in found.err
+    assert server.requests == []
