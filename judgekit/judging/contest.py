@@ -17,7 +17,7 @@ from judgekit.providers import UNKNOWN_FAMILY
 from judgekit.verdict import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
@@ -126,8 +126,10 @@ def identical(contest: Contest) -> Ended:
     return Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
 
 
-def compare_round(number: int, tier: TierName, call: Call) -> CompareRound:
-    """Return the record of one call about a pair."""
+def compare_round(
+    number: int, tier: TierName, call: Call, readable: Callable[[str], str] = str
+) -> CompareRound:
+    """Return the record of one call about a pair, its reasons as `readable` makes them."""
     answer = call.answer
     said = answer.value
     return CompareRound(
@@ -137,7 +139,7 @@ def compare_round(number: int, tier: TierName, call: Call) -> CompareRound:
         order=list(call.order),
         criterion=call.criterion or None,
         sample=call.sample or None,
-        opinion={"better": said.word, "reasoning": said.reasoning} if said else None,
+        opinion={"better": said.word, "reasoning": readable(said.reasoning)} if said else None,
         failure=answer.failure,
         latency_ms=answer.latency_ms,
         usage=Usage(**answer.usage._asdict()),

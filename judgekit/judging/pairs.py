@@ -71,7 +71,11 @@ class PairJudge(Judge[CompareRubric]):
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
         terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)
-        record = comparison(contest, terms, self._agreed(found, course), course.rounds, watch.ms)
+        agreed = self._agreed(found, course)
+        if not same:
+            readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable
+            agreed = replace(agreed, reasoning=readable(agreed.reasoning))
+        record = comparison(contest, terms, agreed, course.rounds, watch.ms)
         return record.model_copy(update={"redacted": left_out}) if course.rounds else record
 
     def prompts(
@@ -118,7 +122,7 @@ class PairJudge(Judge[CompareRubric]):
         seats, preference = self.juries[tier], self._preference(tier, contest, course)
         asked = await all_of([partial(preference.ask, seat, session) for seat in seats], session)
         for call in (each for calls in asked for each in calls):
-            course.rounds.append(compare_round(len(course.rounds) + 1, tier, call))
+            course.rounds.append(compare_round(len(course.rounds) + 1, tier, call, preference.readable))
         said = [(seat, preference.vote(calls)) for seat, calls in zip(seats, asked, strict=True)]
         course.ballots[tier] = ballot(said, self.manner.jury)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -97,6 +98,12 @@ class Preference:
     def cut(self, seat: Endpoint) -> str:
         """Return the letters of the texts that a model of the tier does not see whole."""
         return "".join(each for each in WINS if is_cut((self._part(seat, each, each),)))
+
+    def readable(self, told: str) -> str:
+        """Return what a model said with the letters of the texts, which users know, for their labels."""
+        letters = {self.label(each): each for each in WINS}
+        named = re.compile(rf"\b({'|'.join(map(re.escape, letters))})\b")
+        return named.sub(lambda found: letters[found[0]], told)
 
     def label(self, letter: str) -> str:
         """Return what a text is called in prompts."""

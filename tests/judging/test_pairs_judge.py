@@ -320,3 +320,17 @@ def test_the_same_twice_is_the_same_but_for_id_and_time(tmp_path: Path) -> None:
         records.append(json.dumps(record))
     assert records[0] == records[1]
     assert not list(tmp_path.iterdir())
+
+
+def test_reasons_call_the_texts_by_their_letters() -> None:
+    def wins(request: Request) -> str:
+        by_hash = {each: label for label, each in request.labels.items()}
+        good, poor = by_hash[sha(GOOD)], by_hash[sha(POOR)]
+        return json.dumps({"reasoning": f"{good} names rivers, {poor} and x{poor} do not.", "better": good})
+
+    gateway = ScriptedGateway({"quick": [wins, wins], "deep": [wins, wins]})
+    found = compare(gateway, mode="strict")
+    label = {each: name for name, each in gateway.requests[0].labels.items()}[sha(POOR)]
+    told = f"A names rivers, B and x{label} do not."
+    assert found.reasoning == told
+    assert {each.opinion["reasoning"] for each in found.rounds if each.opinion} == {told}
