@@ -59,7 +59,7 @@ def voice(found: int | None) -> Voice:
 
 def points(said: Voice) -> int | None:
     """Return the grade that a voice came from."""
-    return None if said.outcome is None else 1 + int(said.margin) if said.outcome == "accept" else 0
+    return None if said.outcome is None else 1 + int(said.margin or 0) if said.outcome == "accept" else 0
 
 
 class Judged:
