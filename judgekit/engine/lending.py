@@ -38,6 +38,8 @@ class Lent:
             raise asyncio.CancelledError
         call = asyncio.run_coroutine_threadsafe(self._gateway.complete(endpoint, request), self._loop)
         self._calls.add(call)
+        if self._is_back:  # since the line before the last: nobody else would cancel it
+            call.cancel()
         try:
             return await asyncio.wrap_future(call)
         finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import custom, request
 
 from judgekit import running
-from judgekit.engine.lending import in_thread
+from judgekit.engine.lending import Lent, in_thread
 from judgekit.gateway.base import Endpoint, Reply
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.pace import caller
@@ -104,3 +104,21 @@ def test_a_flow_nobody_waits_for_ends() -> None:
     assert ended.is_set()
     assert gateway.cancelled
     assert len(gateway.threads) == 1
+
+
+def test_a_call_that_is_made_while_the_gateway_is_taken_back_is_cancelled_too() -> None:
+    """Who takes back looks through the calls at the very moment at which one is being noted down."""
+
+    async def run() -> None:
+        lent = Lent(Held(silent=True), asyncio.get_running_loop())
+
+        class TakenBackMeanwhile(set[Any]):
+            def add(self, call: Any) -> None:  # noqa: ANN401 - as in a set
+                lent.take_back()
+                super().add(call)
+
+        lent._calls = TakenBackMeanwhile()
+        with pytest.raises(asyncio.CancelledError):
+            await lent.complete(custom("http://127.0.0.1:1/v1"), request())
+
+    asyncio.run(run())
