@@ -97,13 +97,17 @@ class Contest:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under what was compared: `nobody` says why no model was there, `notes` what else is to be known."""
+    """Under what was compared: `nobody` says why no model was there, `notes` what else is to be known.
+
+    `redacted` secrets were left out of what models were asked.
+    """
 
     loaded: LoadedRubric
     mode: ModeName
     calibration: str | None = None
     nobody: str = ""
     notes: str | None = None
+    redacted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,7 @@ def comparison(
         truncated=ended.truncated,
         families=list(ended.families),
         independent=is_independent(contest.wrote, ended.families),
+        redacted=terms.redacted if rounds else 0,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
         **cost_of(rounds),

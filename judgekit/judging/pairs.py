@@ -70,13 +70,12 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
         agreed = self._agreed(found, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable
             agreed = replace(agreed, reasoning=readable(agreed.reasoning))
-        record = comparison(contest, terms, agreed, course.rounds, watch.ms)
-        return record.model_copy(update={"redacted": left_out}) if course.rounds else record
+        return comparison(contest, terms, agreed, course.rounds, watch.ms)
 
     def prompts(
         self, tier: TierName, contest: Contest, seat: Endpoint | None = None

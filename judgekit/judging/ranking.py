@@ -64,9 +64,8 @@ class RankingJudge(Judge[ScoreRubric]):
         ended = identical(contest) if same else await run.end()
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes)
-        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
-        return found.model_copy(update={"redacted": left_out}) if found.rounds else found
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
 
     def prompts(
         self, tier: TierName, contest: Contest, seat: Endpoint | None = None
