@@ -43,7 +43,7 @@ FORMS = ("json_schema", "json_object", "tool", "text")
 _VARYING = (
     (re.compile(r"judged-[a-z]{8,20}"), "judged-NONCE"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"), "TIME"),
-    (re.compile(r'("(?:duration_ms|latency_ms)": ?)[\d.]+'), r"\1MS"),
+    (re.compile(r'("(?:duration_ms|latency_ms)": ?)[\d.]+'), r"\g<1>0"),
     (re.compile(r'("id": ?")[0-9a-f-]{12,40}(")'), r"\1ID\2"),
     (re.compile(r'(\btime(?:stamp)?=")[^"]*(")'), r"\1S\2"),
     (re.compile(r"project-[0-9a-f]{12}"), "project-ID"),
@@ -99,10 +99,11 @@ class World:
         for tier in ("quick", "deep", "tiebreaker"):
             self._patch.setenv(f"JUDGEKIT_{tier.upper()}_MODEL", f"{provider}/{tier}")
 
-    def run(self, *words: str) -> Run:
-        """Run `judgekit WORDS` and return what came of it."""
+    def run(self, *words: str, forget: bool = True) -> Run:
+        """Run `judgekit WORDS` and return what came of it; `forget` what was cached first."""
         self.calls = []
-        shutil.rmtree(self.home / "cache", ignore_errors=True)
+        if forget:
+            shutil.rmtree(self.home / "cache", ignore_errors=True)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(list(words))
