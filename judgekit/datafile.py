@@ -20,6 +20,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,7 +119,7 @@ def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
     except YAMLError as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
     except ValueError as error:  # a number of too many digits, a day that there is not
         raise ConfigError(f"{error}; mend the YAML", path=path) from None
 
@@ -245,7 +246,7 @@ def with_item(text: str, key: str, item: str) -> str:
         place, indent = _content_end(text, found), found.start_mark.column
     else:
         place, indent = (len(text), 2) if found is None else (found.start_mark.index, 2)
-    lines = "".join(f"{' ' * indent}{line}{newline}" for line in item.splitlines())
+    lines = "".join(f"{' ' * indent}{line}{newline}" for line in lines_of(item))
     head = text[:place]
     if found is None:
         head = f"{_ended(head, newline)}{key}:{newline}"
@@ -289,7 +290,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
     except MarkedYAMLError as error:
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML") from None
     except (YAMLError, ValueError) as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML") from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML") from None
 
 
 def _items(root: dict[str, Any], key: str) -> list[Any]:
@@ -305,9 +306,11 @@ def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -
 def _content_end(text: str, block: SequenceNode) -> int:
     """Return where a block list ends: empty lines, and comments further left, are after it."""
     end: int = block.end_mark.index
-    lines = text[:end].splitlines(keepends=True)
-    while lines and _is_after(lines[-1], block.start_mark.column):
-        end -= len(lines.pop())
+    while end:
+        start = text.rfind("\n", 0, end - 1) + 1
+        if not _is_after(text[start:end], block.start_mark.column):
+            break
+        end = start
     return end
 
 
@@ -480,7 +483,7 @@ def kind_of(value: object) -> str:
 
 def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
-    told = (problem or "not valid YAML").splitlines()[0]
+    told = (problem or "not valid YAML").partition("\n")[0]
     told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
     return told.replace("but got '<stream end>'", "but the file ends here")
 

@@ -26,6 +26,17 @@ def visible(text: str) -> str:
     return text.translate(_SHOWN)
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a protocol's text: they end at a line feed, or at CR LF, and nowhere else.
+
+    `str.splitlines` ends them at nine more characters, most of which may stand in a name or a value.
+    """
+    found = text.split("\n")
+    if not found[-1]:
+        del found[-1]
+    return [line.removesuffix("\r") for line in found]
+
+
 def is_blank(text: str) -> bool:
     """Whether nobody sees anything in `text`."""
     # A long text that begins with something is not read to its end.

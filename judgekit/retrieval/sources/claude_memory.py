@@ -11,6 +11,7 @@ import os
 from datetime import UTC, datetime
 
 from judgekit.retrieval.sources.base import Entry, Unreadable, as_text, read_bytes, read_text, stem
+from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 
 def parse_index(text: str) -> Iterator[Line]:
     """Yield the lines of index.md that are of the form `- [CATEGORY] Title -> path #tags:a,b`."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         parsed = _parse_line(line)
         if parsed is not None:
             yield parsed
