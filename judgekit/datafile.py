@@ -32,6 +32,7 @@ MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being p
 MOST_KEPT = 256  # files whose models are kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
+MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
@@ -174,17 +175,32 @@ class _RoundTripScanner(_Levels, RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Takes single values as keys, and no others: a key within a key doubles the time and more."""
+    """Takes single values as keys, and no others: a key within a key doubles the time and more.
+
+    Nor does it take aliases of aliases that stand for more than `MOST_NODES` values, written out.
+    """
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
         self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
+        self._sizes: dict[int, int] = {}  # of lists and mappings, by the id of a node that is kept
+
+    def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        node = super().compose_sequence_node(anchor)
+        return self._measured(node, node.value)
 
     def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
         node = super().compose_mapping_node(anchor)
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
                 raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
+        return self._measured(node, [value for _, value in node.value])
+
+    def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
+        if size > MOST_NODES:
+            told = f"aliases that stand for more than {MOST_NODES:,} values"
+            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark)
         return node
 
 

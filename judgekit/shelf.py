@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
 
-_HEAD = re.compile(r"^(rubric|version|task|title): +(\S.*?) *$", re.MULTILINE)
+_HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
 
 
 class Head(NamedTuple):

@@ -20,7 +20,7 @@ PORTABLE = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 _RUNNERS = {"env", "exec", "nice", "pipx", "poetry", "timeout", "uv", "uvx"}
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py")
 _IMPORT = re.compile(r"\b(?:from|import) judgekit\.hooks\b")
-_MENTION = re.compile(r"\bjudgekit\b.*\bhook")
+_MENTION = re.compile(r"\bjudgekit\b(?:(?!\bjudgekit\b).)*\bhook")
 
 
 def fastest(python: str | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ BLOCKED = (
 )
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_PYTHON = re.compile(r"^python=(.*?)\nbefore=", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^python=((?:(?!^python=).)*?)\nbefore=", re.MULTILINE | re.DOTALL)
 
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 

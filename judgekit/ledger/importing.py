@@ -60,9 +60,9 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if raw.strip():
-                    found = _read(raw, text=text)
+            for number, raw in enumerate(read.lines(file.readline), 1):
+                if raw != b"":
+                    found = read.TOO_LONG if raw is None else _read(raw, text=text)
                     yield Damage(path, number, found) if isinstance(found, str) else found
     except OSError as error:
         yield read.unread(path, error)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".jsonl"
 MAX_LINE = 16_000_000  # bytes: far above any real line
+TOO_LONG = f"longer than {MAX_LINE} bytes"
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _KINDS = {kind(each) for each in KINDS}
 
@@ -192,9 +193,9 @@ def _order(path: Path) -> tuple[str, int, str]:
 def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(_raw(file.readline), 1):
+            for number, raw in enumerate(lines(file.readline), 1):
                 if raw is None:
-                    yield Damage(path, number, f"longer than {MAX_LINE} bytes")
+                    yield Damage(path, number, TOO_LONG)
                 elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
                     found = parse(raw)
                     yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
@@ -202,7 +203,7 @@ def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
         yield unread(path, error)
 
 
-def _raw(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
+def lines(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
     """Yield each line without what surrounds it, None for one that is too long."""
     while raw := readline(MAX_LINE):
         if len(raw) == MAX_LINE and not raw.endswith(b"\n"):

@@ -80,9 +80,9 @@ def _own_text(text: str) -> Entry | None:
 
 def _links(line: str) -> Iterator[tuple[str, str]]:
     """Yield file and text of the Markdown links in a line that lead to a file of this folder."""
-    rest = line
-    while "](" in rest:
-        before, _, after = rest.partition("](")
-        target, closed, rest = after.partition(")")
-        if closed and target.endswith(".md"):
-            yield target.removeprefix("./"), before.rpartition("[")[2].strip()
+    begin = 0
+    while (middle := line.find("](", begin)) >= 0 and (end := line.find(")", middle)) >= 0:
+        if line.endswith(".md", middle, end):
+            target = line[middle + 2 : end].removeprefix("./")
+            yield target, line[begin:middle].rpartition("[")[2].strip()
+        begin = end + 1
