@@ -248,7 +248,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sqljson.extract": lambda text: of("retrieval.sqljson.extract")(text, ["a", "b.c"]),
     "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
     "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
-    "shelf.heads": lambda text: [*of("shelf._HEAD").findall(f"title: {text}")],  # type: ignore[attr-defined]
+    "shelf.heads": lambda text: [*of("shelf._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
     "terms.dimensions_in": lambda text: of("terms.dimensions_in")(text, RUBRIC),
     "text.one_line": lambda text: of("text.one_line")(text, 200),
 }

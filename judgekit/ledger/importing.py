@@ -61,8 +61,10 @@ def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(read.lines(file.readline), 1):
-                if raw != b"":
-                    found = read.TOO_LONG if raw is None else _read(raw, text=text)
+                if raw is None:
+                    yield read.too_long(path, number)
+                elif raw:
+                    found = _read(raw, text=text)
                     yield Damage(path, number, found) if isinstance(found, str) else found
     except OSError as error:
         yield read.unread(path, error)

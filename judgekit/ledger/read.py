@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SUFFIX = ".jsonl"
 MAX_LINE = 16_000_000  # bytes: far above any real line
-TOO_LONG = f"longer than {MAX_LINE} bytes"
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _KINDS = {kind(each) for each in KINDS}
 
@@ -158,6 +157,11 @@ def unread(path: Path, error: OSError) -> Damage:
     return Damage(path, 0, f"cannot be read ({error.strerror or error})")
 
 
+def too_long(path: Path, number: int) -> Damage:
+    """Return the damage of a line that is not read."""
+    return Damage(path, number, f"longer than {MAX_LINE} bytes")
+
+
 def _unread(error: OSError) -> Damage:
     return unread(Path(str(error.filename)), error)
 
@@ -195,7 +199,7 @@ def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
         with path.open("rb") as file:
             for number, raw in enumerate(lines(file.readline), 1):
                 if raw is None:
-                    yield Damage(path, number, TOO_LONG)
+                    yield too_long(path, number)
                 elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
                     found = parse(raw)
                     yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
