@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
+import resource
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +30,7 @@ LARGE, SHARE = 60_000, 8  # characters, and the share of them that the smaller t
 MOST = 24.0  # times as much CPU for eight times the text: a square would take 64
 FLOOR = 0.1  # seconds of CPU below which nothing is compared: a square of 60,000 steps takes longer
 TRIES = 3
+SECONDS = 20  # of CPU that a command may take: without bounds these take minutes
 
 MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
 HOSTILE = (
@@ -411,3 +416,52 @@ def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
         less = min(cpu(call, small) for _ in range(TRIES))
         told = f"{piece[:20]!r}: {less:.3f} s, then {took:.3f} s for {SHARE} times as much"
         assert took <= MOST * less + FLOOR, told
+
+
+def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """Yield words of the command line, what it reads, and the files that it meets, in a project at `folder`."""
+    store = ".claude/memory"
+    index = "- [DECISION] jwt -> decisions/a.json #tags:a\n"
+    asked = json.dumps({"prompt": "How do we refresh the jwt?", "cwd": str(folder)})
+    title = json.dumps(
+        {"title": f"jwt {MARKS * 100_000}", "content": {"decision": "jwt"}}, ensure_ascii=False
+    )
+    deep = "[" * 900 + json.dumps(["jwt"] * 600_000) + "]" * 900
+    record = f'{{"title": "jwt", "content": {{"decision": {deep}}}}}'
+    bomb = [f"a{at}: [{', '.join([f'*a{at - 1}'] * 9)}]".replace(": ", f": &a{at} ") for at in range(1, 12)]
+    yield ["hook"], asked, {f"{store}/decisions/a.json": title, f"{store}/index.md": index}
+    named = {f"{store}/decisions/{'a' * 200}.json": '{"title": "jwt"}', f"{store}/index.md": index}
+    yield ["hook"], asked, {**named, f"{store}/.judgekitignore": "*a" * 12 + "b\n"}
+    yield ["hook"], asked, {**named, f"{store}/.judgekitignore": ("*a" * 2000 + "b\n") * 1000}
+    yield ["hook"], asked, {**named, ".judgekit/config.yaml": "\n" * 1_000_000 + "x: ["}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": "jwt " * 1_000_000}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": MARKS * 500_000}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/MEMORY.md": "](a)" * 240_000, "docs/t.md": "jwt"}
+    yield (
+        ["search", "jwt", "--root", store],
+        "",
+        {f"{store}/decisions/a.json": record, f"{store}/index.md": index},
+    )
+    yield ["rubric", "check", "a.yaml"], "", {"a.yaml": "\n".join(["a0: &a0 [x, x]", *bomb])}
+    yield ["rubric", "list"], "", {".judgekit/rubrics/a@1.0.0.yaml": f"title: a{' ' * 900_000}b"}
+    yield ["judge", "a.md", "--show-prompt"], "", {"a.md": MARKS * 500_000}
+    yield ["index", "rebuild", "--root", "docs"], "", {"docs/a.md": f"---\ntitle: {MARKS * 45_000}\n---\njwt"}
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_no_file_holds_up_a_command(tmp_path: Path, case: int) -> None:
+    words, said, files = [*doors(tmp_path)][case]
+    (tmp_path / ".git").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", *words],
+        cwd=tmp_path,
+        input=said.encode(),
+        capture_output=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
+    )
+    assert done.returncode >= 0, f"{words}: more than {SECONDS} s of CPU"
+    assert b"fault of judgekit" not in done.stderr
