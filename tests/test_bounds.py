@@ -419,7 +419,7 @@ def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
 
 
 def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
-    """Yield words of the command line, what it reads, and the files that it meets, in a project at `folder`."""
+    """Yield words of the command line, what is read, and the files that are met, in a project at `folder`."""
     store = ".claude/memory"
     index = "- [DECISION] jwt -> decisions/a.json #tags:a\n"
     asked = json.dumps({"prompt": "How do we refresh the jwt?", "cwd": str(folder)})
