@@ -10,6 +10,7 @@ from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
 from judgekit.rubric import Outcome, Text
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +134,7 @@ def read_cases(found: LoadedRubric) -> list[Case]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
+        return lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:

@@ -20,6 +20,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being p
 MOST_KEPT = 256  # files whose models are kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
+MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
@@ -118,7 +120,7 @@ def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
     except YAMLError as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
     except ValueError as error:  # a number of too many digits, a day that there is not
         raise ConfigError(f"{error}; mend the YAML", path=path) from None
 
@@ -173,17 +175,32 @@ class _RoundTripScanner(_Levels, RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Takes single values as keys, and no others: a key within a key doubles the time and more."""
+    """Takes single values as keys, and no others: a key within a key doubles the time and more.
+
+    Nor does it take aliases of aliases that stand for more than `MOST_NODES` values, written out.
+    """
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
         self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
+        self._sizes: dict[int, int] = {}  # of lists and mappings, by the id of a node that is kept
+
+    def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        node = super().compose_sequence_node(anchor)
+        return self._measured(node, node.value)
 
     def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
         node = super().compose_mapping_node(anchor)
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
                 raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
+        return self._measured(node, [value for _, value in node.value])
+
+    def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
+        if size > MOST_NODES:
+            told = f"aliases that stand for more than {MOST_NODES:,} values"
+            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark)
         return node
 
 
@@ -245,7 +262,7 @@ def with_item(text: str, key: str, item: str) -> str:
         place, indent = _content_end(text, found), found.start_mark.column
     else:
         place, indent = (len(text), 2) if found is None else (found.start_mark.index, 2)
-    lines = "".join(f"{' ' * indent}{line}{newline}" for line in item.splitlines())
+    lines = "".join(f"{' ' * indent}{line}{newline}" for line in lines_of(item))
     head = text[:place]
     if found is None:
         head = f"{_ended(head, newline)}{key}:{newline}"
@@ -289,7 +306,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
     except MarkedYAMLError as error:
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML") from None
     except (YAMLError, ValueError) as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML") from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML") from None
 
 
 def _items(root: dict[str, Any], key: str) -> list[Any]:
@@ -305,9 +322,11 @@ def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -
 def _content_end(text: str, block: SequenceNode) -> int:
     """Return where a block list ends: empty lines, and comments further left, are after it."""
     end: int = block.end_mark.index
-    lines = text[:end].splitlines(keepends=True)
-    while lines and _is_after(lines[-1], block.start_mark.column):
-        end -= len(lines.pop())
+    while end:
+        start = text.rfind("\n", 0, end - 1) + 1
+        if not _is_after(text[start:end], block.start_mark.column):
+            break
+        end = start
     return end
 
 
@@ -480,7 +499,7 @@ def kind_of(value: object) -> str:
 
 def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
-    told = (problem or "not valid YAML").splitlines()[0]
+    told = (problem or "not valid YAML").partition("\n")[0]
     told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
     return told.replace("but got '<stream end>'", "but the file ends here")
 

@@ -77,7 +77,7 @@ class Repository:
         left = names
         while left:
             done = self._run(("cat-file", "--batch-check"), _lines(left), SECONDS)
-            lines = done.stdout.decode().splitlines()
+            lines = done.stdout.decode().split("\n")[:-1]
             if done.returncode and b"lazy fetching disabled" not in done.stderr:
                 raise _failed("cat-file", done)
             yield from lines

@@ -48,7 +48,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 HOMES = {
     "detect_secrets": "redaction",
     "litellm": "gateway.litellm_",
-    "pathspec": "globs",
     "prometheus_client": "engine.team.metrics",
     "ruamel": "datafile",
     "tenacity": "gateway.litellm_",

@@ -28,6 +28,7 @@ from judgekit.comparison import LETTERS
 from judgekit.datafile import Strict, describe
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +134,7 @@ class Case(Strict):
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
+        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:

@@ -22,7 +22,7 @@ from judgekit.cli.output import (
     tell_redacted,
 )
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import escaped
+from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,7 +132,7 @@ def _lines(found: Comparison) -> Iterator[str]:
     yield from (f"    {line}" for line in _partial(found))
     if found.degraded:
         yield f"    degraded: {found.degraded}"
-    yield from (f"    {line}" for line in found.reasoning.splitlines())
+    yield from (f"    {line}" for line in lines_of(found.reasoning))
 
 
 def _partial(found: Comparison) -> Iterator[str]:

@@ -12,6 +12,7 @@ import typer
 
 from judgekit.cli.output import complain, say
 from judgekit.errors import UsageError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,16 +127,14 @@ def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> 
     payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
     done = subprocess.run(
         [sys.executable, "-P", "-m", "judgekit", "hook"],
-        input=payload,
+        input=payload.encode(),
         capture_output=True,
-        text=True,
-        encoding="utf-8",
         env=dict(environ),
         check=False,
         timeout=60,
     )
-    text = done.stdout.strip() or "(nothing is added to the agent's context)"
-    say("\n".join(f"    {line}" for line in (text + done.stderr).splitlines()) + "\n")
+    text = done.stdout.decode().strip() or "(nothing is added to the agent's context)"
+    say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:

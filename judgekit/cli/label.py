@@ -12,7 +12,7 @@ import typer
 from judgekit.cli.ledger import Since, damaged, here
 from judgekit.cli.output import complain, say, verdict_text
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import one_line
+from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,7 +104,7 @@ def _texts(verdict: VerdictLine, most: int | None) -> None:
     from judgekit.ledger import content
 
     for path, text in content.texts(verdict, Path.cwd()).items():
-        lines = ["(not in this repository any more)"] if text is None else text.splitlines()
+        lines = ["(not in this repository any more)"] if text is None else lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")
         say("\n".join(f"  {each}" for each in shown))
@@ -138,11 +138,11 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
 
 def _rows(name: str) -> Iterator[list[str]]:
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    return map(_row, text.splitlines())
+    return map(_row, lines_of(text))
 
 
 def _row(line: str) -> list[str]:

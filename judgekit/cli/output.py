@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped
+from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,7 +150,7 @@ def verdict_text(verdict: Mapping[str, Any]) -> str:
         lines.append(f"- {where + ': ' if where else ''}{each['issue']}")
         lines += [f'  > "{each["quote"]}"'] if each["quote"] else []
         lines += [f"  -> {each['suggestion']}"] if each["suggestion"] else []
-    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
+    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
 
 
 def partiality(verdict: Mapping[str, Any]) -> list[str]:

@@ -415,7 +415,7 @@ def _door(place: Place) -> tuple[int, str | tuple[str, int], str]:
     """Return the kind of socket, its address, and the token to show there."""
     if hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door):
         return _socket.AF_UNIX, place.socket, ""
-    with open(place.door, encoding="ascii") as file:
+    with open(place.door, encoding="ascii", newline="\n") as file:
         port, token = file.read().split()
     return _socket.AF_INET, ("127.0.0.1", int(port)), token
 

@@ -8,6 +8,8 @@ import time
 import traceback
 from contextlib import suppress
 
+from judgekit.text import one_line
+
 MAX_BYTES = 200_000  # of the file; then it becomes the older one, `.1`, and the older one goes
 
 
@@ -58,4 +60,4 @@ class Handler(logging.Handler):
         if error is not None:
             self._log.fault(error)
         else:
-            self._log.add(f"{record.name}: {str(record.msg).splitlines()[0][:200] if record.msg else ''}")
+            self._log.add(f"{record.name}: {one_line(str(record.msg), 200)}")

@@ -89,7 +89,7 @@ class Service:
 def rss_bytes() -> int:
     """Return the memory of this process; the most it ever had where the present cannot be known."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open("/proc/self/statm", encoding="ascii", newline="\n") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         pass

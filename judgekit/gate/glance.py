@@ -51,7 +51,7 @@ def keep(repository: Repository, commit: str | None, chosen: list[str], authors:
 
 def _kept(repository: Repository, commit: str | None) -> Wanted | None:
     try:
-        kept = json.loads(Path(_path(repository)).read_text(encoding="utf-8"))
+        kept = json.loads(Path(_path(repository)).read_bytes())
         return Wanted(kept["paths"], kept["authors"]) if kept["key"] == _key(repository, commit) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from judgekit.text import lines_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,7 +26,7 @@ def commit_of(repository: Repository, updates: Sequence[RefUpdate], remote: str)
     """
     below = f"refs/remotes/{remote}/"
     listed = repository.ask("for-each-ref", "--format=%(objectname) %(symref) %(refname)", below)
-    entries = [line.split(" ", 2) for line in os.fsdecode(listed).splitlines()]
+    entries = [line.split(" ", 2) for line in lines_of(os.fsdecode(listed))]
     fetched = {name.removeprefix(below): oid for oid, _, name in entries}
     head = next((leads_to for _, leads_to, name in entries if name == f"{below}HEAD"), "")
     told = {each.remote_ref: each.remote_oid for each in updates if not each.is_new}

@@ -23,6 +23,7 @@ from judgekit.gateway.endpoints import INSIDE, secrets
 from judgekit.gateway.invocation import Invocation, prepare
 from judgekit.gateway.pace import Paces, no_turn
 from judgekit.provider import CommandProfile
+from judgekit.text import lines_of
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
@@ -181,5 +182,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _last_line(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in lines_of(output.decode(errors="replace")) if line.strip()]
     return lines[-1][: failures.MAX_MESSAGE] if lines else ""

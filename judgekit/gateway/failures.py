@@ -108,6 +108,7 @@ _REJECTED_FORMAT = re.compile(
     re.IGNORECASE,
 )
 MAX_MESSAGE = 300
+_READ = 100_000  # characters of what a library says
 
 
 def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
@@ -131,7 +132,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if len(secret) >= 6:  # noqa: PLR2004 - shorter ones are no keys, and would blank out words
             text = text.replace(secret, "[key]")
-            text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|[\w-]*\*{{3,}}[\w*-]*", "[key]", text)
+            text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
             text = _without_end(text, secret)
     return text
 
@@ -183,11 +184,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error).split("Traceback (most recent call last)")[0]
+    text = str(error)[:_READ].split("Traceback (most recent call last)")[0]
     text = _inner_message(text) or text
     text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
     text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^>]*>| \[Connect call failed [^]]*\]", "", text)
+    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
     text = " ".join(text.split()).strip(" |") or type(error).__name__
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 

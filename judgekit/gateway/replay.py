@@ -31,7 +31,7 @@ from judgekit.datafile import Strict, describe
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
 from judgekit.rubric import TierName
-from judgekit.text import encodable
+from judgekit.text import encodable, lines_of
 from judgekit.usage import CostSource, Usage
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ class Line(Strict):
 def read(path: Path) -> list[Line]:
     """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # replies may hold other line separators
+        texts = lines_of(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
-    return [_line(path, number, text) for number, text in enumerate(lines, 1) if text.strip()]
+    return [_line(path, number, text) for number, text in enumerate(texts, 1) if text.strip()]
 
 
 def endpoints(path: Path) -> dict[TierName, Endpoint]:

@@ -60,7 +60,7 @@ class Memory:
         self._path = cachefile.place(FOLDER, cachefile.name_for(session) + ".json")
         found: Any = None
         try:
-            with open(self._path, encoding="utf-8") as file:
+            with open(self._path, encoding="utf-8", newline="\n") as file:
                 found = sqljson.loads(file.read(1_000_000))
             self.seen, self.told = [str(each) for each in found["seen"]], int(found["told"])
         except (OSError, ValueError, KeyError, TypeError):

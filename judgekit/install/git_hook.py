@@ -24,7 +24,9 @@ BLOCKED = (
 )
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_PYTHON = re.compile(r"^python=(.*?)\nbefore=", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(r"^python=((?:(?!^python=).)*?)\nbefore=", re.MULTILINE | re.DOTALL)
+
+_LONGEST = 4096  # characters of a path in quotes
 
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
@@ -76,7 +78,7 @@ def kind(content: bytes | None) -> Kind:
 def python_of(content: bytes) -> str:
     """Return the interpreter that a hook of ours runs."""
     found = _PYTHON.search(os.fsdecode(content))
-    return shlex.split(found[1])[0] if found else ""
+    return shlex.split(found[1])[0] if found and len(found[1]) <= _LONGEST else ""
 
 
 def seat(hooks: Path) -> Path:

@@ -60,8 +60,10 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if raw.strip():
+            for number, raw in enumerate(read.lines(file.readline), 1):
+                if raw is None:
+                    yield read.too_long(path, number)
+                elif raw:
                     found = _read(raw, text=text)
                     yield Damage(path, number, found) if isinstance(found, str) else found
     except OSError as error:

@@ -157,6 +157,11 @@ def unread(path: Path, error: OSError) -> Damage:
     return Damage(path, 0, f"cannot be read ({error.strerror or error})")
 
 
+def too_long(path: Path, number: int) -> Damage:
+    """Return the damage of a line that is not read."""
+    return Damage(path, number, f"longer than {MAX_LINE} bytes")
+
+
 def _unread(error: OSError) -> Damage:
     return unread(Path(str(error.filename)), error)
 
@@ -192,9 +197,9 @@ def _order(path: Path) -> tuple[str, int, str]:
 def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(_raw(file.readline), 1):
+            for number, raw in enumerate(lines(file.readline), 1):
                 if raw is None:
-                    yield Damage(path, number, f"longer than {MAX_LINE} bytes")
+                    yield too_long(path, number)
                 elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
                     found = parse(raw)
                     yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
@@ -202,7 +207,7 @@ def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
         yield unread(path, error)
 
 
-def _raw(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
+def lines(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
     """Yield each line without what surrounds it, None for one that is too long."""
     while raw := readline(MAX_LINE):
         if len(raw) == MAX_LINE and not raw.endswith(b"\n"):

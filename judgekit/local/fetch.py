@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING
 from judgekit import lock, paths
 from judgekit.errors import Exit, JudgekitError
 from judgekit.local import models
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,8 +151,6 @@ def _download(requirement: str, scratch: Path) -> Path:
             command,
             cwd=scratch,
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=PART_SECONDS,
             check=False,
         )
@@ -165,8 +164,8 @@ def _download(requirement: str, scratch: Path) -> Path:
     return wheels[0]
 
 
-def _reason(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+def _reason(stderr: bytes) -> str:
+    lines = [line.strip() for line in lines_of(stderr.decode(errors="replace")) if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")]
     return (errors or lines or ["it gave no reason"])[-1]
 

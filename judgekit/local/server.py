@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from judgekit import environment, paths
 from judgekit.errors import ConfigError, FailureKind, GatewayError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -197,6 +198,6 @@ def _open_log() -> IO[bytes]:
 
 
 def _reason() -> str:
-    lines = [line for line in _log_path().read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
     errors = [line.partition(" E ")[2] for line in lines if " E " in line]
     return (errors or lines[-1:] or ["it gave no reason"])[0][:_REASON_CHARS]
