@@ -128,9 +128,9 @@ def _here(
     configured: Settings,
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Judge in this process."""
-    from judgekit.hooks import third_party  # noqa: PLC0415 - not needed where there is an engine
+    from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
 
-    third_party.make_importable()
+    programs.make_importable()
     from judgekit import recall  # noqa: PLC0415 - imported only after what it needs can be
 
     judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)

@@ -21,7 +21,8 @@ def answer(payload: Mapping[str, Any], project: str) -> tuple[str, list[str]]:
     configured, _ = settings.load(project)  # what is wrong there the next prompt says
     if configured.values.get("stop", {}).get("judge") != "on":
         return "", []
-    from judgekit.hooks import stop_judged, third_party  # noqa: PLC0415 - only where it is switched on
+    from judgekit import programs  # noqa: PLC0415 - only where it is switched on
+    from judgekit.hooks import stop_judged  # noqa: PLC0415 - the same
 
-    third_party.make_importable()
+    programs.make_importable()
     return stop_judged.answer(payload, project, configured.values["stop"])

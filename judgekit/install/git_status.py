@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from judgekit import programs
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
 from judgekit.install import files, git_hook, git_place, pre_commit
@@ -115,7 +115,7 @@ def _runs(place: Place, path: Path, content: bytes) -> Iterator[Finding]:
     """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
     python = git_hook.python_of(content)
     if not python or not os.access(python, os.X_OK):
-        instead = shutil.which("judgekit")
+        instead = programs.find("judgekit", os.environ)
         lost = f"{path}: its interpreter {python} is gone"
         if instead is None:
             yield Finding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
