@@ -73,11 +73,13 @@ class GitError(InputError):
 class Repository:
     """A git repository, of which `folder` is a working tree, a folder in it, or a bare repository.
 
-    Where a hook runs, git's own variables (`GIT_DIR` of a linked worktree) say which repository it is.
+    Where a hook runs, git's own variables (`GIT_DIR` of a linked worktree) say which repository it is. A bare
+    one is none unless they do, or `bare` says that the user means it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
         self.folder = folder
+        self._place = ("--git-dir=.",) if bare else ()
 
     def ask(self, *words: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
         """Return what `git WORDS` prints; raises `GitError` when it fails or takes too long."""
@@ -101,7 +103,7 @@ class Repository:
         One is read at a time, when its turn comes. Raises `GitError`.
         """
         wanted = list(names)
-        listed = self._listed(list(dict.fromkeys(wanted)))
+        listed = self.described(list(dict.fromkeys(wanted)))
         sizes = {name: int(size) for name, kind, size in map(_three, listed) if kind == "blob"}
         if all(sizes.get(name, most + 1) > most for name in wanted):
             yield from ((name, None) for name in wanted)
@@ -111,7 +113,7 @@ class Repository:
                 within = sizes.get(name, most + 1) <= most
                 yield name, _content(name, sizes[name], asked, answers) if within else None
 
-    def _listed(self, names: list[str]) -> Iterator[str]:
+    def described(self, names: list[str]) -> Iterator[str]:
         """Yield what `cat-file --batch-check` says of objects.
 
         Some versions of git end at the first object that a partial clone lacks, where others call it missing.
@@ -128,7 +130,7 @@ class Repository:
     def _run(
         self, words: tuple[str, ...], stdin: bytes, seconds: float
     ) -> subprocess.CompletedProcess[bytes]:
-        argv, environ = _call(words)
+        argv, environ = _call(words, self._place)
         try:
             return subprocess.run(  # noqa: S603 - git, and our own words
                 argv,
@@ -147,7 +149,7 @@ class Repository:
     @contextmanager
     def _answering(self, *words: str) -> Iterator[tuple[IO[bytes], _Answers]]:
         """Start a git that answers one line after the other; it ends with the block."""
-        argv, environ = _call(words)
+        argv, environ = _call(words, self._place)
         try:
             process = subprocess.Popen(  # noqa: S603 - git, and our own words
                 argv,
@@ -186,7 +188,7 @@ class _Answers:
             end.cancel()
 
 
-def _call(words: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
+def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
     """Return the program with its words, and its environment."""
     if words[0] not in _READING:
         raise ValueError(f"git {words[0]} is not asked: it may run what a repository names")
@@ -203,7 +205,7 @@ def _call(words: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
     }
     argv = [program, "--no-pager", "--literal-pathspecs"]
     argv += [part for each in settings for part in ("-c", each)]
-    return [*argv, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
+    return [*argv, *place, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
 
 
 def _not_started(words: tuple[str, ...], error: OSError) -> GitError:

@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).parents[1] / "judgekit"
 STARTERS = {
     "cli/demo.py": "judgekit itself",
     "engine/client.py": "the engine",
+    "engine/server.py": "itself, detached",
     "escalate/gh.py": "gh",
     "gateway/command.py": "the command of a provider",
     "git.py": "git, here alone",

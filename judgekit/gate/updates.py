@@ -40,7 +40,7 @@ def parse(text: str) -> list[RefUpdate]:
     from their end.
     """
     updates = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         fields = line.rsplit(" ", _FIELDS - 1)

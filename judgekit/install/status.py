@@ -66,6 +66,8 @@ def form(hook: dict[str, Any]) -> str:
     words = forms.argument_vector(hook) or []
     if hook.get("command") == forms.PORTABLE:
         return "the portable form"
+    if hook.get("command") == forms.OLDER:
+        return "an older form, which PATH and PYTHONPATH can mislead; judgekit install claude-code renews it"
     if hook == forms.fastest():
         return f"the fastest form, {words[0]}"
     if words[1:3] == forms.fastest()["args"][:2]:
