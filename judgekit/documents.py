@@ -86,7 +86,7 @@ def document(
 
 def task_id_of(file: File) -> str:
     """Return the name of a file as a subject of its own: it changes with its content."""
-    return f"{file.path}@{file.sha256[:12]}"
+    return f"{file.path}@{file.sha256[:16]}"
 
 
 def _is_text(path: Path) -> bool:

@@ -203,7 +203,7 @@ def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Ma
         for name, value in given.items()
         if not name.startswith("GIT_") or name in _KEPT or name.startswith(_CONFIGURED)
     }
-    argv = [program, "--no-pager", "--literal-pathspecs"]
+    argv = [program, "--no-pager"]
     argv += [part for each in settings for part in ("-c", each)]
     return [*argv, *place, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
 
