@@ -73,7 +73,8 @@ def make_importable() -> None:
     import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
     from importlib.util import find_spec  # noqa: PLC0415 - the same
 
-    standard = len(sys.path)
+    packages = (place for place, folder in enumerate(sys.path) if folder.endswith("-packages"))
+    standard = next(packages, len(sys.path))
     if sys.flags.no_site:
         site.main()
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):

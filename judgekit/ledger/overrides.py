@@ -22,7 +22,7 @@ def is_blob(task_id: str) -> bool:
 
 
 def is_one_blob(task_id: str) -> bool:
-    """Whether an id names one version of a file and, with `DIGITS` of its hash, no other that anybody made."""
+    """Whether an id names a version of a file by so many digits that nobody can make another one."""
     found = _TASK.match(task_id)
     return found is not None and len(found["hash"]) >= DIGITS
 
