@@ -1,16 +1,34 @@
 #!/bin/sh
 # judgekit: git's pre-push hook @SUM@
 # `judgekit install git` wrote it and renews it, `judgekit uninstall git` takes it out; neither touches one that was edited.
-# It stops a push for a NO-GO of a blocking gate and for nothing else: whatever goes wrong here, the push goes on.
+# It stops a push where a blocking gate says so and for nothing else: whatever goes wrong here, the push goes on.
 
 python=@PYTHON@
+root=@ROOT@
 before=${0%/*}/@KEPT@
+start='import sys
+sys.path.insert(0, sys.argv.pop(1))
+from judgekit import programs
+del sys.path[0]
+programs.run_module("judgekit")'
+
+# A relative or empty entry of PATH names a folder of the repository: nothing is started from there.
+given=$PATH
+rest=$PATH:
+PATH=
+while [ -n "$rest" ]; do
+	case $rest in
+	/*) PATH=${PATH:+$PATH:}${rest%%:*} ;;
+	esac
+	rest=${rest#*:}
+done
 
 judge() {
-	# -P: nothing that lies in the repository is imported.
+	# -I: nothing is imported that lies in the repository, or that PYTHONPATH names.
 	if [ -x "$python" ]; then
-		"$python" -P -m judgekit gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
+		"$python" -I -c "$start" "$root" gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
 	elif command -v judgekit >/dev/null 2>&1; then
+		unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONWARNINGS
 		judgekit gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
 	else
 		echo "judgekit: this push is not judged: $python is gone; judgekit install git, run anew, mends it" >&2
@@ -21,7 +39,7 @@ judge() {
 if [ -x "$before" ] && [ "${JUDGEKIT_HOOK_BEFORE:-}" != "$before" ]; then
 	lines=$({ cat || command -p cat; } 2>/dev/null; echo .)
 	lines=${lines%.}
-	printf %s "$lines" 2>/dev/null | JUDGEKIT_HOOK_BEFORE=$before "$before" "$@" || exit
+	printf %s "$lines" 2>/dev/null | PATH=$given JUDGEKIT_HOOK_BEFORE=$before "$before" "$@" || exit
 	printf %s "$lines" 2>/dev/null | judge "$@"
 else
 	judge "$@"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from judgekit import documents
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
 SECONDS = 5.0  # for each question to git
 _SLACK = 2.0  # seconds: some file systems round times of change
-_DIFF = ("diff", "--name-only", "-z", "--relative", "--no-ext-diff", "--no-renames", "--diff-filter=d")
+_SHA1 = 40  # digits
 
 
 def files(
@@ -32,36 +34,59 @@ def files(
     `InputError` outside of a git repository.
     """
     wanted = Patterns(patterns)
+    repository, root = Repository(project), os.path.realpath(project)
     found = [
         (status.st_mtime, name)
-        for name in dict.fromkeys(_names(Repository(project)))
-        if wanted.match(name) and (status := _status(project / name)) is not None
+        for name in dict.fromkeys(_names(repository))
+        if wanted.match(name) and (status := _status(root, name)) is not None
         if since is None or status.st_mtime >= since - _SLACK
     ]
+    committed = _committed(repository) if found else {}
     read: list[File] = []
     for _, name in sorted(found, reverse=True):
         if len(read) == most:
             break
         try:
-            read.append(documents.decode(name, (project / name).read_bytes()))
+            data = (project / name).read_bytes()
+            if not _is_blob(data, committed.get(name, "")):
+                read.append(documents.decode(name, data))
         except (InputError, OSError):
             continue
     return sorted(read, key=lambda each: each.path)
 
 
 def _names(repository: Repository) -> list[str]:
-    others = repository.ask("ls-files", "-z", "--others", "--exclude-standard", seconds=SECONDS)
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return [os.fsdecode(name) for name in repository.ask(*listing, seconds=SECONDS).split(b"\0") if name]
+
+
+def _committed(repository: Repository) -> dict[str, str]:
+    """Return the blob of each file that was committed last, by its path from the repository's folder."""
     if repository.commit("HEAD") is None:
-        tracked = repository.ask("ls-files", "-z", "--cached", seconds=SECONDS)
-    else:
-        tracked = repository.ask(*_DIFF, "--ignore-submodules", "HEAD", "--", seconds=SECONDS)
-    return [os.fsdecode(name) for name in (tracked + others).split(b"\0") if name]
+        return {}
+    entries = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
+    split = (entry.partition(b"\t") for entry in entries)
+    return {os.fsdecode(name): told.decode().rpartition(" ")[2] for told, _, name in split if name}
 
 
-def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a regular file of a size that is judged."""
+def _is_blob(data: bytes, oid: str) -> bool:
+    """Whether git stores a file's content under `oid`, as it is or with the line ends that git gives it.
+
+    Git itself would be quicker, and would run the filter that a repository names for the file.
+    """
+    digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+    return any(
+        digest(b"blob %d\0" % len(each) + each).hexdigest() == oid
+        for each in dict.fromkeys([data, data.replace(b"\r\n", b"\n")])
+    )
+
+
+def _status(root: str, name: str) -> os.stat_result | None:
+    """Return the status of a regular file of a size that is judged; of none that a link leads to."""
+    path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except OSError:
         return None
-    return status if path.is_file() and not path.is_symlink() and status.st_size <= MAX_BYTES else None
+    is_meant = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
+    return status if is_meant and os.path.realpath(path) == os.path.normpath(path) else None

@@ -141,6 +141,10 @@ class GateConfig(Strict):
     rubric: Text = "kls"
     judge_mode: ModeName = "lenient"
     budget: Seconds = 60
+    undetermined: Literal["pass", "block"] = Field(
+        default="pass",
+        description="what a blocking gate does with what could not be judged; no project lowers it",
+    )
     override_without_terminal: bool = Field(
         default=False, description="honour overrides that no person can have typed; the user's file alone"
     )
@@ -389,6 +393,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
     _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
+    if user.get("gate", {}).get("undetermined") == "block":
+        bounded.get("gate", {}).pop("undetermined", None)
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
         asked = bounded.get(section, {}).pop(key, "off")

@@ -6,11 +6,11 @@ import codecs
 import hashlib
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit.errors import InputError, UsageError
+from judgekit.git import GitError, Repository
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
 from judgekit.subject import Author, Task
 from judgekit.text import encodable, is_blank
@@ -86,7 +86,7 @@ def document(
 
 def task_id_of(file: File) -> str:
     """Return the name of a file as a subject of its own: it changes with its content."""
-    return f"{file.path}@{file.sha256[:12]}"
+    return f"{file.path}@{file.sha256[:16]}"
 
 
 def _is_text(path: Path) -> bool:
@@ -138,12 +138,8 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _listed_by_git(folder: Path) -> list[Path] | None:
     """Return the files in `folder` that git tracks or would track, None where git does not know it."""
-    # A folder of a clone may pose as a bare repository whose configuration names a program to run.
-    safe = ["-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false"]
-    listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    command = ["git", *safe, "-C", str(folder), *listing]
     try:
-        done = subprocess.run(command, capture_output=True, check=True, timeout=60)  # noqa: S603 - our own words
-    except (OSError, subprocess.SubprocessError):
+        listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except GitError:
         return None
-    return [folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+    return [folder / os.fsdecode(name) for name in listed.split(b"\0") if name]

@@ -1,30 +1,65 @@
-"""Git itself, asked safely: nothing of a repository is run, nothing is fetched, every answer is bytes."""
+"""Git itself, asked safely: nothing of a repository is run, nothing is fetched, every answer is bytes.
+
+Every call of git in this package is made here. A folder of a clone may pose as a repository, and the
+configuration of a repository may name programs for almost anything. So only commands are asked that read
+objects, names and configuration. None of them reads a working file, which git would hand to a filter.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from judgekit import environment
+from judgekit import environment, programs
 from judgekit.errors import InputError
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+    from typing import IO
 
 SECONDS = 30.0
 _SAID = 300  # characters of git's own words in an error
-_SAFE = (
-    "--no-pager",
-    *("-c", "core.fsmonitor=false"),  # would run a program that the repository names
-    *("-c", "core.quotePath=false"),
-    *("-c", "diff.external="),
-    *("-c", "log.showSignature=false"),
+_READING = frozenset(
+    {
+        *("cat-file", "check-ignore", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree"),
+        *("remote", "rev-parse", "show-ref"),
+    }
 )
+_ASKING_FOR_HOOKS = ("config", "rev-parse")  # they run none, and say where the others are
+_NO_FILE = "/dev/null"  # git knows it by this name on Windows too
+_SETTINGS = {
+    "safe.bareRepository": "explicit",  # a folder of a clone may pose as one
+    "core.fsmonitor": "false",  # would run a program that the repository names, as the following ones
+    "core.attributesFile": _NO_FILE,
+    "core.hooksPath": _NO_FILE,
+    "diff.external": "",
+    "gpg.program": "false",
+    "log.showSignature": "false",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+    "core.quotePath": "false",
+    "log.mailmap": "false",  # authors are who the commits say
+    "trailer.separators": ":",
+    "i18n.logOutputEncoding": "UTF-8",
+}
+# Of git's own variables these say which repository is meant, and what the user configured; no other is kept.
+_KEPT = (
+    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_PREFIX"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+    *("GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"),
+)
+_CONFIGURED = "GIT_CONFIG_"
 _ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_GRAFT_FILE": _NO_FILE,  # what is pushed is judged, not what stands in for it here
     "GIT_NO_LAZY_FETCH": "1",  # what a partial clone lacks is missing, not fetched
-    "GIT_NO_REPLACE_OBJECTS": "1",  # what is pushed is judged, not what stands in for it here
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
@@ -38,11 +73,13 @@ class GitError(InputError):
 class Repository:
     """A git repository, of which `folder` is a working tree, a folder in it, or a bare repository.
 
-    Where a hook runs, git's own variables (`GIT_DIR` of a linked worktree) say which repository it is.
+    Where a hook runs, git's own variables (`GIT_DIR` of a linked worktree) say which repository it is. A bare
+    one is none unless they do, or `bare` says that the user means it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
         self.folder = folder
+        self._place = ("--git-dir=.",) if bare else ()
 
     def ask(self, *words: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
         """Return what `git WORDS` prints; raises `GitError` when it fails or takes too long."""
@@ -61,15 +98,22 @@ class Repository:
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's id and content; None for one that is missing or larger than `most` bytes."""
-        wanted = list(names)
-        sizes = {name: int(size) for name, kind, size in map(_three, self._listed(wanted)) if kind == "blob"}
-        within = [name for name in wanted if sizes.get(name, most + 1) <= most]
-        content = dict(_contents(self.ask("cat-file", "--batch", stdin=_lines(within)), within, sizes))
-        for name in wanted:
-            yield name, content.get(name)
+        """Yield each blob's id and content; None for one that is missing or larger than `most` bytes.
 
-    def _listed(self, names: list[str]) -> Iterator[str]:
+        One is read at a time, when its turn comes. Raises `GitError`.
+        """
+        wanted = list(names)
+        listed = self.described(list(dict.fromkeys(wanted)))
+        sizes = {name: int(size) for name, kind, size in map(_three, listed) if kind == "blob"}
+        if all(sizes.get(name, most + 1) > most for name in wanted):
+            yield from ((name, None) for name in wanted)
+            return
+        with self._answering("cat-file", "--batch") as (asked, answers):
+            for name in wanted:
+                within = sizes.get(name, most + 1) <= most
+                yield name, _content(name, sizes[name], asked, answers) if within else None
+
+    def described(self, names: list[str]) -> Iterator[str]:
         """Yield what `cat-file --batch-check` says of objects.
 
         Some versions of git end at the first object that a partial clone lacks, where others call it missing.
@@ -77,7 +121,7 @@ class Repository:
         left = names
         while left:
             done = self._run(("cat-file", "--batch-check"), _lines(left), SECONDS)
-            lines = done.stdout.decode().split("\n")[:-1]
+            lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
             if done.returncode and b"lazy fetching disabled" not in done.stderr:
                 raise _failed("cat-file", done)
             yield from lines
@@ -86,12 +130,12 @@ class Repository:
     def _run(
         self, words: tuple[str, ...], stdin: bytes, seconds: float
     ) -> subprocess.CompletedProcess[bytes]:
-        given = {name: value for name, value in environment.environ().items() if name != "GIT_EXTERNAL_DIFF"}
+        argv, environ = _call(words, self._place)
         try:
             return subprocess.run(  # noqa: S603 - git, and our own words
-                ["git", *_SAFE, *words],  # noqa: S607 - the git that the user uses
+                argv,
                 cwd=self.folder,
-                env=given | _ENVIRONMENT,
+                env=environ,
                 input=stdin,
                 capture_output=True,
                 check=False,
@@ -100,7 +144,72 @@ class Repository:
         except subprocess.TimeoutExpired:
             raise GitError(f"git {words[0]}: no answer in {seconds:g} s") from None
         except OSError as error:
-            raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
+            raise _not_started(words, error) from None
+
+    @contextmanager
+    def _answering(self, *words: str) -> Iterator[tuple[IO[bytes], _Answers]]:
+        """Start a git that answers one line after the other; it ends with the block."""
+        argv, environ = _call(words, self._place)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - git, and our own words
+                argv,
+                cwd=self.folder,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise _not_started(words, error) from None
+        with process:
+            assert process.stdin is not None  # noqa: S101 - opened as a pipe
+            assert process.stdout is not None  # noqa: S101 - the same
+            try:
+                yield process.stdin, _Answers(process)
+            finally:
+                process.kill()
+
+
+class _Answers:
+    """What a running git prints; one that keeps its reader waiting is killed."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[IO[bytes]]:
+        assert self._process.stdout is not None  # noqa: S101 - opened as a pipe
+        end = threading.Timer(seconds, self._process.kill)
+        end.daemon = True
+        end.start()
+        try:
+            yield self._process.stdout
+        finally:
+            end.cancel()
+
+
+def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
+    """Return the program with its words, and its environment."""
+    if words[0] not in _READING:
+        raise ValueError(f"git {words[0]} is not asked: it may run what a repository names")
+    given = environment.environ()
+    program = programs.find("git", given)
+    if program is None:
+        raise GitError(f"git {words[0]}: no git on PATH; install git")
+    left_out = "core.hooksPath" if words[0] in _ASKING_FOR_HOOKS else ""
+    settings = [f"{name}={value}" for name, value in _SETTINGS.items() if name != left_out]
+    environ = {
+        name: value
+        for name, value in given.items()
+        if not name.startswith("GIT_") or name in _KEPT or name.startswith(_CONFIGURED)
+    }
+    argv = [program, "--no-pager"]
+    argv += [part for each in settings for part in ("-c", each)]
+    return [*argv, *place, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
+
+
+def _not_started(words: tuple[str, ...], error: OSError) -> GitError:
+    return GitError(f"git {words[0]}: could not be started ({error.strerror}); install git")
 
 
 def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
@@ -109,7 +218,7 @@ def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
 
 
 def _lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode()
+    return os.fsencode("".join(f"{name}\n" for name in names))
 
 
 def _three(line: str) -> tuple[str, str, str]:
@@ -118,10 +227,16 @@ def _three(line: str) -> tuple[str, str, str]:
     return name, kind, size
 
 
-def _contents(raw: bytes, names: Iterable[str], sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    """Cut the answer of `cat-file --batch`: for each blob a line, its bytes, a newline."""
-    place = 0
-    for name in names:
-        start = raw.index(b"\n", place) + 1
-        yield name, raw[start : start + sizes[name]]
-        place = start + sizes[name] + 1
+def _content(name: str, size: int, asked: IO[bytes], answers: _Answers) -> bytes:
+    """Return a blob's content: `cat-file --batch` answers with a line, the bytes and a newline."""
+    with answers.within(SECONDS) as answer:
+        try:
+            asked.write(_lines([name]))
+            asked.flush()
+            head = answer.readline()
+            content = answer.read(size)
+        except OSError:
+            head = content = b""
+        if not head.endswith(b" blob %d\n" % size) or len(content) != size or answer.read(1) != b"\n":
+            raise GitError(f"git cat-file: {name} could not be read")
+    return content

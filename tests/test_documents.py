@@ -183,7 +183,7 @@ def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
     assert both.task_id == "task-7"
     assert both.sha256 not in {each.sha256 for each in read}
     assert documents.document(read[:1]).sha256 == read[0].sha256
-    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:12]}"
+    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
 
 
 def test_a_file_of_a_folder_is_looked_at_when_its_turn_comes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgekit import programs
 from judgekit.cli.output import complain, say
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
@@ -125,8 +126,8 @@ def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> 
 
     say(f"{kind}: {prompt!r}")
     payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "judgekit", "hook"],
+    done = subprocess.run(  # noqa: S603 - ourselves
+        programs.python("judgekit", "hook"),
         input=payload.encode(),
         capture_output=True,
         env=dict(environ),
@@ -145,7 +146,7 @@ def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None
     say(f"$ judgekit {shlex.join(arguments)}")
     sys.stdout.flush()
     done = subprocess.run(  # noqa: S603 - ourselves
-        [sys.executable, "-P", "-m", "judgekit", *arguments],
+        programs.python("judgekit", *arguments),
         cwd=folder,
         env=dict(environ),
         check=False,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.output import Format, coloured, complain, emit, partiality, say, verdict_text
-from judgekit.errors import Exit, UsageError
-from judgekit.gate.report import STOPS
+from judgekit.errors import UsageError
+from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from judgekit.gate.report import Report, Row
+    from judgekit.gate.report import Begin, Report, Row
     from judgekit.hooks.gated import Wanted
     from judgekit.ledger.records import GateMode
 
@@ -40,13 +40,20 @@ def gate(
 ) -> int:
     """Judge changed files before they leave. Exit code: 0, or 1 for a NO-GO while the gate is blocking."""
     from judgekit.hooks.gated import Wanted
+    from judgekit.hooks.pre_push import begun
 
     if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
         raise UsageError("--advise and --block exclude each other")
     mode: GateMode | None = "advisory" if advise else "blocking" if block else None
-    wanted = Wanted(mode, _progress, _begin, complain, engine=not no_engine)
+
+    def begins(begin: Begin) -> None:
+        begun(begin, blocked_code)
+        if sys.stderr is not None and sys.stderr.isatty():
+            complain(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
+
+    wanted = Wanted(mode, _progress, begins, complain, engine=not no_engine)
     if pre_push is not None:
         return _push(*pre_push, wanted, format_, blocked_code)
     return _since(base or "", wanted, format_, blocked_code)
@@ -72,9 +79,11 @@ def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int
         raise  # whoever runs this can mend it
     except Exception as error:  # noqa: BLE001 - as for a push: our own fault holds up nothing
         pre_push.fault(error, complain)
-        return Exit.ACCEPTED
+        return pre_push.code(pre_push.held(error, complain), blocked_code)
     _report(report, format_)
-    if not report.rows and not report.notes:  # a person asked; a push of other files is no news
+    if not (
+        report.rows or report.notes or report.unjudged
+    ):  # a person asked; a push of other files is no news
         complain(
             f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}"
         )
@@ -105,6 +114,8 @@ def _report(report: Report, format_: Format) -> None:
         from judgekit.cli import formats
 
         emit(formats.render(format_, [each["verdict"] for each in report.rows]))
+    for line in report.unjudged:
+        complain(f"UNDETERMINED: {line}")
     for note in report.notes:
         complain(note)
     _advise(report)
@@ -126,19 +137,20 @@ def _row(row: Row) -> str:
 
 def _advise(report: Report) -> None:
     """Say what a NO-GO means here and how to go on."""
-    stopped = [each for each in report.rows if each["word"] == STOPS]
-    if not stopped:
-        return
+    stopped = report.stopping
     if not report.blocked:
-        complain(f"advisory: {len(stopped)} NO-GO, and the push goes on")
+        rejected = sum(each["word"] == STOPS for each in stopped)
+        if rejected:
+            complain(f"advisory: {rejected} NO-GO, and the push goes on")
         return
-    complain(f"blocked: {len(stopped)} NO-GO. Mend what is found above and commit, then push again;")
+    counted = [f"{count} {word}" for word in (STOPS, UNKNOWN) if (count := _count(report, word))]
+    complain(f"blocked: {', '.join(counted)}. Mend what is found above and commit, then push again;")
     if any(each["lost"] for each in stopped):
         complain(
             "or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds without a ledger)"
         )
         return
-    for each in stopped:
+    for each in (row for row in stopped if all(one["sha256"] for one in row["verdict"]["subjects"])):
         task = each["verdict"]["task_id"]
         plain = escaped(task) == task and not task.startswith("-")
         name = shlex.quote(task) if plain else each["verdict"]["id"]
@@ -146,9 +158,10 @@ def _advise(report: Report) -> None:
     complain("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
 
 
-def _begin(count: int) -> None:
-    if sys.stderr is not None and sys.stderr.isatty():
-        complain(f"judging {count} changed file{'s' if count != 1 else ''}")
+def _count(report: Report, word: str) -> int:
+    """Return how often a word stops a push; what could not be judged at all is UNDETERMINED too."""
+    rows = sum(each["word"] == word for each in report.stopping)
+    return rows + len(report.unjudged) * (word == UNKNOWN and report.holds)
 
 
 def _progress(row: Row) -> None:

@@ -88,13 +88,14 @@ def _mode() -> str:
     from judgekit import config
     from judgekit.errors import JudgekitError
     from judgekit.gate import policy
-    from judgekit.gate.rules_commit import commit_of
+    from judgekit.gate.rules_commit import commits_of
     from judgekit.git import Repository
     from judgekit.install import claude_code
 
     repository = Repository(Path.cwd())
     try:
-        commit = commit_of(repository, (), "origin")  # what the remote has holds, and not the working tree
+        # What the remote has holds, and not the working tree.
+        commit = next(iter(commits_of(repository, (), "origin")), None)
         with policy.rules(repository, commit) as folder:
             gate = config.load(folder if commit else claude_code.project_folder()).gate
     except JudgekitError as error:

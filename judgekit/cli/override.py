@@ -35,10 +35,9 @@ def override(
         raise UsageError("--why is empty; say the reason")
     ledger = here()
     verdict = last_verdict(ledger, task)
-    if verdict is None and not overrides.is_blob(task):
-        raise UsageError(
-            f"{task}: no verdict on it in {ledger.folder}; give PATH@SHA256 as the gate prints it"
-        )
+    if verdict is None and not overrides.is_one_blob(task):
+        told = f"give PATH@SHA256 as the gate prints it, {overrides.DIGITS} digits or more"
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {told}")
     line = OverrideLine(
         task_id=verdict.task_id if verdict else task,
         decision=decision,

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from judgekit import environment
+from judgekit import environment, programs
 from judgekit.engine import place as places
 
 TYPE_CHECKING = False
@@ -286,7 +286,7 @@ def start(place: Place | None = None) -> int | None:
         return None
     given = environment.environ()
     kept = {name: given[name] for name in (*_HANDED_ON, *places.SHARED) if name in given}
-    words = [sys.executable, "-P", "-m", "judgekit.engine.server", place.folder, place.kin, place.code]
+    words = programs.python("judgekit.engine.server", place.folder, place.kin, place.code)
     try:
         if os.name == "nt":
             return _start_on_windows(words, kept)

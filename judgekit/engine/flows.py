@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from judgekit.engine.service import Service
     from judgekit.gate.push import Outcome
+    from judgekit.gate.report import Begin
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
@@ -187,8 +188,8 @@ async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
     def tell(event: dict[str, Any] | None) -> None:
         loop.call_soon_threadsafe(events.put_nowait, event)
 
-    def begins(count: int) -> None:
-        tell({"event": "begin", "count": count})
+    def begins(begin: Begin) -> None:
+        tell({"event": "begin", **begin})
 
     def work() -> None:
         run = push.Run(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit import programs
 from judgekit.errors import Exit, JudgekitError
 from judgekit.escalate import issue
 from judgekit.text import one_line
@@ -72,11 +72,12 @@ class Gh:
     """
 
     def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
-        program = shutil.which("gh", path=environ.get("PATH", os.defpath))
-        if program is None or not Path(program).is_absolute():  # a clone must not bring its own
+        program = programs.find("gh", environ)
+        if program is None:
             raise GhError("gh is not installed; see cli.github.com", general=True)
         self._program, self._repository, self._until = program, repository, until
         self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
+        self._environ["PATH"] = programs.search_path(environ)
         self._newest: list[Standing] | None = None
 
     def find(self, token: str) -> Standing | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
-from judgekit.text import lines_of
+from judgekit.gate.rules_commit import names_of
+from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,25 +61,33 @@ class Pushed(NamedTuple):
 
     changes: list[Change]
     notes: list[str]
+    unjudged: list[str] = []
 
 
 def of_push(
-    repository: Repository, updates: Sequence[RefUpdate], remote: str, wanted: Callable[[Change], bool]
+    repository: Repository,
+    updates: Sequence[RefUpdate],
+    remote: str,
+    wanted: Callable[[Change], bool],
+    url: str = "",
 ) -> Pushed:
     """Return the `wanted` changes that a push brings to `remote`, a name or a URL, as they are pushed.
 
     Commits that a ref of the remote reaches are not new, whatever branch they stand on. A file is left out
     when a later commit of the push removed it, or when it is pushed as the remote's ref has it.
     """
-    pushed = Pushed([], [])
+    pushed = Pushed([], [], [])
     seen: set[tuple[str, str]] = set()
-    known = _known(repository, updates, remote)
+    known = _known(repository, updates, remote, url)
     for update in updates:
         tip = None if update.deletes else repository.commit(update.local_oid)
         if tip is None:
+            if not update.deletes:
+                told = "it leads to no commit that is here, so its files are not judged"
+                pushed.unjudged.append(f"{escaped(update.remote_ref)}: {told}")
             continue
         before = None if update.is_new else repository.commit(update.remote_oid)
-        for change in _of_tip(repository, tip, before, known, wanted, pushed.notes):
+        for change in _of_tip(repository, tip, before, known, wanted, pushed.unjudged):
             if (change.path, change.blob) not in seen:
                 seen.add((change.path, change.blob))
                 pushed.changes.append(change)
@@ -92,7 +101,7 @@ def since(repository: Repository, base: str, tip: str, wanted: Callable[[Change]
     """
     before, after = known(repository, base), known(repository, tip)
     notes: list[str] = []
-    return Pushed(_of_tip(repository, after, before, [before], wanted, notes), notes)
+    return Pushed(_of_tip(repository, after, before, [before], wanted, notes), [], notes)
 
 
 def known(repository: Repository, name: str) -> str:
@@ -105,13 +114,15 @@ def known(repository: Repository, name: str) -> str:
     raise UnknownCommit(f"{name or repr(name)}: no commit of this repository; fetch it, or name another one")
 
 
-def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str) -> list[str]:
+def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str, url: str) -> list[str]:
     """Return what the remote is known to have: the refs it is updated from, and what was fetched from it.
 
-    Of a remote that was never fetched, or that is a URL, only what any other remote has is known.
+    A remote may be known by another name. Of one that was never fetched, only what others have is known.
     """
     told = [each.remote_oid for each in updates if not each.is_new]
-    fetched = _refs(repository, f"refs/remotes/{remote}/") or _refs(repository, "refs/remotes/")
+    names = names_of(repository, remote, url)
+    fetched = [oid for name in names for oid in _refs(repository, f"refs/remotes/{name}/")]
+    fetched = fetched or _refs(repository, "refs/remotes/")
     return list(dict.fromkeys([*told, *fetched]))
 
 

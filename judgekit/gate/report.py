@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-STOPS = "NO-GO"
+STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
+
+
+class Begin(TypedDict):
+    """What is known when judging begins: the `count` of files, and the `budget` that is left, in seconds.
+
+    `holds`: what is left undetermined holds up the push.
+    """
+
+    count: int
+    budget: float
+    holds: bool
 
 
 class Row(TypedDict):
@@ -30,15 +41,24 @@ class Row(TypedDict):
 class Report(NamedTuple):
     """A row for each file, the mode that held, and lines for a person.
 
-    `escalate` is the section of the configuration that says which verdicts become issues.
+    `escalate` is the section of the configuration that says which verdicts become issues. `unjudged` are
+    lines about what could not be judged at all. `holds`: while blocking, that and UNDETERMINED stop a push.
     """
 
     rows: Sequence[Row]
     mode: str
     notes: Sequence[str]
     escalate: Mapping[str, Any]
+    unjudged: Sequence[str] = ()
+    holds: bool = False
 
     @property
     def blocked(self) -> bool:
-        """Whether the push must not leave: a NO-GO while the gate is blocking, and nothing else."""
-        return self.mode == "blocking" and any(each["word"] == STOPS for each in self.rows)
+        """Whether the push must not leave: for a NO-GO, or what `holds` it, while the gate is blocking."""
+        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))
+
+    @property
+    def stopping(self) -> list[Row]:
+        """The rows that hold up a push where the gate is blocking."""
+        stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
+        return [each for each in self.rows if each["word"] in stops]

@@ -18,17 +18,20 @@ _CO_AUTHOR = "co-authored-by:"
 class Wanted:
     """Says of a change whether it is judged.
 
-    `paths` are patterns as in `.gitignore`. `authors` are patterns (`*`, `?`, in any case) for the author,
-    the committer and the co-authors, each as `Name <address>`, or for a whole trailer (`Generated-By: *`);
-    with none of them everybody's changes are judged.
+    `paths` are patterns as in `.gitignore`; a path that matches but for capitals (`A.MD`) is judged too.
+    `authors` are patterns (`*`, `?`, in any case) for the author, the committer and the co-authors, each as
+    `Name <address>`, or for a whole trailer (`Generated-By: *`); with none of them everybody's changes are
+    judged.
     """
 
     def __init__(self, paths: Sequence[str], authors: Sequence[str] = ()) -> None:
         self._paths, self._authors = Patterns(paths), [each.casefold() for each in authors]
+        self._any_case = Patterns(each.lower() for each in paths)
 
     def __call__(self, change: Change) -> bool:
         """Whether `change` is judged."""
-        return self._paths.match(change.path) and self._is_by(change.commit)
+        path = change.path
+        return (self._paths.match(path) or self._any_case.match(path.lower())) and self._is_by(change.commit)
 
     def _is_by(self, commit: Commit) -> bool:
         if not self._authors:

@@ -30,7 +30,7 @@ def verdict(
     )
     return Verdict(
         id=uuid.uuid4().hex,
-        task_id=document.task_id if document else f"{pushed.path}@{pushed.change.blob[:12]}",
+        task_id=document.task_id if document else f"{pushed.path}@{pushed.change.blob[:16]}",
         subjects=[Subject(path=pushed.path, sha256=document.sha256 if document else "")],
         rubric=rubric_ref(loaded),
         mode=mode,

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import environment
+from judgekit import environment, programs
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import failures, leftovers, printed
 from judgekit.gateway.endpoints import INSIDE, secrets
@@ -81,12 +81,13 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
     program = profile.argv[0]
     try:
         process = await asyncio.create_subprocess_exec(
-            *call.argv,
+            programs.find(program, call.environ) or "",
+            *call.argv[1:],
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=call.cwd,
-            env=call.environ,
+            env={**call.environ, "PATH": programs.search_path(call.environ)},
             start_new_session=True,
         )
     except OSError as error:

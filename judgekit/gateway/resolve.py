@@ -7,12 +7,11 @@ server that answers, the embedded model, a command that the user allowed.
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import providers
+from judgekit import programs, providers
 from judgekit.gateway import probe, replay
 from judgekit.gateway.endpoints import INSIDE, endpoint, first_set, missing
 from judgekit.provider import CommandProfile, LitellmProfile, Profile
@@ -108,7 +107,7 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
     module, command = profile.detect.module, profile.detect.command
     if module and not importable(module):
         return f"the Python package {module} is not installed"
-    if command and not shutil.which(command, path=environ.get("PATH", "")):
+    if command and programs.find(command, environ) is None:
         return f"no command {command} on PATH"
     return None
 

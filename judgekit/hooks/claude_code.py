@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
 PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
+SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
 MAX_INPUT = 50_000_000  # bytes
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
@@ -43,7 +44,19 @@ def run() -> None:
 
     It ends without the interpreter's own tidying up, a tenth of the cost of its start.
     """
-    os._exit(main([]))
+    os._exit(guarded([]))
+
+
+def guarded(arguments: list[str] | None = None) -> int:
+    """Do as `main` does, and end after `SECONDS` whatever is going on then."""
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - what this module imports, starting Python pays for
+
+    ended = watchdog.split(SECONDS)
+    if ended is None:
+        return main(arguments)
+    if ended[0] is None:
+        _complain("no end within the time that the hook has, nothing added to the prompt")
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from judgekit.hooks import third_party
+from judgekit import programs
 from judgekit.hooks.settings import Settings
 from judgekit.retrieval import cachefile, compiled, sqljson
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def settings(project: str) -> tuple[Settings, list[str]]:
     """Return the settings that hold in `project`; a line tells what is wrong and left at the default."""
     try:
-        third_party.make_importable()
+        programs.make_importable()
         from judgekit import config  # noqa: F401, PLC0415 - only whether it can be imported
     except ImportError as error:
         values = _unless_off(compiled.bundled()["settings"], project)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.engine import asking, client
 from judgekit.errors import JudgekitError
-from judgekit.gate.report import Report, Row
+from judgekit.gate.report import Begin, Report, Row
 from judgekit.hooks import warm
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ SILENCE = 15.0  # seconds after which an engine that should give signs of life c
 class Wanted(NamedTuple):
     """How a run is wanted: a `mode` that goes before the configured one, and whether the engine may be asked.
 
-    `begins` is told how many files there are to judge, `hears` a row as each is known, `says` lines for
+    `begins` is told what is known when judging begins, `hears` a row as each is known, `says` lines for
     people.
     """
 
     mode: GateMode | None
     hears: Callable[[Row], None]
-    begins: Callable[[int], None]
+    begins: Callable[[Begin], None]
     says: Callable[[str], None]
     engine: bool = True
 
@@ -92,9 +92,9 @@ def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: Want
     for event in asking.events(answer):
         kind = event.pop("event")
         if kind == "begin":
-            wanted.begins(event["count"])
+            wanted.begins(Begin(**event))  # type: ignore[typeddict-item]  # the same
         elif kind == "passed":
             wanted.hears(Row(**event))  # type: ignore[typeddict-item]  # as the protocol has it
         elif kind == "end":
-            return Report(event["rows"], event["mode"], event["notes"], event["escalate"])
+            return Report(**event)
     raise client.EngineLost("the engine was lost: its answer has no end")

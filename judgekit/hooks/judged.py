@@ -6,7 +6,7 @@ the prompts to come.
 
 from __future__ import annotations
 
-from judgekit.hooks import claude_code
+from judgekit.hooks import claude_code, watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
+_IMPORTS = 8.0  # seconds that a process without an engine has for its imports, beside the deadline
 _OK = 200
 _BM25 = "what is shown is the BM25 answer"
 
@@ -82,6 +83,7 @@ def _of_engine(
         "alone": [asked.index(each) for each in alone],
     }
     seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
+    watchdog.extend(seconds + _SLACK / 2)
     try:
         with client.Connection() as connection:
             connection.look = client.LOOK_SECONDS
@@ -128,9 +130,10 @@ def _here(
     configured: Settings,
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Judge in this process."""
-    from judgekit.hooks import third_party  # noqa: PLC0415 - not needed where there is an engine
+    from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
 
-    third_party.make_importable()
+    watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)
+    programs.make_importable()
     from judgekit import recall  # noqa: PLC0415 - imported only after what it needs can be
 
     judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)

@@ -14,22 +14,50 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
+from judgekit.hooks import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.gate.report import Report
+    from judgekit.gate.report import Begin, Report
     from judgekit.gate.updates import RefUpdate
     from judgekit.hooks.gated import Wanted
     from judgekit.ledger import Record
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
+PREPARATION = 60.0  # seconds until the rules of a push are known
+GRACE = 5.0  # seconds beside the budget
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
 
 
 def skipped_by() -> str | None:
     """Return the variable that sends a push past the gate, None when there is none."""
     return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
+
+
+def ended(words: Sequence[str]) -> int | None:
+    """Return the exit code of `judgekit gate WORDS`, done by a child; None in it, and where none is needed.
+
+    A push is held no longer than `PREPARATION`, then the budget and `GRACE`, whatever is going on then.
+    """
+    if "--pre-push" not in words:
+        return None
+    found = watchdog.split(PREPARATION)
+    if found is None or found[0] is not None:
+        return found and found[0]
+    from judgekit.cli.output import complain  # noqa: PLC0415 - most pushes end before
+
+    fault(JudgekitError("no end within the budget"), complain)
+    return found[1] or Exit.ACCEPTED
+
+
+def begun(begin: Begin, blocked: int) -> None:
+    """Give a run the time that it may take from where its rules are known.
+
+    Should it not end in it, the exit code is `blocked` where the rules let nothing pass unjudged.
+    """
+    watchdog.note(blocked if begin["holds"] else Exit.ACCEPTED)
+    watchdog.extend(begin["budget"] + GRACE)
 
 
 def nothing_to_do(words: Sequence[str]) -> bool:
@@ -43,7 +71,7 @@ def nothing_to_do(words: Sequence[str]) -> bool:
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
     try:
-        return glance.nothing_to_judge(Repository(Path.cwd()), _updates(), words[1])
+        return glance.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return False
 
@@ -68,7 +96,19 @@ def check(remote: str, url: str, wanted: Wanted) -> Report | None:
         return gated.push(updates, remote, url, wanted)
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, say)
+        return held(error, say)
     return None
+
+
+def held(error: Exception, say: Callable[[str], None]) -> Report | None:
+    """Return the report that holds up a push of which nothing was judged; None where it may leave."""
+    from judgekit.gate.push import Held  # noqa: PLC0415 - pydantic
+    from judgekit.gate.report import Report  # noqa: PLC0415 - a skipped push needs little
+
+    if not isinstance(error, Held):
+        return None
+    say("blocked: gate.undetermined is block; go past the gate this once: JUDGEKIT_SKIP=1 git push")
+    return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
 
 
 def code(report: Report | None, blocked: int) -> int:

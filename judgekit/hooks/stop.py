@@ -6,6 +6,8 @@ work, or want it improved, ask the agent to go on. Whatever fails lets it stop.
 
 from __future__ import annotations
 
+GRACE = 8.0  # seconds beside its deadline for imports, files and the ledger
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,9 @@ def answer(payload: Mapping[str, Any], project: str) -> tuple[str, list[str]]:
     configured, _ = settings.load(project)  # what is wrong there the next prompt says
     if configured.values.get("stop", {}).get("judge") != "on":
         return "", []
-    from judgekit.hooks import stop_judged, third_party  # noqa: PLC0415 - only where it is switched on
+    from judgekit import programs  # noqa: PLC0415 - only where it is switched on
+    from judgekit.hooks import stop_judged, watchdog  # noqa: PLC0415 - the same
 
-    third_party.make_importable()
+    watchdog.extend(configured.values["stop"]["deadline"] + GRACE)
+    programs.make_importable()
     return stop_judged.answer(payload, project, configured.values["stop"])

@@ -15,7 +15,10 @@ TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
 # the prompt.
-PORTABLE = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
+# Nothing of the current folder is started or imported: PATH and Python's variables may name it.
+_OWN_PYTHON = "unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONWARNINGS"
+PORTABLE = f'{_OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
+OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
 _RUNNERS = {"env", "exec", "nice", "pipx", "poetry", "timeout", "uv", "uvx"}
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py")
@@ -72,7 +75,7 @@ def argument_vector(hook: object) -> list[str] | None:
         return None
     if isinstance(arguments, list):
         return [command, *(str(each) for each in arguments)] if len(arguments) < _MOST_WORDS else None
-    if command == PORTABLE:
+    if command in (PORTABLE, OLDER):
         return ["judgekit", "hook"]
     return _split(command)
 

@@ -9,7 +9,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit import bundled
+from judgekit import bundled, programs
 from judgekit.errors import InputError, UsageError
 from judgekit.install import files, record
 
@@ -24,7 +24,9 @@ BLOCKED = (
 )
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_PYTHON = re.compile(r"^python=((?:(?!^python=).)*?)\nbefore=", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(
+    r"^python=((?:(?!^python=).)*?)\n(?:root=((?:(?!^root=).)*?)\n)?before=", re.MULTILINE | re.DOTALL
+)
 
 _LONGEST = 4096  # characters of a path in quotes
 
@@ -55,10 +57,15 @@ class Change(NamedTuple):
         return self.path.with_name(KEPT)
 
 
-def text(python: str | None = None) -> bytes:
-    """Return the hook that runs judgekit with an interpreter (this one)."""
+def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
+    """Return the hook that runs the judgekit in the folder `root` with an interpreter (this one)."""
     template = (bundled.folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
-    values = {"PYTHON": shlex.quote(python or sys.executable or ""), "KEPT": KEPT, "BLOCKED": str(BLOCKED)}
+    values = {
+        "PYTHON": shlex.quote(python or sys.executable or ""),
+        "ROOT": shlex.quote(root),
+        "KEPT": KEPT,
+        "BLOCKED": str(BLOCKED),
+    }
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
     head, _, body = os.fsencode(template).partition(b"@SUM@\n")
@@ -77,8 +84,18 @@ def kind(content: bytes | None) -> Kind:
 
 def python_of(content: bytes) -> str:
     """Return the interpreter that a hook of ours runs."""
+    return _value(content, 1)
+
+
+def root_of(content: bytes) -> str:
+    """Return the folder of the judgekit that a hook of ours runs, "" where it is older and names none."""
+    return _value(content, 2)
+
+
+def _value(content: bytes, group: int) -> str:
     found = _PYTHON.search(os.fsdecode(content))
-    return shlex.split(found[1])[0] if found and len(found[1]) <= _LONGEST else ""
+    words = (found[group] or "") if found else ""
+    return "".join(shlex.split(words)) if len(words) <= _LONGEST else ""
 
 
 def seat(hooks: Path) -> Path:

@@ -39,7 +39,10 @@ def find(folder: Path) -> Place:
     """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
     tree = _tree(folder)
     # Relative paths in git's configuration count from where hooks are run.
-    repository = Repository(tree or _asked(Repository(folder), "--absolute-git-dir", folder))
+    bare = Repository(folder, bare=True)
+    repository = (
+        Repository(tree) if tree else Repository(_asked(bare, "--absolute-git-dir", folder), bare=True)
+    )
     hooks = _asked(repository, "--git-path", repository.folder, "hooks")
     common = _asked(repository, "--git-common-dir", repository.folder)
     own = [each for each in (common, tree) if each is not None]

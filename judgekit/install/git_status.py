@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from judgekit import programs
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
 from judgekit.install import files, git_hook, git_place, pre_commit
@@ -99,7 +99,7 @@ def _by_pre_commit(place: Place, content: bytes) -> bool:
 
 
 def _ours(path: Path, found: git_hook.Kind, content: bytes) -> Finding:
-    python = git_hook.python_of(content)
+    python, root = git_hook.python_of(content), git_hook.root_of(content)
     by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
     if not os.access(path, os.X_OK):
         return Finding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
@@ -107,30 +107,38 @@ def _ours(path: Path, found: git_hook.Kind, content: bytes) -> Finding:
         return Finding(
             "note", f"{path} is judgekit's, edited by hand: neither renewed nor removed by judgekit"
         )
-    if content != git_hook.text(python):
+    if not root:
+        older = "is older: it lets PYTHONPATH and PATH name what lies in the repository"
+        return Finding("note", f"{path} {older}; {_AGAIN}")
+    if content != git_hook.text(python, root):
         return Finding("note", f"{path} is from another version of judgekit; {_AGAIN}")
     return Finding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
 
 
 def _runs(place: Place, path: Path, content: bytes) -> Iterator[Finding]:
     """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
-    python = git_hook.python_of(content)
+    python, root = git_hook.python_of(content), git_hook.root_of(content)
     if not python or not os.access(python, os.X_OK):
-        instead = shutil.which("judgekit")
+        instead = programs.find("judgekit", os.environ)
         lost = f"{path}: its interpreter {python} is gone"
         if instead is None:
             yield Finding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
         else:
             yield Finding("note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}")
-    elif python != sys.executable and not place.in_tree and not _has_us(python):
+    elif place.in_tree or (python, root) == (sys.executable, programs.ROOT) or not root:
+        return
+    elif not os.path.isabs(root) or not _has_us(python, root):  # noqa: PTH117 - a string
         yield Finding("wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}")
 
 
-def _has_us(python: str) -> bool:
-    code = "import judgekit.cli.app"
+def _has_us(python: str, root: str) -> bool:
+    code = (
+        f"import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
+        "programs.make_importable(); import judgekit.cli.app"
+    )
     try:
         done = subprocess.run(  # noqa: S603 - what git runs on every push
-            [python, "-P", "-c", code], capture_output=True, timeout=_SECONDS, check=False
+            [python, "-I", "-c", code], capture_output=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit import programs
 from judgekit.install import claude_code, entries, forms, surroundings
 from judgekit.install.scopes import SCOPES
 
@@ -66,6 +66,8 @@ def form(hook: dict[str, Any]) -> str:
     words = forms.argument_vector(hook) or []
     if hook.get("command") == forms.PORTABLE:
         return "the portable form"
+    if hook.get("command") == forms.OLDER:
+        return "an older form, which PATH and PYTHONPATH can mislead; judgekit install claude-code renews it"
     if hook == forms.fastest():
         return f"the fastest form, {words[0]}"
     if words[1:3] == forms.fastest()["args"][:2]:
@@ -108,14 +110,16 @@ def _gone(hook: dict[str, Any]) -> str | None:
     words = forms.argument_vector(hook) or [""]
     if Path(words[0]).is_absolute():
         return None if Path(words[0]).is_file() else f"its program {words[0]} is gone"
-    return None if shutil.which(words[0]) else f"its program {words[0]} is not on this shell's PATH"
+    return (
+        None if programs.find(words[0], os.environ) else f"its program {words[0]} is not on this shell's PATH"
+    )
 
 
 def _started(hook: dict[str, Any]) -> list[str]:
     """Return what the client starts for a hook: the program itself, or a shell where there is no `args`."""
     if "args" in hook:
         return forms.argument_vector(hook) or []
-    return [shutil.which("sh") or "sh", "-c", str(hook["command"])]
+    return [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
 
 
 def _environment(folder: str) -> dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from judgekit import environment, programs
 from judgekit.errors import JudgekitError
+from judgekit.git import GitError, Repository
 from judgekit.install import claude_code, entries, forms
 from judgekit.install.scopes import SCOPES
 
@@ -26,7 +26,6 @@ MANAGED = {
     "darwin": "/Library/Application Support/ClaudeCode",
     "win32": r"C:\Program Files\ClaudeCode",
 }
-_GIT_TIMEOUT = 5  # seconds
 
 
 def notes(scope: Scope, project: Path) -> Iterator[str]:
@@ -35,7 +34,7 @@ def notes(scope: Scope, project: Path) -> Iterator[str]:
     yield from doubled(project)
     yield from _strangers(scope, project)
     if scope == "project":
-        if not shutil.which("judgekit"):
+        if programs.find("judgekit", environment.environ()) is None:
             yield (
                 "judgekit is not on this shell's PATH, where the shared hook looks for it: it will be silent "
                 "here; --scope local names this installation"
@@ -140,11 +139,10 @@ def _interpreter(scope: Scope, project: Path) -> Iterator[str]:
 
 def _is_shared(path: Path) -> bool:
     """Whether a file lies in a git repository that does not ignore it."""
-    git = ["git", "-C", str(path.parent), "check-ignore", "--quiet", path.name]
+    repository = Repository(path.parent)
     try:
-        done = subprocess.run(  # noqa: S603 - git, with a path of our own making
-            git, capture_output=True, timeout=_GIT_TIMEOUT, check=False
+        return repository.holds("rev-parse", "--git-dir") and not repository.holds(
+            "check-ignore", "--quiet", path.name
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except GitError:
         return False
-    return done.returncode == 1

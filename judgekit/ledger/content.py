@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import VerdictLine
 
-_MOST = 4_000_000  # bytes shown of one file
+_MOST = 4_000_000  # bytes of one file; a larger one is not shown
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
@@ -35,7 +35,9 @@ def _pushed(path: str, commit: str | None, project: Path) -> bytes | None:
     if not commit or commit.startswith("-"):
         return None
     try:
-        return Repository(project).ask("cat-file", "blob", f"{commit}:{path}")[:_MOST]
+        repository = Repository(project)
+        blob = repository.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip()
+        return next(content for _, content in repository.blobs([blob], _MOST))
     except (GitError, ValueError):  # ValueError: a NUL in the path
         return None
 

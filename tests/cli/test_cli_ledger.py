@@ -197,7 +197,7 @@ def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
 ) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "state").write_text("a file in the way")
-    done = judgekit("override", "a.md@3f2c3f2c3f2c", "accept", "--why", "known")
+    done = judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "accept", "--why", "known")
     assert done.code == 78
     assert "the ledger cannot be written" in done.err
     assert done.err.count("\n") == 1
@@ -249,9 +249,9 @@ def test_an_override_at_a_terminal_counts(
     judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(person, "at_terminal", lambda: True)
-    done = judgekit("override", "a.md@3f2c3f2c3f2c", "reject", "--why", "no")
+    done = judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "reject", "--why", "no")
     assert (done.code, "yet; it holds for the next one" in done.err) == (0, True)
-    assert ledger.override_for("a.md@3f2c3f2c3f2c") is not None
+    assert ledger.override_for("a.md@3f2c3f2c3f2c3f2c") is not None
 
 
 def test_the_user_may_let_overrides_without_a_terminal_count(
@@ -259,7 +259,7 @@ def test_the_user_may_let_overrides_without_a_terminal_count(
 ) -> None:
     config.user_file().parent.mkdir(parents=True, exist_ok=True)
     config.user_file().write_text("gate: {override_without_terminal: true}\n")
-    assert judgekit("override", "a.md@3f2c3f2c3f2c", "accept", "--why", "x").err.count("terminal") == 0
+    assert judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "accept", "--why", "x").err.count("terminal") == 0
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
     assert "| 3 | tiebreaker | `third` | - | - | `timeout` |" in made.body
     assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
     assert "-> say how to roll back" in made.body
-    assert f"judgekit override docs/a.md@{SHA[:12]} accept --why '...'" in made.body
+    assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
 
 
 def test_no_content_is_in_it_unless_asked_for() -> None:

@@ -215,13 +215,16 @@ def test_a_sha256_repository_is_read(tmp_path: Path) -> None:
     assert paths(push(work, "main", before="0" * 64)) == ["a.md"]
 
 
-def test_a_linked_worktree_and_a_bare_repository_are_read(work: GitRepo, tmp_path: Path) -> None:
+def test_a_linked_worktree_and_a_bare_repository_are_read(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = tmp_path / "tree"
     work("worktree", "add", "--quiet", "-b", "topic", str(tree))
     linked = GitRepo(tree)
     linked.commit("there", a_md="a\n")
     assert paths(push(linked, "topic")) == ["a.md"]
     work("clone", "--quiet", "--bare", str(work.folder), str(tmp_path / "bare.git"))
+    monkeypatch.setenv("GIT_DIR", ".")  # as git tells its hooks there
     assert paths(push(GitRepo(tmp_path / "bare.git"), "topic")) == ["a.md", "old.md"]
 
 
@@ -244,7 +247,7 @@ def test_of_a_long_history_the_newest_commits_are_looked_at(
         work.commit(name, **{f"{name}_md": "x\n"})
     pushed = push(work)
     assert paths(pushed) == ["b.md", "c.md"]
-    assert pushed.notes == ["more than 2 commits are new; only what the newest changed is judged"]
+    assert pushed.unjudged == ["more than 2 commits are new; only what the newest changed is judged"]
 
 
 def test_only_what_is_wanted_is_looked_up(work: GitRepo) -> None:

@@ -12,7 +12,7 @@ from git_repo import GitRepo, beside_origin
 
 from judgekit import config
 from judgekit.gate import glance
-from judgekit.gate.rules_commit import commit_of
+from judgekit.gate.rules_commit import commits_of
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
 
@@ -38,7 +38,7 @@ def glanced(work: GitRepo) -> bool:
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    glance.keep(repository, commit_of(repository, [update(work)], "origin"), ["*.md"], [])
+    glance.keep(repository, commits_of(repository, [update(work)], "origin"), ["*.md"], [])
 
 
 def test_what_is_chosen_is_not_known_before_a_full_run(work: GitRepo) -> None:

@@ -21,6 +21,9 @@ from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says, 
 from pushing import bad, good, word
 from scripted import by_content, scores
 
+from judgekit import programs
+from judgekit.install import git_hook
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -201,15 +204,19 @@ def test_a_judgekit_that_does_not_start(world: World, code: str) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(code)
     world.work.commit("bad", a_md=bad("a"))
-    push = world.push(PYTHONPATH=str(package.parent))
+    world.install().write_bytes(git_hook.text(root=str(package.parent)))
+    push = world.push()
     assert "the push goes on" in push.err.replace("\n", " ")
 
 
 def test_a_library_that_does_not_start(world: World) -> None:
-    (world.folder / "broken").mkdir()
-    (world.folder / "broken" / "pydantic.py").write_text("raise ImportError('half an upgrade')")
+    broken = world.folder / "broken" / "pydantic"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('half an upgrade')")
+    (broken.parent / "judgekit").symlink_to(Path(programs.ROOT, "judgekit"))
     world.work.commit("bad", a_md=bad("a"))
-    push = world.push(PYTHONPATH=str(world.folder / "broken"))
+    world.install().write_bytes(git_hook.text(root=str(broken.parent)))
+    push = world.push()
     assert "judgekit:" in push.err
 
 
@@ -218,6 +225,32 @@ def test_nothing_of_the_repository_is_imported(world: World) -> None:
         world.work.write(f"{name}.py", "open('ran', 'w').close()\nraise SystemExit(0)\n")
     world.work.commit("bad", a_md=bad("a"))
     world.push(judged={"a.md": "NO-GO"}, code=1)
+    assert not (world.work.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("entries", [":/opt/lib", ".", "lib", ""])
+def test_variables_that_name_the_repository_start_nothing_of_it(world: World, entries: str) -> None:
+    for name in ("sitecustomize.py", "usercustomize.py", "lib/sitecustomize.py"):
+        world.work.write(name, "open('ran', 'w').close()\n")
+    for name in ("python", "git", "cat", "judgekit", "lib/git"):
+        world.work.write(name, "#!/bin/sh\ntouch ran\n")
+        (world.work.folder / name).chmod(0o755)
+    world.work.commit("bad", a_md=bad("a"))
+    path = f"{entries}:{os.environ['PATH']}" if "opt" not in entries else f":{os.environ['PATH']}"
+    variables = {"PYTHONPATH": entries, "PYTHONUSERBASE": ".", "PYTHONHOME": "/nowhere"}
+    hook = world.install()
+    done = subprocess.run(
+        [str(hook), "origin", "../origin.git"],
+        cwd=world.work.folder,
+        env={**os.environ, **variables, "PATH": path, "JUDGEKIT_REPLAY": str(world.record(world.work))},
+        input=f"refs/heads/main {world.work('rev-parse', 'main')} refs/heads/main "
+        f"{world.work('rev-parse', 'origin/main')}\n".encode(),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    assert b"NO-GO" in done.stderr
     assert not (world.work.folder / "ran").exists()
 
 

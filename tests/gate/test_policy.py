@@ -13,7 +13,7 @@ from git_repo import GitRepo
 from judgekit import config, library
 from judgekit.errors import ConfigError
 from judgekit.gate import policy
-from judgekit.gate.rules_commit import commit_of
+from judgekit.gate.rules_commit import commits_of
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
 
@@ -44,7 +44,7 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
 
 def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
     repository = Repository(work.folder)
-    with policy.rules(repository, commit_of(repository, updates, remote)) as folder:
+    with policy.rules(repository, next(iter(commits_of(repository, updates, remote)), None)) as folder:
         return config.load(folder).gate.mode
 
 
@@ -79,11 +79,17 @@ def test_without_a_default_branch_a_branch_goes_by_its_own_rules(work: GitRepo) 
     assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
 
 
+def test_a_push_elsewhere_goes_by_the_rules_that_are_known(work: GitRepo) -> None:
+    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "blocking"
+
+
 def test_a_first_push_brings_its_rules(work: GitRepo) -> None:
+    work("update-ref", "-d", "refs/remotes/origin/main")
     assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory"
 
 
 def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
+    work("update-ref", "-d", "refs/remotes/origin/main")
     assert mode_for(work, remote="elsewhere") == "advisory" == config.Config().gate.mode
     with policy.rules(Repository(work.folder), None) as folder:
         assert list(folder.iterdir()) == []

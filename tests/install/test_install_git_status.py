@@ -102,7 +102,7 @@ def test_an_interpreter_that_is_gone(
 
 def test_an_interpreter_without_judgekit(repository: GitRepo, tmp_path: Path) -> None:
     python = tmp_path / "python"
-    write(python, f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    write(python, "#!/bin/sh\nexit 1\n")
     install(repository, str(python))
     state, text = said(repository)[1]
     assert (state, "has no judgekit" in text) == ("wrong", True)

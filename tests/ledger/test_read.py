@@ -209,7 +209,7 @@ def test_names_of_files(tmp_path: Path) -> None:
     ]
 
 
-TASK = "docs/a b@c.md@3f2c3f2c3f2c"
+TASK = "docs/a b@c.md@3f2c3f2c3f2c3f2c"
 
 
 def override(task: str = TASK, decision: str = "accept", hours: float = 0, **more: object) -> OverrideLine:
@@ -221,17 +221,30 @@ def override(task: str = TASK, decision: str = "accept", hours: float = 0, **mor
     ("task", "honoured"),
     [
         (TASK, True),
-        (TASK + "0" * 52, True),
-        (TASK[:-4], True),
-        (TASK[:-5], False),  # seven digits name nothing
-        ("docs/a b@c.md@3f2c3f2c3f2d", False),
-        ("docs/b.md@3f2c3f2c3f2c", False),
+        (TASK + "0" * 48, True),
+        (TASK[:-1], False),  # sixteen digits at least: fewer are soon another text's too
+        (TASK[:-8], False),
+        ("docs/a b@c.md@3f2c3f2c3f2c3f2d", False),
+        ("docs/b.md@3f2c3f2c3f2c3f2c", False),
         ("docs/a b@c.md", False),
     ],
 )
 def test_an_override_holds_for_its_blob_alone(ledger: Ledger, task: str, *, honoured: bool) -> None:
     ledger.add(override())
     assert (ledger.override_for(task) is not None) == honoured
+
+
+@pytest.mark.parametrize("digits", [8, 12, 15])
+def test_an_override_that_names_few_digits_needs_the_whole_hash_beside_them(
+    ledger: Ledger, digits: int
+) -> None:
+    """A text of a given beginning of a hash is soon made; older overrides keep the hash of their files."""
+    path, _, sha256 = f"{TASK}{'0' * 48}".rpartition("@")
+    ledger.add(override(f"{path}@{sha256[:digits]}"))
+    assert ledger.override_for(TASK, [sha256]) is None
+    ledger.add(override(f"{path}@{sha256[:digits]}", subjects=[sha256]))
+    assert ledger.override_for(TASK, [sha256]) is not None
+    assert ledger.override_for(TASK, ["1" * 64]) is None
 
 
 def test_the_newest_override_holds(ledger: Ledger) -> None:

@@ -38,7 +38,7 @@ def verdict(
     decided = word in SCORES
     fields: dict[str, Any] = {
         "id": name or f"{path}-{word}-{days}",
-        "task_id": f"{path}@{SHA[:12]}",
+        "task_id": f"{path}@{SHA[:16]}",
         "subjects": [{"path": path, "sha256": SHA}],
         "rubric": {"id": "kls", "version": "1.0.0", "sha256": "f" * 64},
         "mode": "lenient",

@@ -129,7 +129,7 @@ class World:
             assert hashlib.sha256(blob).hexdigest() == subject["sha256"]
         author = repository("log", "-1", "--format=%an <%ae>", commit)
         assert verdict["author"]["name"] == author
-        assert verdict["task_id"] == f"{path}@{subject['sha256'][:12]}"
+        assert verdict["task_id"] == f"{path}@{subject['sha256'][:16]}"
 
     def refs(self) -> str:
         """Return all refs of the remote."""

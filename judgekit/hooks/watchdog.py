@@ -1,0 +1,77 @@
+"""An end that comes whatever a process is doing, even inside one call of C that never returns.
+
+The work is done by a child, which the kernel ends by an alarm; this process only waits for it. Neither a
+thread nor a handler of Python would do: both wait for the interpreter. Where there is no `fork` (Windows)
+nothing is limited here, and the limit of whoever started the process is left.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_at_work = False  # in a child
+_notes = -1  # where it notes something
+
+
+def split(seconds: float) -> tuple[int | None, int | None] | None:
+    """Return None in a child that goes on and has `seconds` for it, and in the parent how the child ended.
+
+    That is its exit code, None when its time was up, and the last byte that it noted. None is also returned
+    where no process can be had.
+    """
+    global _at_work, _notes
+    if not hasattr(os, "fork"):
+        return None
+    signals = _signals()
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        child = -1
+    if child == 0:
+        _at_work, _notes = True, writing
+        signals.signal(signals.SIGALRM, signals.SIG_DFL)
+        signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
+        extend(seconds)
+    os.close(reading if child <= 0 else writing)
+    if child <= 0:
+        return None
+    for number in (signals.SIGTERM, signals.SIGHUP):
+        signals.signal(number, lambda number, _: os.kill(child, number))
+    signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal tells the child, too
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os.set_blocking(reading, False)
+    noted = _last(reading)
+    return None if code == -signals.SIGALRM else code if code >= 0 else 128 - code, noted
+
+
+def extend(seconds: float) -> None:
+    """Let the child end in `seconds` from now; in any other process this does nothing."""
+    if _at_work:
+        signals = _signals()
+        signals.setitimer(signals.ITIMER_REAL, seconds)
+
+
+def note(value: int) -> None:
+    """Leave a byte for the parent, should the child be ended."""
+    if _at_work:
+        os.write(_notes, bytes([value]))
+
+
+def _last(reading: int) -> int | None:
+    try:
+        found = os.read(reading, 4096)
+    except BlockingIOError:  # something that the child has started holds the pipe
+        return None
+    return found[-1] if found else None
+
+
+def _signals() -> Any:  # noqa: ANN401 - no stub
+    import _signal  # type: ignore[import-not-found]  # noqa: PLC0415 - `signal` imports `enum`, a tenth of starting Python
+
+    return _signal

@@ -1,0 +1,89 @@
+"""Programs that judgekit starts: where they are found, and Python without anything of the current folder.
+
+Standard library only: the prompt hook imports this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from judgekit import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_NEEDED = "pydantic"  # stands for all that judgekit depends on
+# What Python's own variables name may lie in the current folder: `-I` ignores all but what `site` reads.
+_USER_BASE = "PYTHONUSERBASE"
+_START = (
+    "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
+    "programs.run_module({module!a})"
+)
+
+
+def find(name: str, environ: Mapping[str, str]) -> str | None:
+    """Return the path of a program on `PATH`, None where there is none.
+
+    An empty or relative entry of `PATH` names a folder of whatever repository is current: it is passed over.
+    """
+    if os.path.dirname(name):
+        return name if os.path.isabs(name) and _runs(name) else None
+    endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if os.name == "nt" else [""]
+    for folder in search_path(environ).split(os.pathsep):
+        for ending in endings:
+            file = os.path.join(folder, name + ending)
+            if folder and _runs(file):
+                return file
+    return None
+
+
+def search_path(environ: Mapping[str, str]) -> str:
+    """Return `PATH` without its empty and relative entries, for the programs that a program starts."""
+    entries = environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(each for each in entries if os.path.isabs(each))
+
+
+def python(module: str, *words: str) -> list[str]:
+    """Return the command that runs a module with this interpreter, isolated (`-I`), as `python -m` does.
+
+    It finds this package and its dependencies where this process found them.
+    """
+    return [sys.executable, "-I", "-c", _START.format(root=ROOT, module=module), *words]
+
+
+def run_module(module: str) -> None:
+    """Run a module of an installed package, or of this one, as the main program of this process."""
+    import runpy  # noqa: PLC0415 - the hook never needs it
+
+    make_importable()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def make_importable() -> None:
+    """Add the folders of installed packages to the path of an isolated interpreter, where it lacks them.
+
+    Before them comes the folder that holds this package, where its dependencies lie there too (`pip install
+    --target`); after them the user's own packages, which `-I` leaves out, where they are needed.
+    """
+    if not sys.flags.isolated:
+        return
+    import site  # noqa: PLC0415 - a fifth of the cost of starting Python; the hook's usual answer needs none
+    from importlib.util import find_spec  # noqa: PLC0415 - the same
+
+    packages = (place for place, folder in enumerate(sys.path) if folder.endswith("-packages"))
+    standard = next(packages, len(sys.path))
+    if sys.flags.no_site:
+        site.main()
+    if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
+        site.addsitedir(ROOT)
+        sys.path.remove(ROOT)
+        sys.path.insert(standard, ROOT)
+    if find_spec(_NEEDED) is None and os.path.isabs(environment.environ().get(_USER_BASE) or os.sep):
+        site.addsitedir(site.getusersitepackages())
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

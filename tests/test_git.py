@@ -1,0 +1,295 @@
+"""Git is asked in one place, and whatever a repository says, nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from git_repo import GitRepo
+
+from judgekit import changed, documents, programs
+from judgekit.git import GitError, Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).parents[1] / "judgekit"
+# Modules that start processes: what they start is none of git's.
+STARTERS = {
+    "cli/demo.py": "judgekit itself",
+    "engine/client.py": "the engine",
+    "engine/server.py": "itself, detached",
+    "escalate/gh.py": "gh",
+    "gateway/command.py": "the command of a provider",
+    "git.py": "git, here alone",
+    "hooks/watchdog.py": "this process once more",
+    "install/git_status.py": "the interpreter of an installed hook",
+    "install/status.py": "the client's hook",
+    "local/fetch.py": "pip",
+    "local/server.py": "a local model",
+}
+STARTING = {
+    *("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
+    *("system", "popen", "startfile", "fork", "forkpty", "posix_spawn", "posix_spawnp"),
+    *("create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell"),
+}
+OF = {"subprocess", "os", "asyncio", "loop", "pty", "posix", "nt"}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> GitRepo:
+    work = GitRepo(tmp_path / "work")
+    work.commit("first", a_md="before\n", b_md="same\n")
+    return work
+
+
+def starts(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what starts a process, and what searches for a program in its own way."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = node.attr
+            starts_one = name in STARTING or name.startswith(("exec", "spawn"))
+            starts_one &= (node.value.id, name) != ("asyncio", "run")
+            if (node.value.id in OF and starts_one) or (node.value.id, name) == ("shutil", "which"):
+                yield node
+        elif isinstance(node, ast.ImportFrom) and node.module in (*OF, "shutil"):
+            named = {each.name for each in node.names}
+            if named & STARTING or "which" in named:
+                yield node
+
+
+def test_processes_are_started_in_few_places() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(starts(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found - STARTERS.keys() == set()
+
+
+def test_git_is_started_in_one_place() -> None:
+    """Whatever starts processes elsewhere does not name git, and nobody else looks for it."""
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        words = [
+            each.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.List | ast.Tuple | ast.Call)
+            for each in (node.args if isinstance(node, ast.Call) else node.elts)[:1]
+            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
+        if name in STARTERS:
+            assert ("git" in words) == (name == "git.py"), name
+
+
+@pytest.mark.parametrize("word", ["diff", "status", "add", "hash-object", "checkout", "archive", "show"])
+def test_what_runs_filters_is_not_asked(work: GitRepo, word: str) -> None:
+    with pytest.raises(ValueError, match="not asked"):
+        Repository(work.folder).ask(word)
+
+
+def everything(repository: GitRepo, command: str) -> None:
+    """Give a repository a configuration that runs `command` wherever one can."""
+    values = {
+        "filter.x.process": command,
+        "filter.x.clean": command,
+        "filter.x.smudge": command,
+        "filter.x.required": "true",
+        "diff.x.command": command,
+        "diff.x.textconv": command,
+        "diff.external": command,
+        "core.fsmonitor": command,
+        "core.pager": command,
+        "pager.log": command,
+        "core.editor": command,
+        "core.sshCommand": command,
+        "core.askPass": command,
+        "core.alternateRefsCommand": command,
+        "credential.helper": f"!{command}",
+        "gpg.program": command,
+        "gpg.ssh.program": command,
+        "log.showSignature": "true",
+        "trailer.sign.command": command,
+        "alias.log": f"!{command}",
+        "alias.ls-files": f"!{command}",
+        "uploadpack.packObjectsHook": command,
+        "remote.origin.uploadpack": command,
+        "remote.origin.url": f"ext::{command}",
+        "remote.origin.promisor": "true",
+        "protocol.ext.allow": "always",
+        "extensions.partialClone": "origin",
+        "submodule.recurse": "true",
+    }
+    for name, value in values.items():
+        repository("config", name, value)
+    hooks = repository.folder / ".git" / "hooks"
+    for name in ("post-index-change", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+        hook = hooks / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{command}\n")
+        hook.chmod(0o755)
+
+
+@pytest.mark.parametrize("place", ["plain", "include", "worktree", "elsewhere"])
+def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: str) -> None:
+    ran = tmp_path / "ran"
+    work.commit("attributes", _gitattributes="*.md filter=x diff=x\n")
+    work.write("a.md", "after\n")
+    work.write("new.md", "new\n")
+    everything(work, f"touch {ran}")
+    config = work.folder / ".git" / "config"
+    text = config.read_text()
+    plain = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+    if place == "include":
+        (tmp_path / "more").write_text(text)
+        config.write_text(plain + f'[includeIf "gitdir:{work.folder}/"]\n\tpath = {tmp_path / "more"}\n')
+    elif place == "worktree":
+        (work.folder / ".git" / "config.worktree").write_text(text)
+        config.write_text(plain.replace("= 0", "= 1") + "[extensions]\n\tworktreeConfig = true\n")
+    elif place == "elsewhere":
+        (work.folder / ".git").rename(tmp_path / "kept")
+        (work.folder / ".git").write_text(f"gitdir: {tmp_path / 'kept'}\n")
+    info = Repository(work.folder).ask("rev-parse", "--git-path", "info/attributes").decode().strip()
+    (work.folder / info).parent.mkdir(exist_ok=True)
+    (work.folder / info).write_text("*.md filter=x diff=x\n")
+    ran.unlink(missing_ok=True)
+    assert [each.path for each in changed.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
+    assert len(list(documents.expand([str(work.folder)]))) == 4
+    repository = Repository(work.folder)
+    head = repository.commit("HEAD") or ""
+    repository.ask("log", "--format=%H%x00%(trailers:only,unfold)")
+    repository.ask("diff-tree", "-r", "-c", "--root", "-M100%", head)
+    repository.holds("check-ignore", "--quiet", "a.md")
+    with pytest.raises(GitError):  # what a promisor could have is not fetched
+        repository.ask("cat-file", "blob", "1" * 40)
+    assert not ran.exists()
+
+
+def bare_inside(work: GitRepo, ran: Path) -> Path:
+    """Put a bare repository among a project's files, as a clone may have one."""
+    posing = GitRepo(work.folder / "docs")
+    posing.commit("x", a_md="text\n")
+    everything(posing, f"touch {ran}")
+    for each in (posing.folder / ".git").iterdir():
+        each.rename(posing.folder / each.name)
+    (posing.folder / ".git").rmdir()
+    (posing.folder / "config").write_text(
+        (posing.folder / "config").read_text() + f"[core]\n\tbare = false\n\tworktree = {posing.folder}\n"
+    )
+    (posing.folder / "info").mkdir(exist_ok=True)
+    (posing.folder / "info" / "attributes").write_text("*.md filter=x\n")
+    posing.write("a.md", "after\n")
+    ran.unlink(missing_ok=True)
+    return posing.folder
+
+
+def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    folder = bare_inside(work, ran)
+    with pytest.raises(GitError, match="bareRepository"):
+        changed.files(folder, ["*.md"])
+    assert list(documents.expand([str(folder)]))
+    assert not ran.exists()
+
+
+def test_other_line_ends_are_no_change(work: GitRepo) -> None:
+    work.write("b.md", "same\r\n")
+    work.write("a.md", "after\n")
+    assert [each.path for each in changed.files(work.folder, ["*.md"])] == ["a.md"]
+
+
+def test_what_a_linked_folder_leads_to_is_not_read(work: GitRepo, tmp_path: Path) -> None:
+    work.commit("folder", **{"notes/a_md": "in the project\n"})
+    shutil.rmtree(work.folder / "notes")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "a.md").write_text("private\n")
+    (work.folder / "notes").symlink_to(tmp_path / "private")
+    assert changed.files(work.folder, ["**/*.md"]) == []
+
+
+@pytest.mark.parametrize("name", ["GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_SSH_COMMAND", "GIT_EXEC_PATH"])
+def test_variables_that_name_programs_are_left_out(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, f"touch {tmp_path / 'ran'}")
+    assert Repository(work.folder).commit("HEAD")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_grafts_traces_and_other_histories_are_left_out(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = work("rev-parse", "HEAD"), work.commit("second", c_md="c\n")
+    grafts = tmp_path / "grafts"
+    grafts.write_text(f"{second}\n")
+    monkeypatch.setenv("GIT_GRAFT_FILE", str(grafts))
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
+    monkeypatch.setenv("GIT_SHALLOW_FILE", str(grafts))
+    (work.folder / ".git" / "info").mkdir(exist_ok=True)
+    shutil.copy(grafts, work.folder / ".git" / "info" / "grafts")
+    listed = Repository(work.folder).ask("log", "--format=%H").decode().split()
+    assert listed == [second, first]
+    assert not (tmp_path / "trace").exists()
+
+
+def test_settings_that_the_user_gives_by_variables_hold(
+    work: GitRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All but those that would run something: `git -c … push` hands them on to its hooks."""
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "2")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "user.email")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "ada@example.org")
+    monkeypatch.setenv("GIT_CONFIG_KEY_1", "core.fsmonitor")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_1", f"touch {tmp_path / 'ran'}")
+    repository = Repository(work.folder)
+    assert repository.ask("config", "user.email") == b"ada@example.org\n"
+    repository.ask("ls-files", "--others")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_place_of_hooks_is_known(work: GitRepo, tmp_path: Path) -> None:
+    work("config", "core.hooksPath", str(tmp_path / "hooks"))
+    repository = Repository(work.folder)
+    assert repository.ask("rev-parse", "--git-path", "hooks").decode().strip() == str(tmp_path / "hooks")
+
+
+def test_blobs_come_one_by_one(work: GitRepo) -> None:
+    texts = [os.urandom(300_000) for _ in range(4)] + [b"", b"\n", b"x" * 1_000_001]
+    oids = [work("hash-object", "-w", "--stdin", stdin=each) for each in texts]
+    missing = "1" * 40
+    found = Repository(work.folder).blobs([*oids, missing, oids[0]], 1_000_000)
+    assert next(found) == (oids[0], texts[0])
+    rest = list(found)
+    assert [content for _, content in rest] == [*texts[1:-1], None, None, texts[0]]
+    assert [name for name, _ in rest] == [*oids[1:], missing, oids[0]]
+
+
+@pytest.mark.parametrize("entry", ["", ".", "bin", "./bin", "../work/bin"])
+def test_programs_of_the_current_folder_are_not_found(
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    for name in ("git", "bin/git"):
+        work.write(name, f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
+        (work.folder / name).chmod(0o755)
+    monkeypatch.chdir(work.folder)
+    before = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{before}")
+    assert Repository(work.folder).commit("HEAD")
+    assert not (tmp_path / "ran").exists()
+    assert programs.find("git", os.environ) == shutil.which("git", path=before)
+    monkeypatch.setenv("PATH", entry)
+    assert programs.find("git", os.environ) is None
+    with pytest.raises(GitError, match="no git on PATH"):
+        Repository(work.folder).commit("HEAD")
+
+
+def test_a_program_is_also_found_by_its_whole_path() -> None:
+    assert programs.find(sys.executable, {}) == sys.executable
+    assert programs.find("/no/such/program", {}) is None
+    assert programs.find("bin/git", {"PATH": "/usr"}) is None
