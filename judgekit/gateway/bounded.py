@@ -6,6 +6,7 @@ points to.
 
 from __future__ import annotations
 
+import functools
 import json
 import zlib
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _ENCODINGS = {"": False, "identity": False, "gzip": True, "x-gzip": True, "deflate": True}
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 
-_ours: ContextVar[bool] = ContextVar("bounded", default=False)
+_most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
 class TooMuchError(GatewayError):
@@ -44,42 +45,36 @@ class ElsewhereError(GatewayError):
 
 
 @contextmanager
-def replies() -> Iterator[None]:
-    """While it is entered, this task's requests are bounded in every transport given to `bound`."""
-    before = _ours.set(True)
+def replies(most: int = MOST) -> Iterator[None]:
+    """While it is entered, each reply to this task's requests is bounded, to so many bytes.
+
+    It is what httpx sends, and what goes through the transports given to `bound`. Requests raise
+    `GatewayError` then.
+    """
+    bound(httpx.AsyncHTTPTransport)
+    before = _most.set(most)
     try:
         yield
     finally:
-        _ours.reset(before)
+        _most.reset(before)
 
 
+@functools.cache
 def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     """Have a class of transports bound what answers requests made within `replies`, and no others."""
     given: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
 
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
-        if not _ours.get():
+        most = _most.get()
+        if most is None:
             return await given(self, request)
         request.headers["accept-encoding"] = "gzip"
-        return await whole(request, await given(self, request))
+        return await _whole(request, await given(self, request), most)
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
 
 
-class Transport(httpx.AsyncHTTPTransport):
-    """For clients of our own: bounds every reply, to `most` bytes."""
-
-    def __init__(self, most: int = MOST, **options: Any) -> None:  # noqa: ANN401 - httpx's own
-        super().__init__(**options)
-        self._most = most
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Return the whole reply; raises `GatewayError`."""
-        request.headers["accept-encoding"] = "gzip"
-        return await whole(request, await super().handle_async_request(request), self._most)
-
-
-async def whole(request: httpx.Request, response: httpx.Response, most: int = MOST) -> httpx.Response:
+async def _whole(request: httpx.Request, response: httpx.Response, most: int) -> httpx.Response:
     """Return a reply with all of its body, unpacked; raises `GatewayError` where it is too much."""
     try:
         _check_origin(request, response)

@@ -15,7 +15,6 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
 from judgekit.errors import FailureKind, GatewayError
@@ -83,8 +82,7 @@ def _load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     # It looks for secrets in what an error says, which may hold a whole reply: seconds for each megabyte.
     redact = secret_redaction.python_redact_string
     secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
-    for transport in (LiteLLMAiohttpTransport, httpx.AsyncHTTPTransport):  # as the user's variables want it
-        bounded.bound(transport)
+    bounded.bound(LiteLLMAiohttpTransport)
     one_loop.close_at_exit(vars(litellm)["close_litellm_async_clients"])
     return litellm
 

@@ -30,12 +30,10 @@ async def offered(endpoint: Endpoint, profile: LitellmProfile, seconds: float) -
     url = endpoint.api_base.rstrip("/") + profile.models_path
     headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     try:
-        async with (
-            asyncio.timeout(seconds),
-            httpx.AsyncClient(timeout=seconds, transport=bounded.Transport()) as client,
-        ):
-            listed = (await client.get(url, headers=headers)).json()["data"]
-            names = [str(each["id"]) for each in listed]
+        with bounded.replies():
+            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+                listed = (await client.get(url, headers=headers)).json()["data"]
+                names = [str(each["id"]) for each in listed]
     except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
         return []
     bare = profile.bare_name(endpoint.model)
