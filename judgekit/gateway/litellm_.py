@@ -22,6 +22,8 @@ from judgekit.gateway import bounded, failures, offers, one_loop, reading, schem
 from judgekit.gateway.endpoints import extra_arguments, secrets
 from judgekit.gateway.pace import Pace, Paces, no_turn
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
+from judgekit.text import one_line
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -251,7 +253,11 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
-    litellm = await loaded()
+    try:
+        litellm = await loaded()
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
+        told = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
+        raise GatewayError(FailureKind.BAD_REQUEST, one_line(told, 300), usage=Usage()) from None
     try:
         with bounded.replies():
             response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
