@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
+from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway import bounded, failures, offers, one_loop, reading, schema
 from judgekit.gateway.endpoints import extra_arguments, secrets
@@ -221,23 +222,8 @@ class LitellmGateway:
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm beside the event loop, so that the deadline holds from the first call on.
-
-    A thread of its own: the end of `asyncio.run` waits for the threads of the event loop.
-    """
-    if not _load.cache_info().currsize:
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def work() -> None:
-            with contextlib.suppress(Exception):  # raised again below, where someone can catch it
-                load()
-            with contextlib.suppress(RuntimeError):  # the deadline came first, and the loop is gone
-                loop.call_soon_threadsafe(done.set)
-
-        threading.Thread(target=work, name="judgekit-litellm", daemon=True).start()
-        await done.wait()
-    return load()
+    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
+    return load() if _load.cache_info().currsize else await running.aside(load)
 
 
 def _pause(state: RetryCallState) -> float:
