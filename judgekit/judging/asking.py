@@ -93,7 +93,7 @@ async def ask(
                 labels=question.labels,
                 sample=question.sample,
             )
-            kept = session.cache and session.cache.find(endpoint, request)
+            kept = await session.found(endpoint, request)
             reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
             spent = of_failure(error)
@@ -113,8 +113,8 @@ async def ask(
             failure = _failure(cause(reply.text), str(error))
             messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
-            if session.cache and not kept:
-                session.cache.keep(endpoint, request, reply)
+            if not kept:
+                await session.keep(endpoint, request, reply)
             return Answer(value, None, usage, watch.ms, model, reply)
     return Answer(None, failure, usage, watch.ms, model)
 
@@ -148,7 +148,7 @@ async def ask_pointwise(
     watch = Stopwatch()
     try:
         found, usage, model = await pointwise.ask(
-            pointwise.Remembering(Paid(session), session.remembered, session.cache),
+            pointwise.Remembering(Paid(session), session.remembered, session),
             endpoint,
             system=points.system,
             context=points.context,

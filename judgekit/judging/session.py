@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.fence import Fence
+from judgekit.judging import reply_cache
 from judgekit.usage import Usage, of_failure
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ class Session:
         except TimeoutError:
             told = "the deadline came while its text was being prepared"
             raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
+
+    async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what was replied to the same request in an earlier session, None where that is not kept."""
+        if (cache := self.cache) is None:
+            return None
+        return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
+
+    async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply for later sessions."""
+        if (cache := self.cache) is not None:
+            await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
     def spend(self, usage: Usage) -> None:
         """Count the cost of a call; one that nobody states cannot be counted."""
