@@ -48,7 +48,7 @@ def health(place: Place) -> dict[str, Any] | None:
     try:
         with client.Connection(place) as connection:
             told = json.loads(connection.ask("GET", "/v1/health", seconds=ANSWER_SECONDS).read())
-    except (client.NoEngine, client.EngineLost, ValueError):
+    except (client.NoEngine, client.EngineLost, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
 

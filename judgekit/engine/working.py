@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 
 from judgekit.datafile import expectation
 from judgekit.engine.door import error_body
+from judgekit.engine.service import NotReady
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gateway.pace import caller
@@ -56,7 +57,7 @@ async def done(
 
 
 async def _with_environment(service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
-    await service.ready.wait()
+    await service.usable()
     with on_behalf_of(asked):
         return await work()
 
@@ -98,6 +99,8 @@ def said(error: Exception) -> Response:
         return _response(422, kind, f"{where}: {expectation(first)}", Exit.BAD_INPUT)
     if isinstance(error, Gone):
         return Response(status_code=NOBODY_WAITS)
+    if isinstance(error, NotReady):
+        return _response(503, "not_ready", str(error), Exit.INTERNAL)
     if not isinstance(error, JudgekitError):
         message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
         return _response(500, "internal", message, 70)

@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
 
 
+def _lasting(make: Callable[[], Gateway]) -> Gateway:
+    """Return the one gateway of its kind: connections, and turns to ask, are those of the whole process."""
+    from judgekit.gateway import one_loop  # noqa: PLC0415 - asyncio, when used
+
+    return one_loop.lasting(make)
+
+
 def _litellm() -> Gateway:
     from judgekit.gateway.litellm_ import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
 
-    return LitellmGateway()
+    return _lasting(LitellmGateway)
 
 
 def _command() -> Gateway:
     from judgekit.gateway.command import CommandGateway  # noqa: PLC0415 - asyncio's subprocesses, when used
 
-    return CommandGateway()
+    return _lasting(CommandGateway)
 
 
 def _embedded() -> Gateway:

@@ -19,6 +19,7 @@ from judgekit.verdict import Usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from judgekit.errors import GatewayError
     from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
@@ -39,6 +40,11 @@ class Contest:
     prompt: str
     files: tuple[File, ...]
     authors: tuple[str | None, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many characters there are to look through."""
+        return len(self.prompt) + sum(len(each.text) for each in self.files)
 
     @property
     def letters(self) -> str:
@@ -196,3 +202,11 @@ def comparison(
         duration_ms=duration_ms,
         **cost_of(rounds),
     )
+
+
+def unprepared(
+    contest: Contest, loaded: LoadedRubric, mode: ModeName, error: GatewayError, duration_ms: int
+) -> Comparison:
+    """Return the record of a comparison whose texts could not be prepared by the deadline."""
+    terms = Terms(loaded, mode, nobody=f"{error.kind} ({error.message})")
+    return comparison(contest, terms, Ended("undetermined", "none"), (), duration_ms)

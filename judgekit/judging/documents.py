@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from judgekit import authors
+from judgekit.errors import GatewayError
 from judgekit.fence import Fence
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
@@ -71,12 +72,16 @@ class DocumentJudge(Judge[ScoreRubric]):
         return tuple(dict.fromkeys(said))
 
     async def _judge(self, document: Document) -> Verdict:
-        watch = Stopwatch()
-        document, left_out = self._outgoing(document)
+        watch, session = Stopwatch(), self.session()
+        try:
+            document, left_out = await session.aside(partial(self._outgoing, document), document.size)
+        except GatewayError as error:
+            why = f"{error.kind} ({error.message})"
+            late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), why)
+            return verdict(late, watch.ms)
         if self.elsewhere is not None:
             found = await self.elsewhere.judge(self, document)
             return found.model_copy(update={"redacted": left_out + found.redacted})
-        session = self.session()
         cut = {tier for tier in self.seats if self._is_cut(tier, document)}
         rules = self.rules(cut, self.manner.margin)
         course = Course()

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE
+from judgekit.errors import GatewayError
 from judgekit.fence import Fence
 from judgekit.judging import outgoing
 from judgekit.judging.ballots import Ballot, ballot, ended, outcomes
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Terms, compare_round, comparison, identical
+from judgekit.judging.contest import Terms, compare_round, comparison, identical, unprepared
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import Said
@@ -54,9 +55,14 @@ class PairJudge(Judge[CompareRubric]):
         return self.apart_from(told.wrote, told.sided)
 
     async def _judge(self, contest: Contest) -> Comparison:
-        watch = Stopwatch()
-        contest, left_out = outgoing.contest(contest, self.manner)
-        session = self.session()
+        watch, session = Stopwatch(), self.session()
+        try:
+            sent, left_out = await session.aside(
+                partial(outgoing.contest, contest, self.manner), contest.size
+            )
+        except GatewayError as error:
+            return unprepared(contest, self.loaded, self.mode, error, watch.ms)
+        contest = sent
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut)
         course = _Course()

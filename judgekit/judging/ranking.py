@@ -9,9 +9,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE, CompareRound
+from judgekit.errors import GatewayError
 from judgekit.judging import outgoing, readings, standing
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Ended, Terms, comparison, identical
+from judgekit.judging.contest import Ended, Terms, comparison, identical, unprepared
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import voter
@@ -57,9 +58,15 @@ class RankingJudge(Judge[ScoreRubric]):
         return self.apart_from(told.wrote, told.sided)
 
     async def _judge(self, contest: Contest) -> Comparison:
-        watch = Stopwatch()
-        contest, left_out = outgoing.contest(contest, self.manner)
-        run = _Run(self, contest, self.session(), self.ranks(contest))
+        watch, session = Stopwatch(), self.session()
+        try:
+            sent, left_out = await session.aside(
+                partial(outgoing.contest, contest, self.manner), contest.size
+            )
+        except GatewayError as error:
+            return unprepared(contest, self.loaded, self.mode, error, watch.ms)
+        contest = sent
+        run = _Run(self, contest, session, self.ranks(contest))
         same = len(contest.distinct) == 1
         ended = identical(contest) if same else await run.end()
         notes = "; ".join(filter(None, (run.note, self.stale))) or None

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.fence import Fence
+from judgekit.judging import reply_cache
 from judgekit.usage import Usage, of_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
     from judgekit.judging.pointwise import Remembered
     from judgekit.judging.reply_cache import Cache
 
+Value = TypeVar("Value")
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
+_LONG = 8_000  # characters, for which a change of threads takes less than the work
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
 
@@ -55,6 +62,31 @@ class Session:
     def left(self) -> float:
         """Return the seconds that are left, negative when the deadline is over."""
         return self.started + self.seconds - time.monotonic()
+
+    async def aside(self, work: Callable[[], Value], size: int) -> Value:
+        """Return what `work` makes of texts of `size` characters; the event loop does not wait for long ones.
+
+        Raises `GatewayError` when the deadline comes first; the work may go on then, and nobody hears of it.
+        """
+        if size < _LONG:
+            return work()
+        try:
+            async with asyncio.timeout(max(0.0, self.left())):
+                return await running.aside(work)
+        except TimeoutError:
+            told = "the deadline came while its text was being prepared"
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
+
+    async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what was replied to the same request in an earlier session, None where that is not kept."""
+        if (cache := self.cache) is None:
+            return None
+        return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
+
+    async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply for later sessions."""
+        if (cache := self.cache) is not None:
+            await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
     def spend(self, usage: Usage) -> None:
         """Count the cost of a call; one that nobody states cannot be counted."""

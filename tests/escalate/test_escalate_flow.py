@@ -221,6 +221,12 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     assert time.monotonic() - start < 20
 
 
+def test_a_gh_that_prints_without_end_is_left(project: Path, gh: FakeGh) -> None:
+    gh.tell(chatters=True)
+    with pytest.raises(GhError, match="printed more than"):
+        list(flow.ensure([content("a")], AS_SET, Place(project), seconds=120))
+
+
 def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
     with pytest.raises(GhError, match="no time is left"):
         list(flow.ensure([content("a")], AS_SET, Place(project), seconds=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from copy import deepcopy
@@ -14,7 +15,7 @@ import respx
 from asking import KEY, SCHEMA, ask, bundled, request
 
 from judgekit import providers
-from judgekit.gateway import litellm_, reading
+from judgekit.gateway import litellm_, one_loop, reading
 from judgekit.gateway.base import Message
 from judgekit.gateway.endpoints import endpoint
 from judgekit.provider import Price
@@ -259,11 +260,12 @@ CASES = [
 def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     # respx sees httpx only; litellm's clients are kept between calls, so they are forgotten around each test.
     monkeypatch.setenv("DISABLE_AIOHTTP_TRANSPORT", "True")
-    cache = litellm_.load().in_memory_llm_clients_cache
-    cache.flush_cache()
+    litellm = litellm_.load()
+    asyncio.run(one_loop.inside(litellm.close_litellm_async_clients))
+    litellm.in_memory_llm_clients_cache.flush_cache()
     with respx.mock(assert_all_called=False) as router:
         yield router
-    cache.flush_cache()
+    litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 def call(

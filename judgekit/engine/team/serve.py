@@ -20,7 +20,7 @@ from judgekit.engine.service import Service
 from judgekit.engine.team.app import create_team_app
 from judgekit.engine.team.protocol import PatientProtocol
 from judgekit.engine.team.tokens import user_tokens
-from judgekit.errors import ConfigError, UsageError
+from judgekit.errors import ConfigError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,10 @@ class _Server(uvicorn.Server):
         service = Service(lambda _: None)
         self.config.app = create_team_app(service, log, user_tokens(), project)
         await service.prepare()
+        if service.failure:
+            raise JudgekitError(
+                f"what judging needs cannot be loaded ({service.failure}); reinstall judgekit"
+            )
         try:
             await self.serve([listener])
         finally:
