@@ -13,6 +13,7 @@ from judgekit import config as configuration
 from judgekit import environment, library, panel, running
 from judgekit.calibrate import store as calibrations
 from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.gateway.resolve import Panel
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.manner import configured
@@ -89,7 +90,8 @@ def judge_of(
 
     Raises `ConfigError`.
     """
-    seats, reason = panel.juries(settings, project) if here else ({}, "")
+    found = panel.chosen(settings, project) if here else Panel({}, None, "")
+    seats, reason = found.endpoints, found.reason
     own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
     learned = calibrations.find(loaded, mode, seats, project, manner, subjects)
     return Judge(
@@ -105,6 +107,9 @@ def judge_of(
         learned.stale,
         manner,
         own.author_family,
+        others=found.others,
+        claimed=panel.claimed(settings, project) if own.author_family else frozenset(),
+        independence=own.independence,
     )
 
 
@@ -209,7 +214,11 @@ def prompts(
     seats = judge.juries
     if not seats:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
-    return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]
+    return [
+        (tier, judge.name(seat), judge.prompts(tier, document, seat))
+        for tier in TIERS
+        for seat in seats[tier]
+    ]
 
 
 def _named(rubric: str) -> str:

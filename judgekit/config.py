@@ -311,9 +311,14 @@ def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     return roots
 
 
+def names_models(own: Config) -> bool:
+    """Whether a user's own configuration names models: a project's do not count then."""
+    return any(own.judge.tiers.model_dump().values())
+
+
 def tiers_of_project(project: Path | None) -> frozenset[TierName]:
-    """Return the tiers whose model a project's files name: no wish of the user's."""
-    if project is None:
+    """Return the tiers whose model a project's files name: no wish of the user's, and none beside one."""
+    if project is None or names_models(load(None)):
         return frozenset()
     named = _project(project).get("judge", {}).get("tiers", {})
     return frozenset(tier for tier, model in named.items() if model)
@@ -403,7 +408,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 
 def _limit_calls(judge: Layer, own: Layer) -> None:
-    """Leave a project no more jurors in a tier than the user names, no more calls, no less independence.
+    """Leave a project no models beside the user's, else one a tier; no more calls, no less independence.
 
     A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
     """
@@ -412,9 +417,11 @@ def _limit_calls(judge: Layer, own: Layer) -> None:
         judge["independence"] = "require"
     if own.get("criteria", "together") == "together":
         judge.pop("criteria", None)
+    if any(own.get("tiers", {}).values()):
+        judge.pop("tiers", None)
     for tier, named in judge.get("tiers", {}).items():
         if isinstance(named, list):
-            judge["tiers"][tier] = named[: len(own.get("tiers", {}).get(tier) or [""])]
+            judge["tiers"][tier] = named[:1]
 
 
 def _add_families(judge: Layer, own: str | None) -> None:

@@ -20,6 +20,7 @@ from judgekit.cli.output import (
     messages_text,
     say,
     tell_redacted,
+    tell_substitutes,
 )
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped
@@ -84,6 +85,7 @@ def compare(
     if not found.decided and found.degraded:
         complain(f"{found.verdict}: {found.degraded}")
     tell_redacted(found.redacted)
+    tell_substitutes(found.substitutes)
     return Exit.ACCEPTED if found.decided else Exit.HUMAN_NEEDED
 
 

@@ -104,6 +104,16 @@ def tell_redacted(secrets: int) -> None:
         complain(f"{were} left out of what is sent")
 
 
+def tell_substitutes(providers: Iterable[str]) -> None:
+    """Say which providers were asked because of who wrote a text, where any was."""
+    names = ", ".join(sorted(set(providers)))
+    if names:
+        complain(
+            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
+            "configuration says which providers may be asked"
+        )
+
+
 def finite(given: float | None) -> float | None:
     """Return a number that was given; raises `typer.BadParameter` for one without an end, or none at all."""
     if given is not None and not math.isfinite(given):
