@@ -50,6 +50,7 @@ _DESCRIBING = {
     "base_env",
     "limits",
     "price",
+    "states_cost",
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

@@ -206,14 +206,16 @@ def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_fami
     bare_world.work.commit(f"mine{trailer}", a_md=good("a"))
     with Loopback(by_content) as model:
         own = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": model.base, "JUDGEKIT_MODEL": "claude-own"}
-        push = bare_world.push(judged={"a.md": "UNDETERMINED" if wrote else "GO"}, **own)
+        bare_world.environ.update(own)
+        push = bare_world.push(judged={"a.md": "UNDETERMINED" if wrote else "GO"})
         assert ("judge.independence: require" in push.err + push.out) == wrote
         bare_world.work.commit(f"bad{trailer}", b_md=bad("b"))
-        bare_world.push(judged={"b.md": "NO-GO"}, code=1, **own)
+        bare_world.push(judged={"b.md": "NO-GO"}, code=1)
         with Loopback(by_content) as other:
             keys = {"OPENAI_API_KEY": "jk-test-0123456789", "OPENAI_BASE_URL": other.base}
             bare_world.work.commit(f"good again{trailer}", b_md=good("b"))
-            push = bare_world.push(judged={"b.md": "GO"}, **own, **keys)
+            bare_world.environ.update(keys)
+            push = bare_world.push(judged={"b.md": "GO"})
             assert bool(other.requests) == wrote
             assert ("openai: asked in place of" in push.err + push.out) == wrote
 
