@@ -336,7 +336,7 @@ def _read(path: Path) -> Layer:
 
 def _project_layer(project: Path) -> Layer:
     path = project_file(project)
-    layer = _read(path)
+    layer = _read(path) if datafile.check_own(path, project) else {}
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
@@ -347,6 +347,7 @@ def _project_layer(project: Path) -> Layer:
         rubric = layer.get(section, {}).get("rubric", "")
         if rubric.endswith((".yaml", ".yml")):
             _refuse_outside(project, rubric, path, f"{section}.rubric")
+            datafile.check_own(project / rubric, project)
             layer[section]["rubric"] = str(project.resolve() / rubric)
     _refuse_unlisted_models(layer, path)
     return layer
@@ -355,7 +356,7 @@ def _project_layer(project: Path) -> Layer:
 def _refuse_outside(project: Path, name: str, path: Path, key: str) -> None:
     if not _inside(project, name):
         told = "leads out of the project; only the user's configuration may name such a path"
-        raise _wrong(path, key, f"{name!r} {told}")
+        raise _wrong(path, key, told)
 
 
 def _wrong(path: Path, key: str, problem: str) -> ConfigError:
@@ -374,8 +375,8 @@ def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
             raise _wrong(
                 path,
                 f"judge.tiers.{tier}",
-                f"no provider profile lists the model {model!r}; choose a listed one "
-                "(judgekit provider list), or name it in the user's configuration",
+                "no provider profile lists this model; choose a listed one (judgekit provider list), or name "
+                "it in the user's configuration",
             )
 
 
@@ -397,6 +398,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
             bounded[section][key] = limit
     _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
     _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
+    if user.get("gate", {}).get("mode") == "blocking" and "gate" in bounded:
+        bounded["gate"].pop("mode", None)  # what holds up the user's pushes is not the clone's to let pass
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
@@ -448,6 +451,15 @@ def _merge(below: Layer, above: Layer) -> Layer:
             _merge(under if isinstance(under, dict) else {}, value) if isinstance(value, dict) else value
         )
     return merged
+
+
+def variable_names() -> list[str]:
+    """Return the variables that set a key of the configuration."""
+    return [
+        f"JUDGEKIT_{section}_{key}".upper()
+        for section, model in _BY_VARIABLE.items()
+        for key in model.model_fields
+    ]
 
 
 def _variables(environ: Mapping[str, str]) -> Layer:
