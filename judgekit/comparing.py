@@ -48,7 +48,7 @@ def prompts(
     if not juries:
         return [(tier, "no model is set up", found.prompts(tier, contest)) for tier in TIERS]
     seats = [(tier, seat) for tier in TIERS for seat in juries.get(tier, ())]
-    return [(tier, seat.model, found.prompts(tier, contest, seat)) for tier, seat in seats]
+    return [(tier, found.name(seat), found.prompts(tier, contest, seat)) for tier, seat in seats]
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import time
@@ -122,7 +123,7 @@ def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
     except YAMLError as error:
         raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
     except ValueError as error:  # a number of too many digits, a day that there is not
-        raise ConfigError(f"{error}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
 
 
 def _load_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
@@ -372,6 +373,31 @@ def _replace(path: Path, text: str) -> None:
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
+def check_own(path: Path, project: Path) -> bool:
+    """Whether a file of a project's is there, and its own.
+
+    Raises `ConfigError` where it, or a folder on the way from the project, is a link, or where it is no
+    regular file: a clone may lead to what is none of its business, or to a pipe without an end.
+    """
+    step, mode = project, 0
+    for part in path.relative_to(project).parts:
+        step /= part
+        try:
+            mode = step.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no such name"
+            raise ConfigError(f"cannot be read ({reason})", path=step) from None
+        if stat.S_ISLNK(mode):
+            raise ConfigError(
+                "a link, and a project's links are not followed; put it there itself", path=step
+            )
+    if not stat.S_ISREG(mode):
+        raise ConfigError("no regular file; put a file there, or nothing", path=path)
+    return True
+
+
 def sha256(path: Path) -> str:
     """Return the SHA-256 of the file's bytes in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -404,14 +430,18 @@ def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, t
 
 
 def describe(error: ErrorDetails) -> str:
-    """Say in a few words what was expected and what stands there instead."""
-    told = expectation(error)
-    if error["type"] in _WITHOUT_VALUE or error["type"].startswith("union_tag"):
+    """Say in a few words what was expected, and of what kind is what stands there instead.
+
+    Never what it is: a file of a clone may lead to one that is none of the reader's.
+    """
+    told, kind, given = expectation(error), error["type"], error["input"]
+    if kind in _WITHOUT_VALUE or kind.startswith("union_tag"):
         return told
-    given = _short(error["input"])
-    if not error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
-        given = given or kind_of(error["input"])
-    return f"{told}, got {given}" if given else told
+    if kind in _VALUES and not isinstance(given, bool | None):
+        return told
+    if error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
+        return told
+    return f"{told}, got {kind_of(given)}"
 
 
 def expectation(error: ErrorDetails) -> str:
@@ -422,13 +452,8 @@ def expectation(error: ErrorDetails) -> str:
         return "missing key; add it"
     if error["type"].startswith("union_tag"):
         context = error.get("ctx", {})
-        wanted, given = context.get("expected_tags"), context.get("tag")
-        kind = context.get("discriminator", "")
-        return (
-            f"expected {kind} to be one of {wanted}, got {given!r}"
-            if wanted
-            else f"missing key {kind}; add it"
-        )
+        wanted, kind = context.get("expected_tags"), context.get("discriminator", "")
+        return f"expected {kind} to be one of {wanted}" if wanted else f"missing key {kind}; add it"
     if error["type"] == "json_invalid":
         why = error.get("ctx", {}).get("error", "")
         return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
@@ -441,6 +466,19 @@ def expectation(error: ErrorDetails) -> str:
 
 
 _WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
+# What is of the right kind, and another value than expected.
+_VALUES = (
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "string_too_short",
+    "string_too_long",
+    "string_pattern_mismatch",
+    "literal_error",
+    "enum",
+    "finite_number",
+)
 _VALUE_ERROR = "Value error, "
 # By the first word of what pydantic calls a fault of type.
 _TYPES = {
@@ -488,20 +526,26 @@ def kind_of(value: object) -> str:
         kind = "list" if isinstance(value, list) else "mapping"
         return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
     if isinstance(value, bool) or value is None:
-        return _short(value)
+        return {None: "null", True: "true", False: "false"}[value]
     kinds = (("a text", str), ("a number", (int, float)))
     found = next((words for words, types in kinds if isinstance(value, types)), "")
-    tag = getattr(value, "tag", None)
-    if found or tag is None:
+    if found or getattr(value, "tag", None) is None:
         return found or f"a {type(value).__name__.lower()}"
-    return f"a value with the tag {tag}".replace("tag:yaml.org,2002:", "!!")
+    return "a value with a tag"
 
 
 def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
     told = (problem or "not valid YAML").partition("\n")[0]
     told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
-    return told.replace("but got '<stream end>'", "but the file ends here")
+    told = told.replace("but got '<stream end>'", "but the file ends here")
+    if told.startswith("found duplicate key "):
+        return told.partition(" with value ")[0]
+    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
+    return _QUOTED.sub("", told)
+
+
+_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -514,20 +558,3 @@ def line_of(data: object, location: Location) -> int | None:
         line = marks[part][0] + 1
         data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
     return line
-
-
-_NAMES = {"None": "null", "True": "true", "False": "false", "nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
-
-
-def _figure(value: object) -> object:
-    """Return a bound or a value as people write it: 1 for 1.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _short(value: object, limit: int = 60) -> str:
-    """Return a value as it stands in the file, cut; nothing for a whole mapping or list."""
-    if not isinstance(value, str | int | float | bool | None):
-        return ""
-    text = repr(_figure(value))
-    text = _NAMES.get(text, text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

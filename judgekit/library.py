@@ -74,13 +74,17 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     Raises `ConfigError`, which says where it is set when there is none or it is of another task.
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
-        problem = f"no file {reference!r}; name an ID, ID@VERSION or a YAML file that exists"
+        problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise config.wrong(section, "rubric", problem, project)
     find = select_rubric if section == "retrieval" else score_rubric
     try:
         return find(reference, project)
     except UsageError as error:
-        raise config.wrong(section, "rubric", str(error), project) from None
+        # What stands in a file of a clone is not repeated.
+        problem = (
+            str(error).replace(f" {reference!r}", " of that name").replace(f"{reference!r}", "the value")
+        )
+        raise config.wrong(section, "rubric", problem, project) from None
 
 
 def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
@@ -91,6 +95,8 @@ def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubri
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """Read one rubric file; refuses one that reuses a published id and version with other content."""
+    if origin == "project":
+        datafile.check_own(path, path.parents[2])
     rubric = datafile.read(path, RubricFile, version_key="rubric").root
     digest = datafile.sha256(path)
     if published().get(rubric.ref, digest) != digest:

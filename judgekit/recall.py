@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from judgekit import assess, environment, library, panel, paths, redaction, running, transcript
 from judgekit import config as configuration
-from judgekit import environment, library, panel, paths, redaction, running, transcript
 from judgekit.calibrate import store as calibrations
 from judgekit.errors import ConfigError, InputError
 from judgekit.gateway.open import is_recording, open_gateway, prepare
@@ -217,6 +217,7 @@ def _judge(
     if not tiers:
         return reason
     loaded = library.configured_rubric("retrieval", own.rubric, project)
+    assess.check_prices(tiers, settings.judge.max_cost_usd, project, asked=False)
     manner = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         manner = manner._replace(samples=1, each=False)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
 
+_MOST = 1_000_000  # bytes; no published rubric has as many
 _HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
 
 
@@ -59,7 +60,10 @@ def head(path: Path) -> Head | None:
     A file under another name than its `id@version` is no such file either.
     """
     try:
-        data = path.read_bytes()
+        if not path.is_file():  # a pipe may have no end
+            return None
+        with path.open("rb") as file:
+            data = file.read(_MOST)
     except OSError:
         return None
     if published().get(path.stem) != hashlib.sha256(data).hexdigest():

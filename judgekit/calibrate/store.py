@@ -118,6 +118,8 @@ def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibr
             yield f"{folder}: {told}"
         for path in files[:MOST_READ]:
             try:
+                if origin == "project":
+                    datafile.check_own(path, path.parents[2])
                 found.append(read(path))
             except ConfigError as error:
                 if _is_meant(path, rubric, mode):
@@ -149,6 +151,8 @@ def _is_meant(path: Path, rubric: str, mode: ModeName) -> bool:
     if id_ is not None:
         return id_[1] == f"{rubric}-{mode}"
     try:
+        if not path.is_file():  # a pipe may have no end
+            return False
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode(errors="replace")
     except OSError:

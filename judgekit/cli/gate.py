@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import Format, coloured, complain, emit, partiality, say, verdict_text
+from judgekit.cli.output import (
+    Format,
+    coloured,
+    complain,
+    emit,
+    partiality,
+    say,
+    tell_substitutes,
+    verdict_text,
+)
 from judgekit.errors import UsageError
 from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
@@ -118,6 +127,7 @@ def _report(report: Report, format_: Format) -> None:
         complain(f"UNDETERMINED: {line}")
     for note in report.notes:
         complain(note)
+    tell_substitutes(name for each in report.rows for name in each["verdict"].get("substitutes", ()))
     _advise(report)
 
 

@@ -20,6 +20,7 @@ from judgekit.cli.output import (
     messages_text,
     say,
     tell_redacted,
+    tell_substitutes,
     verdict_text,
 )
 from judgekit.errors import Exit
@@ -116,6 +117,7 @@ class Told:
         self._kept: list[Record] = []
         self._why: set[str] = set()
         self._redacted = 0
+        self._substitutes: set[str] = set()
         # Where verdicts are printed on the same terminal they are progress enough.
         shown = format_ in _AT_ONCE and sys.stdout is not None and sys.stdout.isatty()
         self._progress = sys.stderr is not None and sys.stderr.isatty() and not shown
@@ -131,6 +133,7 @@ class Told:
             self._kept.append(verdict)
         self._count += 1
         self._redacted += verdict.get("redacted", 0)
+        self._substitutes.update(verdict.get("substitutes", ()))
         if self._progress:
             sys.stderr.write(f"\r{self._count} judged")
             sys.stderr.flush()
@@ -146,6 +149,7 @@ class Told:
         for reason in sorted(self._why):
             complain(f"undetermined: {reason}")
         tell_redacted(self._redacted)
+        tell_substitutes(self._substitutes)
 
 
 def _print_table(verdict: Record) -> None:

@@ -104,6 +104,16 @@ def tell_redacted(secrets: int) -> None:
         complain(f"{were} left out of what is sent")
 
 
+def tell_substitutes(providers: Iterable[str]) -> None:
+    """Say which providers were asked because of who wrote a text, where any was."""
+    names = ", ".join(sorted(set(providers)))
+    if names:
+        complain(
+            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
+            "configuration says which providers may be asked"
+        )
+
+
 def finite(given: float | None) -> float | None:
     """Return a number that was given; raises `typer.BadParameter` for one without an end, or none at all."""
     if given is not None and not math.isfinite(given):
@@ -184,10 +194,19 @@ def _who(verdict: Mapping[str, Any]) -> str:
 def cost_text(verdict: Mapping[str, Any]) -> str:
     """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
     cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
+    if verdict.get("cost_source") == "local":
+        return ", cost 0 (local)"
     if cost is None:
-        return ", at a cost that nobody states" if complete is False else ""
+        return f", cost unknown ({_unpriced(verdict)})" if complete is False else ""
     least = "at least " if complete is False else ""
     return f", {least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+
+
+def _unpriced(verdict: Mapping[str, Any]) -> str:
+    """Say of which calls nobody says what they cost."""
+    rounds = [each for each in verdict["rounds"] if (each.get("usage") or {}).get("unpriced_calls")]
+    models = dict.fromkeys(each["model"] for each in rounds if each["opinion"])
+    return f"no price for {', '.join(models)}" if models else "a call that failed may have been charged"
 
 
 def source_text(source: str | None) -> str:

@@ -336,6 +336,15 @@ def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> reading.Cost:  # n
     return reading.Cost()
 
 
+def has_price(model: str) -> bool:
+    """Whether litellm's table has a price for a model."""
+    try:
+        load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
+    except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
+        return False
+    return True
+
+
 def _by_table(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects
     usage = getattr(response, "usage", None)
     if endpoint.model not in litellm.model_cost or usage is None:

@@ -101,8 +101,10 @@ async def ask(
             usage = usage.plus(spent)
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or _failure(error.kind, error.message)
-            break
-        session.spend(reply.usage)
+            if error.kind is not FailureKind.INVALID_REPLY:
+                break
+            continue  # an empty one: there is nothing to answer to
+        session.pay(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
             value = await session.aside(partial(extract, reply.text, question.reply), len(reply.text))
@@ -111,7 +113,8 @@ async def ask(
             break
         except InvalidReply as error:
             failure = _failure(cause(reply.text), str(error))
-            messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
+            if reply.text.strip():  # providers refuse an empty message
+                messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
             if not kept:
                 await session.keep(endpoint, request, reply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +16,10 @@ from judgekit.judging.calls import all_of
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.gates import margin
-from judgekit.judging.independence import is_independent
+from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.judge import Judge
 from judgekit.judging.readings import WORDS
-from judgekit.judging.record import Judged, verdict
+from judgekit.judging.record import Judged, unsettled, verdict
 from judgekit.judging.scoring import Rating
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import is_cut
@@ -58,9 +59,11 @@ class DocumentJudge(Judge[ScoreRubric]):
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
-        families = authors.listed(self._wrote(document))
-        document = replace(document, author=replace(document.author, family=families))
-        return await DocumentJudge._judge(self.facing(document), document)
+        wrote = self._wrote(document)
+        document = replace(document, author=replace(document.author, family=authors.listed(wrote)))
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, document) if wrote and self.seats else self
+        return await DocumentJudge._judge(judge, document)
 
     def facing(self, document: Document) -> DocumentJudge:
         """Return the judge without models of the families that wrote a document, where others are there."""
@@ -76,17 +79,20 @@ class DocumentJudge(Judge[ScoreRubric]):
         try:
             document, left_out = await session.aside(partial(self._outgoing, document), document.size)
         except GatewayError as error:
-            why = f"{error.kind} ({error.message})"
-            late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), why)
+            nobody = f"{error.kind} ({error.message})"
+            late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), nobody)
             return verdict(late, watch.ms)
         if self.elsewhere is not None:
             found = await self.elsewhere.judge(self, document)
-            return found.model_copy(update={"redacted": left_out + found.redacted})
+            found = found.model_copy(update={"redacted": left_out + found.redacted})
+            accepted = found.verdict == "accept" and not found.independent and not found.human_override
+            why = lacking(self.independence, self._wrote(document), ()) if accepted else None
+            return unsettled(found, why) if why else found
         cut = {tier for tier in self.seats if self._is_cut(tier, document)}
         rules = self.rules(cut, self.manner.margin)
         course = Course()
-        lacking = document.lacks(self.rubric)
-        step = rules.next({}) if self.seats and not lacking else UNDETERMINED
+        missing = document.lacks(self.rubric)
+        step = rules.next({}) if self.seats and not missing else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, document, course, session)
             known = {tier: each for tier, each in course.opinions.items() if each}
@@ -96,7 +102,8 @@ class DocumentJudge(Judge[ScoreRubric]):
                 {tier: each.divided for tier, each in known.items() if each.divided is not None},
             )
         calibration = self.gates.id if self.gates else None
-        nobody = lacking or self.nobody
+        nobody = missing or self.nobody
+        wrote = self._wrote(document)
         judged = Judged(
             document,
             self.loaded,
@@ -107,10 +114,15 @@ class DocumentJudge(Judge[ScoreRubric]):
             nobody,
             calibration,
             "; ".join(filter(None, (self.stale, self._unread(course)))) or None,
-            is_independent(self._wrote(document), course.families(step)),
+            is_independent(wrote, course.families(step)),
         )
         found = verdict(judged, watch.ms)
-        return found.model_copy(update={"redacted": left_out}) if found.rounds else found
+        if not found.rounds:
+            return found
+        asked = self.asked_instead(course.opinions)
+        found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
+        why = lacking(self.independence, wrote, course.families(step)) if step.verdict == "accept" else None
+        return unsettled(found, why) if why else found
 
     def prompts(
         self, tier: TierName, document: Document, seat: Endpoint | None = None

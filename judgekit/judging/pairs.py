@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,7 +48,9 @@ class PairJudge(Judge[CompareRubric]):
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is better; what failed on the way is in it, never raised."""
         contest = contest.written_by(self.written_by)
-        return await PairJudge._judge(self.facing(contest), contest)
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, contest) if contest.wrote and self.seats else self
+        return await PairJudge._judge(judge, contest)
 
     def facing(self, contest: Contest) -> PairJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
@@ -76,7 +79,17 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        nobody, asked = "" if same else self.nobody, {each.tier for each in course.rounds}
+        terms = Terms(
+            self.loaded,
+            self.mode,
+            calibration,
+            nobody,
+            notes,
+            left_out,
+            self.independence,
+            self.asked_instead(asked),
+        )
         agreed = self._agreed(found, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable

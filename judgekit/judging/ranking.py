@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,7 +51,9 @@ class RankingJudge(Judge[ScoreRubric]):
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
         contest = contest.written_by(self.written_by)
-        return await RankingJudge._judge(self.facing(contest), contest)
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, contest) if contest.wrote and self.seats else self
+        return await RankingJudge._judge(judge, contest)
 
     def facing(self, contest: Contest) -> RankingJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
@@ -71,7 +74,17 @@ class RankingJudge(Judge[ScoreRubric]):
         ended = identical(contest) if same else await run.end()
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        nobody, asked = "" if same else self.nobody, {each.tier for each in run.rounds}
+        terms = Terms(
+            self.loaded,
+            self.mode,
+            calibration,
+            nobody,
+            notes,
+            left_out,
+            self.independence,
+            self.asked_instead(asked),
+        )
         return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
 
     def prompts(
@@ -96,7 +109,7 @@ class RankingJudge(Judge[ScoreRubric]):
         if session is not None:
             own = replace(own, deadline=session.left(), spent_usd=session.spent_usd)
         # Who judges was settled for all subjects together.
-        own = replace(own, gates=None, stale=None, written_by=None)
+        own = replace(own, gates=None, stale=None, written_by=None, others=tuple, independence="prefer")
         return replace(own.turned(DocumentJudge), compared=True)
 
     async def each(

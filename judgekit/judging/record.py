@@ -132,6 +132,13 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
     )
 
 
+def unsettled(found: Verdict, why: str) -> Verdict:
+    """Return a verdict with its rounds that settles nothing, and says why in `degraded`."""
+    nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
+    nothing |= {"verdict": "undetermined", "consensus": "none", "reasoning": "", "findings": []}
+    return found.model_copy(update={**nothing, "degraded": "; ".join(filter(None, (why, found.degraded)))})
+
+
 def _consensus(judged: Judged) -> Consensus:
     final, course = judged.final, judged.course
     # One model in two tiers is one voice, however often it agrees with itself.

@@ -53,6 +53,7 @@ _DESCRIBING = {
     "base_env",
     "limits",
     "price",
+    "states_cost",
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

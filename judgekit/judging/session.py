@@ -40,6 +40,7 @@ class Session:
     max_cost_usd: float | None = None
     call_seconds: float | None = None
     spent_usd: float = 0.0
+    unpriced: bool = False
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: Remembered = field(default_factory=dict)
@@ -58,6 +59,9 @@ class Session:
         if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
+        if self.max_cost_usd is not None and self.unpriced:
+            told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
+            raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
 
     def left(self) -> float:
         """Return the seconds that are left, negative when the deadline is over."""
@@ -89,8 +93,13 @@ class Session:
             await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
     def spend(self, usage: Usage) -> None:
-        """Count the cost of a call; one that nobody states cannot be counted."""
+        """Count the cost of a call that failed; one that nobody states cannot be counted."""
         self.spent_usd += usage.cost_usd or 0.0
+
+    def pay(self, usage: Usage) -> None:
+        """Count the cost of a reply; where nobody states it, no limit can be kept any more."""
+        self.spend(usage)
+        self.unpriced |= usage.cost_usd is None
 
 
 class Paid:
@@ -107,7 +116,7 @@ class Paid:
         except GatewayError as error:
             self._session.spend(of_failure(error))
             raise
-        self._session.spend(reply.usage)
+        self._session.pay(reply.usage)
         return reply
 
     async def aclose(self) -> None:

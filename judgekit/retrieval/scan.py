@@ -181,7 +181,7 @@ def kind_of(root: str, memory: Profile) -> str:
 
 def _rules(root: str) -> Rules | None:
     path = os.path.join(root, IGNORE)
-    if not os.path.isfile(path) or not contained(root, IGNORE):
+    if not os.path.isfile(path) or os.path.islink(path):
         return None
     from judgekit.retrieval import ignore  # noqa: PLC0415 - few stores have such a file
 

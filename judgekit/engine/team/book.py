@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from judgekit import assess
 from judgekit.engine.team.asked import Kept
 from judgekit.ledger import Ledger, Wanted, project, read, times
 
@@ -20,7 +21,11 @@ _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told
 
 
 def limited(judge: DocumentJudge, wish: WishSent) -> DocumentJudge:
-    """Return the judge with the client's limits, where they are below the server's own."""
+    """Return the judge with the client's limits, where they are below the server's own.
+
+    Raises `UsageError` for a limit on the cost of models that have no price.
+    """
+    assess.check_prices(judge.seats, wish.max_cost_usd, asked=True)
     costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
     seconds = min(judge.deadline, wish.deadline or judge.deadline)
     return replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
+from judgekit import assess, library, panel, paths
 from judgekit import config as configuration
-from judgekit import library, panel, paths
 from judgekit.engine import stack
 from judgekit.engine.log import Handler, Log
 from judgekit.engine.service import Service
@@ -57,6 +57,7 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
     juries, who = panel.juries(settings, project)
     if not juries:
         raise ConfigError(f"nobody to judge with: {who}")
+    assess.check_prices(juries, settings.judge.max_cost_usd, project, asked=False)
     with _listening(address) as listener:
         server = _Server(address, lambda url: begun(f"{url}: {who}"))
         asyncio.run(server.live(listener, project))
