@@ -20,37 +20,38 @@ if TYPE_CHECKING:
 
 _GAP = r"[ \t]{0,20}"
 _JOINED = (
-    rf"[\"'`]{_GAP}(?:(?:\+|\.\.?|\|\||&|<>|\\){_GAP}(?:\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:\+{_GAP})?|[ \t])"
-    r"[rbuf]?[\"'`]"
+    rf"{_GAP}(?:(?:\+|\.\.?|\|\||&|<>|\\){_GAP}(?:\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:\+{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?[\"'`]"
 )
+# Each begins with one letter: it is what Python looks for first.
 _ESCAPED: Final = re.compile(
     r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|[0-7]{3}|[!-/:-@\[-`{-~]"
     r"|\n[ \t]*+)"
-    r"|(?:%[0-9A-Fa-f]{2})+"
+    r"|%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*+"
     r"|&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
-    r"|=3D|(?<=[^\n=]{70})=\n"
-    rf"|{_JOINED}"
+    r"|=(?:3D|\n(?<=[^\n=]{70}=\n))"
+    rf"|\"{_JOINED}|'{_JOINED}|`{_JOINED}"
 )
-_CONTROL: Final = {"n": "\n", "r": "\n", "t": "\t"}
-_CONTROLS: Final = re.compile(r"\\[nrt]")
-
 # Encoded text of ASCII begins with one of these letters: what it says is a printable character or a break.
 _BASE64: Final = re.compile(
-    r"(?<![A-Za-z0-9+/_-])[CI-Za-f][A-Za-z0-9+/_-]{15,}+"
+    r"[CI-Za-f](?<![A-Za-z0-9+/_-].)[A-Za-z0-9+/_-]{15,}+"
     r"(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{16,}+)*+(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{2,15}={1,2})?+={0,2}"
 )
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/_-]+")
-_HEX: Final = re.compile(r"(?<![0-9A-Za-z])(?:0x)?(?:[2-7][0-9A-Fa-f]|0[9AaDd]){12,}+(?![0-9A-Za-z])")
+_HEX: Final = re.compile(r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])")
 _NUMBERS: Final = re.compile(
-    r"(?<![\w.,])(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))"
+    r"[0-9](?<![\w.,].)(?:x[2-7][0-9A-Fa-f]|\d{1,2})"
     r"(?:,[ \t]{0,3}\n?[ \t]{0,60}(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))(?![\w.])){11,}+"
 )
 _NUMBER: Final = re.compile(r"0x[0-9A-Fa-f]{2}|\d+")
 _BROKEN: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-|gh[pousr]_|github_pat_|A[KS]IA|xox[abprs]-|eyJ|glpat-|AIza|hf_|npm_|pypi-|SG\."
+    r"(?:sk-|gh[pousr]_|github_pat_|A[KS]IA|xox[abprs]-|eyJ|glpat-|AIza|hf_|npm_|pypi-|SG\."
     r"|dop_v1_|hvs\.|shpat_|gsk_|xai-|[rs]k_live_|whsec_|dckr_pat_|ya29\.|GOCSPX-)"
     r"[\w.+/=-]{0,300}+(?P<gap>\\?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
     r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
+)
+_PREFIXES: Final = tuple(
+    "sk- ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ AKIA ASIA xox eyJ glpat- AIza hf_ npm_ pypi- SG. dop_v1_ hvs. shpat_ gsk_ xai-"
+    " k_live_ whsec_ dckr_pat_ ya29. GOCSPX-".split()
 )
 _PRINTED: Final = string.printable.encode()
 _HEAD: Final = 24
@@ -79,7 +80,8 @@ def views(text: str) -> Iterator[View]:
     """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
     for start, end, matches in _windows(text, _ESCAPED):
         yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
-    for start, end, matches in _windows(text, _BROKEN):
+    broken = any(each in text for each in _PREFIXES)
+    for start, end, matches in _windows(text, _BROKEN) if broken else ():
         yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
     for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_NUMBERS, _from_numbers)):
         for match in pattern.finditer(text):
@@ -170,8 +172,8 @@ def _from_hex(written: str) -> str:
 
 
 def _from_numbers(written: str) -> str:
-    codes = [int(each, 0) for each in _NUMBER.findall(written)]
-    return _text(bytes(codes))
+    codes = [int(each, 0 if "x" in each else 10) for each in _NUMBER.findall(written)]
+    return _text(bytes(code for code in codes if code < len(_PRINTED) + 28))
 
 
 def _text(data: bytes) -> str:

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_WORDS: Final = ("PRIVATE", "Private", "private", "Static key")
-_HEADER: Final = re.compile(
-    r"BEGIN[ _]{0,4}(?:[A-Z0-9]{1,12}[ _]{1,4}){0,3}PRIVATE[ _]{1,4}KEY(?:[ _]{1,4}BLOCK)?(?:[ \t]{0,4}-{2,10})?"
-    r"|BEGIN OPENVPN STATIC KEY V1-{2,10}|PRIVATE-LINES:[ \t]{0,4}\d{1,4}",
-    re.IGNORECASE,
+_HEADERS: Final = (
+    (
+        "begin",
+        re.compile(
+            r"begin[ _]{0,4}(?:(?:[a-z0-9]{1,12}[ _]{1,4}){0,3}private[ _]{1,4}key(?:[ _]{1,4}block)?(?:[ \t]{0,4}-{2,10})?"
+            r"|openvpn static key v1-{2,10})"
+        ),
+    ),
+    ("private-lines", re.compile(r"private-lines:[ \t]{0,4}\d{1,4}")),
 )
-_DASHES: Final = re.compile(r"(?:[-\\=]{2,20}[ \t]{0,4}){1,3}$")
+_NEXT: Final = re.compile("|".join(each.pattern for _, each in _HEADERS), re.IGNORECASE)
+_DASHES: Final = re.compile(r"(?:[-\\=]{2,20}[ \t]{0,4}){1,3}\Z")
 _END: Final = re.compile(
     r"(?:[-\\=]{2,20}[ \t]{0,4})?END[ _]{0,4}(?:[A-Z0-9]{1,12}[ _]{1,4}){0,3}(?:PRIVATE|STATIC)[ _]{1,4}KEY(?:[ _]{1,4}(?:BLOCK|V1))?"
     r"(?:[ \t]{0,4}[-\\=]{2,20})?|PRIVATE-MAC:[^\n]{0,80}",
@@ -37,19 +42,21 @@ _MOST_OTHERS: Final = 12
 _SPACED: Final = re.compile(r"[A-Za-z0-9+/]{2,16}(?:[ \t][A-Za-z0-9+/]{2,16}){2,}+={0,2}")
 
 
-def find(text: str) -> Iterator[tuple[int, int]]:
-    """Yield from where to where private keys stand; where prose stands within one, what is before and after."""
-    if not any(word in text for word in _WORDS):
-        return
-    at, stop = 0, -1
-    while header := _HEADER.search(text, at):
-        if header.end() > stop:
-            stop = _stop(text, header.end())[0]
-        dashes = _DASHES.search(text, max(0, header.start() - 24), header.start())
-        start = dashes.start() if dashes else header.start()
-        pieces, at = _material(text, header.end(), stop)
-        if any(_is_key(text[first:last]) for first, last in pieces):
-            yield from _joined(text, [(start, header.end()), *pieces])
+def find(text: str, lower: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where private keys stand; where prose stands within one, what is before and after.
+
+    `lower` is the text in small letters.
+    """
+    for word, pattern in _HEADERS:
+        at, stop = 0, -1
+        while word in lower and (header := pattern.search(lower, at)):
+            if header.end() > stop:
+                stop = _stop(text, header.end())[0]
+            dashes = _DASHES.search(text, max(0, header.start() - 24), header.start())
+            start = dashes.start() if dashes else header.start()
+            pieces, at = _material(text, header.end(), stop)
+            if any(_is_key(text[first:last]) for first, last in pieces):
+                yield from _joined(text, [(start, header.end()), *pieces])
 
 
 def _is_key(piece: str) -> bool:
@@ -75,7 +82,7 @@ def _material(text: str, start: int, stop: int) -> tuple[list[tuple[int, int]], 
     for _ in range(_MOST_LINES):
         if at >= len(text) or others > _MOST_OTHERS:
             break
-        next_header = _HEADER.search(text, at, stop)
+        next_header = _NEXT.search(text, at, stop)
         end = _END.search(text, at, next_header.start() if next_header else stop)
         last = end.start() if end else next_header.start() if next_header else stop
         found = _in_line(text, at, last)

@@ -27,7 +27,10 @@ class Kind(NamedTuple):
 
     def is_in(self, text: str) -> bool:
         """Whether a text may have it."""
-        return any(word in text for word in self.words)
+        for word in self.words:  # noqa: SIM110 - twice as fast
+            if word in text:
+                return True
+        return False
 
 
 @functools.cache
@@ -71,7 +74,6 @@ FORMS: Final = _kinds(
     ("Docker token", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{24,}+"),
     ("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
     ("Vault token", "hv", r"hv[bsr]\.[A-Za-z0-9_-]{24,}+"),
-    ("Vault token", "s.", r"(?<![\w.])s\.(?=[A-Za-z]{0,23}[0-9])(?=[0-9a-z]{0,23}[A-Z])[A-Za-z0-9]{24}(?![\w.(])"),
     ("Databricks token", "dapi", r"dapi[a-f0-9]{32}"),
     ("Shopify token", "shp", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
     ("Grafana token", "gl", r"gl(?:c_[A-Za-z0-9+/=]{32,}+|sa_[A-Za-z0-9]{32}_[a-f0-9]{8})"),
@@ -92,12 +94,12 @@ FORMS: Final = _kinds(
     ("Facebook token", "EAA", r"EAA[A-Z][A-Za-z0-9]{90,}+"),
     ("age key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{58,}+"),
     ("Azure client secret", "Q~", r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}"),
-    ("Azure key", "AzCa AzSe ACDb AcDb +ASt JQQJ AAAA", r"[A-Za-z0-9+/]{30,120}(?:AzCa|AzSe|ACDb|AcDb|\+ASt|JQQJ)[A-Za-z0-9+/]{4,10}={0,2}"),
+    ("Azure key", "AzCa AzSe ACDb AcDb +ASt JQQJ", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{30,120}?(?:AzCa|AzSe|ACDb|AcDb|\+ASt|JQQJ)[A-Za-z0-9+/]{4,10}={0,2}"),
     ("Airtable token", "pat", r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
     ("PlanetScale token", "pscale_", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,}+"),
     ("Doppler token", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{1,35}\.)?[A-Za-z0-9]{40,}+"),
     ("Pulumi token", "pul-", r"pul-[a-f0-9]{40}"),
-    ("Fly token", "FlyV1 fo1_ fm1 fm2", r"(?:FlyV1 fm\d[ar]?_|fo1_|fm[12][ar]?_)[A-Za-z0-9+/=_-]{40,}+(?:,fm\d[ar]?_[A-Za-z0-9+/=_-]+)*+"),
+    ("Fly token", "fo1_ fm1 fm2", r"(?:FlyV1 fm\d[ar]?_|fo1_|fm[12][ar]?_)[A-Za-z0-9+/=_-]{40,}+(?:,fm\d[ar]?_[A-Za-z0-9+/=_-]+)*+"),
     ("Netlify token", "nfp_ nfc_ nfu_", r"nf[pcuob]_[A-Za-z0-9]{36,}+"),
     ("Buildkite token", "bkua_ bkat_ bkct_", r"bk(?:ua|at|ct)_[A-Za-z0-9]{30,}+"),
     ("CircleCI token", "CCIPAT_ CCIPRJ_", r"CCIP(?:AT|RJ)_[A-Za-z0-9_]{40,}+"),
@@ -110,7 +112,6 @@ FORMS: Final = _kinds(
     ("Resend key", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}+"),
     ("Figma token", "fig", r"fig[du][a-z]?_[A-Za-z0-9_-]{36,}+"),
     ("Dropbox token", "sl.", r"(?<![\w.])sl\.(?:u\.)?[A-Za-z0-9_-]{60,}+"),
-    ("Asana token", "/", r"(?<!\d)[12]/\d{14,18}(?:/\d{14,18})?:[a-f0-9]{32}"),
     ("Contentful token", "CFPAT-", r"CFPAT-[A-Za-z0-9_-]{40,}+"),
     ("Duffel token", "duffel_", r"duffel_(?:test|live)_[A-Za-z0-9_=-]{40,}+"),
     ("EasyPost key", "EZ", r"EZ[AT]K[A-Za-z0-9]{54}"),
@@ -127,20 +128,19 @@ FORMS: Final = _kinds(
     ("Tencent key", "AKID", r"AKID[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
     ("Cloudflare key", "v1.0-", r"v1\.0-[a-f0-9]{24}-[a-f0-9]{146}"),
     ("Clojars token", "CLOJARS_", r"CLOJARS_[a-z0-9]{60}"),
-    ("crates.io token", "cio", r"(?<![A-Za-z0-9])cio[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
-    ("NuGet key", "oy2", r"(?<![A-Za-z0-9])oy2[a-z0-9]{43}(?![A-Za-z0-9])"),
+    ("crates.io token", "cio", r"cio(?<![A-Za-z0-9]cio)[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    ("NuGet key", "oy2", r"oy2(?<![A-Za-z0-9]oy2)[a-z0-9]{43}(?![A-Za-z0-9])"),
     ("Braintree token", "access_token$", r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
     ("Mapbox token", "sk.eyJ pk.eyJ", r"[sp]k\.eyJ[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
     ("1Password token", "ops_eyJ A3-", r"(?:ops_eyJ[A-Za-z0-9+/_=-]{40,}+|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3})"),
     ("Tailscale key", "tskey-", r"tskey-[a-z]{2,12}-[A-Za-z0-9]{8,}+(?:-[A-Za-z0-9]{16,}+)?"),
-    ("ngrok token", "ngrok", r"ngrok[^\n]{0,40}?(?P<value>(?<![A-Za-z0-9])[12][A-Za-z0-9]{26}_[A-Za-z0-9]{20,}+)"),
     ("Heroku key", "HRKU-", r"HRKU-[A-Za-z0-9_-]{36,}+"),
     ("Zapier webhook", "hooks.zapier.com", r"hooks\.zapier\.com/hooks/catch/\d+/\w+"),
     ("Ethereum key", "xprv yprv zprv tprv", r"(?<![A-Za-z0-9])[xyzt]prv[1-9A-HJ-NP-Za-km-z]{90,112}"),
     ("Nostr key", "nsec1", r"nsec1[02-9ac-hj-np-z]{58}"),
     ("Lightning macaroon", "0201036c6e64", r"0201036c6e64[0-9a-f]{60,}+"),
-    ("wallet key", "5 K L", r"(?<![A-Za-z0-9+/_=.-])(?:5[HJK][1-9A-HJ-NP-Za-km-z]{49}|[KL][1-9A-HJ-NP-Za-km-z]{51})(?![A-Za-z0-9+/_=-])"),
-    ("PASETO", "v1.l v2.l v3.l v4.l v1.p v2.p v3.p v4.p k", r"(?<![\w.])(?:v[1-4]\.(?:local|public)|k[1-4]\.(?:local|secret|local-pw|secret-pw))\.[A-Za-z0-9_-]{24,}+(?:\.[A-Za-z0-9_-]+)?"),
+    ("wallet key", "5 K L", r"[5KL](?<![A-Za-z0-9+/_=.-].)[1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9+/_=-])"),
+    ("PASETO", "v1.l v2.l v3.l v4.l v1.p v2.p v3.p v4.p k1. k2. k3. k4.", r"[vk](?<![\w.].)(?:[1-4]\.(?:local|public|secret)(?:-pw|-wrap\.pie)?)\.[A-Za-z0-9_-]{24,}+(?:\.[A-Za-z0-9_-]+)?"),
     (
         "webhook address",
         "discord webhook logic.azure hooks.",
@@ -150,7 +150,7 @@ FORMS: Final = _kinds(
     (
         "JSON web token",
         "eyJ",
-        r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{4,}+\.[\w-]*+(?:\.[\w-]*+){0,2}|(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+",
+        r"eyJ(?<![\w-]eyJ)[\w-]{8,}+\.(?:[\w-]{4,}+\.[\w-]*+(?:\.[\w-]*+){0,2}|[\w-]{8,}+)",
     ),
     ("web session", ".eJ", r"(?<![\w.-])\.eJ[\w-]{16,}+\.[\w-]{5,8}\.[\w-]{20,}+"),
     (
@@ -234,6 +234,16 @@ WEAK: Final = re.compile(
     r"(?:key|auth|authorization|cookies?|session|sess|sessid|sessionid|sid|salt|pepper|seed|hmac|signature|sig|pat|jwt|bearer"
     r"|connectionstring|connstr|webhook)$"
 )
+
+TRIGGER: Final = re.compile(
+    r"pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
+    r"|mnemonic|phrase|connstr|connect|kennwort|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
+    r"|machine[ \t]+[\w-]+\.|default login|default user|community|com2sec|createuser|crypt\(|rootpw|bindpw"
+    r"| -[pwaxkucb](?:[ \w\"']|$)|\n-[pwaxkucb][ \w]|\t-[pwaxkucb]|/p:|net use|net user|://[^\s/]{0,80}[@:]|:::|:\*:|:[1-6]\d{3,4}:"
+    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*"
+    r"|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|user \S|poll |:587|:465|recovery|backup code|scratch|emergency|2fa|mfa"
+)
+"""What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
 
 _SECRET_NAME: Final = (
     r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"

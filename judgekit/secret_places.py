@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Place = tuple[int, int, str]
 
 _NAME: Final = r"(?:[\w .-]{0,30}[ _.-])?(?:password|passwd|passphrase|pass|pwd|pw|secret|token|psk|api[ _-]?key|secret[ _-]?key|access[ _-]?key|credentials?)"
-_HEAD_CELL: Final = re.compile(rf"[ \t*`\"'_]*{_NAME}[ \t*`\"'_]*")
+_HEAD_CELL: Final = re.compile(rf"(?:(?<=[|,;\t])|(?m:^))[ \t*`\"'_]*{_NAME}[ \t*`\"'_]*(?=[|,;\t\n]|\Z)")
 _RULE: Final = re.compile(r"[ \t]*\|?[ \t:|-]*-{2}[ \t:|-]*")
 _MOST_ROWS: Final = 500
 _CELL_EDGE: Final = " \t*`\"'_"
@@ -49,65 +49,70 @@ _CODE: Final = re.compile(
 _UNTIL_BLANK: Final = re.compile(r"[^\n]*")
 
 
-def find(text: str, lower: str) -> Iterator[Place]:
-    """Yield where such values stand and what they are; `lower` is the text in small letters."""
-    if "pass" in lower or "secret" in lower or "token" in lower or "key" in lower or "pw" in lower:
-        yield from _tables(lower)
+def find(lower: str, lines: list[tuple[int, int]]) -> Iterator[Place]:
+    """Yield where such values stand in a text in small letters and what they are; `lines` may name them."""
+    for start, end in lines:
+        yield from _tables(lower, start, end)
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
-    if "cookie" in lower or "-b " in lower:
-        for header in _COOKIE.finditer(lower):
+    for start, end in lines:
+        for header in _COOKIE.finditer(lower, start, end):
             for crumb in _CRUMB.finditer(lower, *header.span("all")):
-                value = text[slice(*crumb.span(1))]
+                value = lower[slice(*crumb.span(1))]
                 if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
                     yield (*crumb.span(1), "cookie")
     yield from _phrases(lower)
-    for head in _CODES.finditer(lower):
-        at = head.end()
-        while code := _CODE.match(lower, at):
-            if any(map(str.isdigit, code[1])):
-                yield (*code.span(1), "recovery code")
-            at = code.end()
+    for start, end in lines:
+        for head in _CODES.finditer(lower, start, end):
+            at = head.end()
+            while code := _CODE.match(lower, at):
+                if any(map(str.isdigit, code[1])):
+                    yield (*code.span(1), "recovery code")
+                at = code.end()
 
 
-def _tables(lower: str) -> Iterator[Place]:
+def _tables(lower: str, start: int, end: int) -> Iterator[Place]:
     """Yield what stands in the columns, and in the rows of two cells, that have the name of a secret."""
-    at, columns, mark, rows = 0, [], "", 0
-    lines = lower.split("\n")
-    for number, line in enumerate(lines):
-        start, at = at, at + len(line) + 1
-        if mark and mark in line and rows < _MOST_ROWS:
-            rows += 1
-            if mark != "|" or not _RULE.fullmatch(line):
-                yield from _cells(line, start, mark, columns)
-            continue
-        columns, mark, rows = [], "", 0
-        if len(line) > 2000:  # noqa: PLR2004 - no table that a person reads
-            continue
-        if "|" in line and "\n" not in line:
-            cells = line.split("|")
-            ruled = number + 1 < len(lines) and "--" in lines[number + 1] and _RULE.fullmatch(lines[number + 1][:2000])
-            columns = [place for place, cell in enumerate(cells) if _HEAD_CELL.fullmatch(cell[:60])]
-            inner = [place for place, cell in enumerate(cells) if cell.strip()]
-            if columns and ruled:
-                mark = "|"
-            elif columns and line.lstrip()[:1] == "|" and len(inner) > 1 and columns[0] in inner[:-1]:
-                mark = ""
-                yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
-                columns = []
-        else:
-            mark = next((each for each in (",", ";", "\t") if line.count(each) >= 1), "")
-            cells = line.split(mark) if mark else []
-            columns = [place for place, cell in enumerate(cells) if _HEAD_CELL.fullmatch(cell[:60])]
-            named = all(re.fullmatch(r"[ \t\"']*[a-z][\w .-]{0,30}[ \t\"']*", cell) for cell in cells)
-            mark = mark if columns and named and len(cells) > 1 and (line[:1].strip() and not line.endswith(",")) else ""
-            if mark and not _is_row(lines, number + 1, mark, len(cells)):
-                mark = ""
+    while start < end:
+        stop = _line_end(lower, start)
+        line = lower[start:stop] if stop - start <= _LONGEST_ROW else ""
+        if any(mark in line for mark in "|,;\t") and _HEAD_CELL.search(lower, start, stop):
+            yield from _table(lower, start, stop)
+        start = stop + 1
 
 
-def _is_row(lines: list[str], number: int, mark: str, cells: int) -> bool:
-    """Whether the next line is a row of the same table of values."""
-    return number < len(lines) and bool(lines[number].strip()) and lines[number].count(mark) == cells - 1
+def _table(lower: str, start: int, stop: int) -> Iterator[Place]:
+    """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
+    line, following = lower[start:stop], lower[stop + 1 : _line_end(lower, stop + 1)][:_LONGEST_ROW]
+    mark = next((each for each in "|,;\t" if each in line), "")
+    cells = line.split(mark) if mark else []
+    columns = [place for place, cell in enumerate(cells) if _HEAD_CELL.fullmatch(cell[:60])]
+    inner = [place for place, cell in enumerate(cells) if cell.strip()]
+    if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
+        return
+    if mark == "|" and not _RULE.fullmatch(following):
+        if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
+            yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
+        return
+    if mark != "|" and not (
+        all(_NAME_CELL.fullmatch(cell) for cell in cells) and following.strip() and following.count(mark) == len(cells) - 1
+    ):
+        return
+    for _ in range(_MOST_ROWS):
+        start, stop = stop + 1, _line_end(lower, stop + 1)
+        if start >= len(lower) or mark not in (row := lower[start : min(stop, start + _LONGEST_ROW)]):
+            return
+        if mark != "|" or not _RULE.fullmatch(row):
+            yield from _cells(row, start, mark, columns)
+
+
+def _line_end(text: str, at: int) -> int:
+    found = text.find("\n", min(at, len(text)))
+    return len(text) if found < 0 else found
+
+
+_LONGEST_ROW: Final = 2000
+_NAME_CELL: Final = re.compile(r"[ \t\"']*[a-z][\w .-]{0,30}[ \t\"']*")
 
 
 def _cells(line: str, start: int, mark: str, columns: list[int]) -> Iterator[Place]:

@@ -82,7 +82,7 @@ def load() -> None:
 def find(text: str) -> Iterator[Found]:
     """Yield the secrets in a text, in no order; what one is part of, another may be."""
     lower = _lower(text)
-    for start, end in key_blocks.find(text):
+    for start, end in key_blocks.find(text, lower):
         yield Found(start, end, PRIVATE_KEY)
     for kind, pattern in _forms(text):
         at = 0
@@ -91,25 +91,63 @@ def find(text: str) -> Iterator[Found]:
             if not _in_word(text, match.start()) or (kind in _UNMISTAKABLE and _mixed(match[0])):
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
                 yield Found(match.start(), at, kind)
-    for each in secret_kinds.CARRIED:
-        if each.is_in(lower):
-            for match in each.pattern.finditer(lower):
-                if span := _carried(text, match):
-                    yield Found(*span, each.name)
-    for match in secret_kinds.NAMED.finditer(lower):
-        if found := _named(text, match):
-            yield found
-    for start, end, kind in secret_places.find(text, lower):
+    lines = list(_lines(lower))
+    inside = "\n".join(lower[start:end] for start, end in lines)
+    carried = [each for each in secret_kinds.CARRIED if each.is_in(inside)]
+    for start, end in lines:
+        here = lower[start:end]
+        for each in carried:
+            if each.is_in(here):
+                for match in each.pattern.finditer(lower, start, end):
+                    if span := _carried(text, match):
+                        yield Found(*span, each.name)
+        for match in secret_kinds.NAMED.finditer(lower, start, end):
+            if found := _named(text, match):
+                yield found
+    for start, end, kind in secret_places.find(lower, lines):
         if kind == "seed phrase" or not _stands_in(text[start:end]):
             yield Found(start, end, kind)
 
 
+_SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
+
+
+def _lines(lower: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where lines stand in which a value may be a secret by its name or place.
+
+    Those behind one that names it are among them, since a value may stand there.
+    """
+    start, last, end = 0, -1, 0
+    for match in secret_kinds.TRIGGER.finditer(lower):
+        if match.start() <= last:
+            continue
+        line = lower.rfind("\n", max(last, 0), match.start()) + 1
+        if last >= 0 and line > end:
+            yield start, end
+            last = -1
+        start = start if last >= 0 else max(line, end)
+        last = end = _line_end(lower, match.end() - 1)
+        for _ in range(_LINES_BEHIND):
+            end = _line_end(lower, end + 1)
+    if last >= 0:
+        yield start, end
+
+
+_LINES_BEHIND: Final = 3
+
+
+def _line_end(text: str, at: int) -> int:
+    found = text.find("\n", min(at, len(text)))
+    return len(text) if found < 0 else found
+
+
 def _forms(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
     for each in secret_kinds.FORMS:
-        if each.is_in(text):
+        if each.is_in(long):
             yield each.name, each.pattern
     for kind, patterns in _plugins().items():
-        if any(word in text for word in secret_kinds.PLUGIN_WORDS[kind]):
+        if any(word in long for word in secret_kinds.PLUGIN_WORDS[kind]):
             yield from ((kind, pattern) for pattern in patterns)
 
 
