@@ -99,8 +99,9 @@ class JudgeConfig(Strict):
         default=None,
         description="who trained the models that wrote the subjects, beside what commits say; a project adds",
     )
-    redact: bool = Field(
-        default=True, description="send no keys, tokens and passwords; the user's file alone"
+    redact: bool | Literal["refuse"] = Field(
+        default=True,
+        description="send no keys, tokens and passwords, or nothing that has one (refuse); the user's file alone",
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)

@@ -88,9 +88,9 @@ def _read_as(code: int) -> int:
     kind = unicodedata.category(char)
     if kind in _BY_CATEGORY:
         return _BY_CATEGORY[kind]
-    first, *marks = unicodedata.normalize("NFKD", char)
-    letter = first.translate(_SKELETON).translate(_PUNCTUATION)
-    return ord(letter) if letter.isascii() and all(map(unicodedata.combining, marks)) else code
+    parts = unicodedata.normalize("NFKD", char)
+    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
+    return ord(letter) if letter.isascii() and all(map(unicodedata.combining, parts[1:])) else code
 
 
 _STYLED: Final = _Styled()

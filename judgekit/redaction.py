@@ -7,7 +7,7 @@ Reasons and measurements are in docs/decisions/redaction.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from judgekit import disguises
 from judgekit.lookalikes import folded
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MARGIN: Final = 4_000
 """Characters behind a cut that are looked at too: a secret that a cut would split is seen whole."""
+
+MARK: Final = "[redacted: "
+"""How that begins which stands in the place of a secret."""
 
 DEPTH: Final = 3
 """How often what is encoded may be encoded again."""
@@ -95,6 +98,28 @@ def _merged(text: str) -> list[Found]:
         else:
             merged.append(each)
     return merged
+
+
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
+    texts = "\n\n".join(_texts(value))
+    return _clean(value) if redact(texts).secrets else value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, dict):
+        return {key: _clean(each) for key, each in value.items()}
+    return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _find(text: str, depth: int = DEPTH) -> Iterator[Found]:

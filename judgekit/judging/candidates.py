@@ -14,6 +14,7 @@ from judgekit.judging.gates import certainty
 from judgekit.judging.judge import Judge
 from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
 from judgekit.judging.session import Stopwatch
+from judgekit.prompt import candidate_text
 from judgekit.rubric import SelectRubric
 from judgekit.verdict import Decision, Selection
 
@@ -40,9 +41,11 @@ class CandidateJudge(Judge[SelectRubric]):
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
+        refusal = ""
         if self.manner.redact:
             query = Query(outgoing.request(query.text), outgoing.turns(query.turns))
             candidates = [outgoing.shown(each) for each in candidates]
+            refusal = self.manner.refusal(outgoing.left_out(query.text, *query.turns, *map(candidate_text, candidates)))
         session = self.session()
         session.call_seconds = self.call_seconds
         rules = self.rules()
@@ -50,7 +53,7 @@ class CandidateJudge(Judge[SelectRubric]):
         rounds: list[Round] = []
         for tier in self.seats:
             asked = [each for each in candidates if _next(rules, marks, each.id) == tier]
-            if asked:
+            if asked and not refusal:
                 answers = await self._ask(tier, query, asked, marks, session)
                 marks[tier] = dict.fromkeys(each.id for each in asked) | self._agreed(tier, answers)
                 rounds += [
@@ -66,7 +69,7 @@ class CandidateJudge(Judge[SelectRubric]):
             decisions=decisions,
             rounds=rounds,
             calibration=self.gates.id if self.gates else None,
-            degraded=failures(rounds) if left else None,
+            degraded=f"nothing was judged: {refusal}" if refusal else failures(rounds) if left else None,
             duration_ms=watch.ms,
             **cost_of(rounds),
         )

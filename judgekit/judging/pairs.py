@@ -56,12 +56,13 @@ class PairJudge(Judge[CompareRubric]):
     async def _judge(self, contest: Contest) -> Comparison:
         watch = Stopwatch()
         contest, left_out = outgoing.contest(contest, self.manner)
+        refusal = self.manner.refusal(left_out)
         session = self.session()
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut)
         course = _Course()
         same = len(contest.distinct) == 1
-        step = rules.next({}) if self.seats and not same else UNDETERMINED
+        step = rules.next({}) if self.seats and not same and not refusal else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, contest, course, session)
             rules = replace(rules, partial=course.partial(contest))
@@ -70,7 +71,7 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out)
         agreed = self._agreed(found, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable
@@ -84,7 +85,9 @@ class PairJudge(Judge[CompareRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
 

@@ -61,10 +61,11 @@ class RankingJudge(Judge[ScoreRubric]):
         contest, left_out = outgoing.contest(contest, self.manner)
         run = _Run(self, contest, self.session(), self.ranks(contest))
         same = len(contest.distinct) == 1
-        ended = identical(contest) if same else await run.end()
+        refusal = self.manner.refusal(left_out)
+        ended = identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        terms = Terms(self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out)
         return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
 
     def prompts(
@@ -74,7 +75,9 @@ class RankingJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
         return [each for letter in contest.distinct for each in one.prompts(tier, document(contest, letter))]
 
