@@ -28,6 +28,9 @@ DEPTH: Final = 3
 """How often what is encoded may be encoded again."""
 
 
+_PASSES: Final = 4  # what stood behind a secret may be found when that is gone
+
+
 class Redacted(NamedTuple):
     """A text without its secrets, and how many they were."""
 
@@ -49,13 +52,17 @@ def redact(text: str) -> Redacted:
     """
     if not text:
         return Redacted("", 0)
-    text = visible(text)
-    parts, at, found = [], 0, _merged(text)
-    for each in found:
-        lines = text.count("\n", each.start, each.end)
-        parts += [text[at : each.start], f"[redacted: {each.kind}]", "\n" * lines]
-        at = each.end
-    return Redacted("".join([*parts, text[at:]]), len(found))
+    text, secrets = visible(text), 0
+    for _ in range(_PASSES):
+        parts, at, found = [], 0, _merged(text)
+        for each in found:
+            lines = text.count("\n", each.start, each.end)
+            parts += [text[at : each.start], f"{MARK}{each.kind}]", "\n" * lines]
+            at = each.end
+        text, secrets = "".join([*parts, text[at:]]), secrets + len(found)
+        if not found:
+            break
+    return Redacted(text, secrets)
 
 
 def passage(whole: str, part: str) -> Redacted:
@@ -68,7 +75,7 @@ def passage(whole: str, part: str) -> Redacted:
     core = visible(part).strip("…")
     for each in _merged(whole):
         value = " ".join(whole[each.start : each.end].split())
-        label = f"[redacted: {each.kind}]"
+        label = f"{MARK}{each.kind}]"
         before = core
         core = core.replace(value, label)
         core = _without_edges(core, value, label)

@@ -268,7 +268,7 @@ CARRIED: Final = _kinds(
     ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\.-]{1,60}%(?P<value>[^\s\"']{3,100})"),
     # Headers
     ("password", "basic", r"(?:authorization[\"']?[ \t]*+[:=,][ \t]*+[\"']?|[\"'](?=basic[ \t]+[\w+/=-]{16}))basic[ \t]++(?P<value>[\w+/=-]{8,}+)"),
-    ("token", "authorization", r"authorization[\"']?[ \t]*+[:=,][ \t]*+[\"']?(?!basic|bearer|digest)(?:[a-z][\w-]{1,30}[ \t:]++)?(?:token=[\"']?)?(?P<random>[\w+/=.~:-]{16,}+)"),
+    ("token", "authorization", r"authorization[\"']?[ \t]*+[:=,][ \t]*+[\"']?(?!basic|bearer|digest)(?:[a-z][\w-]{1,30}[ \t:]++)?+(?:token=[\"']?)?(?P<random>[\w+/=.~:-]{16,}+)"),
     ("token", "bearer", r"bearer[ \t:\"'=]{1,4}(?P<mixed>[\w~+/.=-]{16,}+)"),
     ("password", "digest", r"digest[ \t][^\n]{0,300}?response=[\"']?(?P<value>[0-9a-f]{32,64})"),
     ("signature", "aws4-hmac", r"aws4-hmac-sha256[^\n]{0,300}?signature=(?P<value>[0-9a-f]{64})"),
