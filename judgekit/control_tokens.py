@@ -30,8 +30,12 @@ _BRACKETED: Final = (
     "[gs]?MASK|INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+|CALL_ID|BEGIN_AUDIO|IMG_(?:BREAK|END)"
     r"|BOS|EOS|CLS|SEP|PAD|UNK|UNUSED_TOKEN_\d+"
 )
-_TURNS: Final = "system|user|assistant|human|bot|tool|tools|observation|developer|end(?:_?of_?(?:turn|text))?|think"
-_SECTIONS: Final = "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"  # Falcon's
+_TURNS: Final = (
+    "system|user|assistant|human|bot|tool|tools|observation|developer|end(?:_?of_?(?:turn|text))?|think"
+)
+_SECTIONS: Final = (
+    "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"  # Falcon's
+)
 _ROLES: Final = "SYSTEM|HUMAN|ASSISTANT|OBSERVATION"  # Ling's
 _OPENING: Final = re.compile(
     rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_NAMES})>)"

@@ -8,8 +8,8 @@ A view is never longer than what it is made of, and no step takes time that grow
 from __future__ import annotations
 
 import base64
-import bisect
 import binascii
+import bisect
 import html
 import re
 import string
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _GAP = r"[ \t]{0,20}"
-_JOINED = (
-    rf"{_GAP}(?:(?:\+|\.\.?|\|\||&|<>|\\){_GAP}(?:\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:\+{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?[\"'`]"
-)
+_JOINED = rf"{_GAP}(?:(?:\+|\.\.?|\|\||&|<>|\\){_GAP}(?:\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:\+{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?[\"'`]"
 # Each begins with one letter: it is what Python looks for first.
 _ESCAPED: Final = re.compile(
     r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|[0-7]{3}|[!-/:-@\[-`{-~]"
@@ -37,7 +35,9 @@ _BASE64: Final = re.compile(
     r"(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{16,}+)*+(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{2,15}={1,2})?+={0,2}"
 )
 _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/_-]+")
-_HEX: Final = re.compile(r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])")
+_HEX: Final = re.compile(
+    r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])"
+)
 _NUMBERS: Final = re.compile(
     r"[0-9](?<![\w.,].)(?:x[2-7][0-9A-Fa-f]|\d{1,2})"
     r"(?:,[ \t]{0,3}\n?[ \t]{0,60}(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))(?![\w.])){11,}+"
@@ -50,8 +50,7 @@ _BROKEN: Final = re.compile(
     r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
 )
 _PREFIXES: Final = tuple(
-    "sk- ghp_ gho_ ghs_ ghu_ ghr_ github_pat_ AKIA ASIA xox eyJ glpat- AIza hf_ npm_ pypi- SG. dop_v1_ hvs. shpat_ gsk_ xai-"
-    " k_live_ whsec_ dckr_pat_ ya29. GOCSPX-".split()
+    ["sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-", "AIza", "hf_", "npm_", "pypi-", "SG.", "dop_v1_", "hvs.", "shpat_", "gsk_", "xai-", "k_live_", "whsec_", "dckr_pat_", "ya29.", "GOCSPX-"]
 )
 _PRINTED: Final = string.printable.encode()
 _HEAD: Final = 24
@@ -59,7 +58,8 @@ _HEAD: Final = 24
 
 class View(NamedTuple):
     """A part of a text as it is read. Of each piece of it `starts` says where it begins in the view and
-    `pieces` from where to where it stands in the text, and whether it stands there as it is."""
+    `pieces` from where to where it stands in the text, and whether it stands there as it is.
+    """
 
     text: str
     starts: Sequence[int]

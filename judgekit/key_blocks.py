@@ -29,14 +29,21 @@ _END: Final = re.compile(
     r"(?:[ \t]{0,4}[-\\=]{2,20})?|PRIVATE-MAC:[^\n]{0,80}",
     re.IGNORECASE,
 )
-_MATERIAL: Final = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{16,}+={0,2}|[A-Za-z0-9+/]{1,15}={1,2}|={1}[A-Za-z0-9+/]{4})(?![A-Za-z0-9+/=])")
-_LAST: Final = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1,15}(?=(?:[\s\"'+,.\\>#*|/;:-]|\\[nr]|<br[ \t]*/?>){0,40}\Z)")
+_MATERIAL: Final = re.compile(
+    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{16,}+={0,2}|[A-Za-z0-9+/]{1,15}={1,2}|={1}[A-Za-z0-9+/]{4})(?![A-Za-z0-9+/=])"
+)
+_LAST: Final = re.compile(
+    r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1,15}(?=(?:[\s\"'+,.\\>#*|/;:-]|\\[nr]|<br[ \t]*/?>){0,40}\Z)"
+)
 _BREAK: Final = re.compile(r"\n|\\+[nr](?![A-Za-z0-9+/]{0,8}:)|<br[ \t]*/?>", re.IGNORECASE)
 _BETWEEN: Final = re.compile(
-    r"(?:[^A-Za-z]|\\[nrt]|</?(?:br|p|td|tr|li|code|pre|div|span|b)[ \t]*/?>|&\w{2,6};|\b(?:rem|dnl|nr?|r)\b)*+", re.IGNORECASE
+    r"(?:[^A-Za-z]|\\[nrt]|</?(?:br|p|td|tr|li|code|pre|div|span|b)[ \t]*/?>|&\w{2,6};|\b(?:rem|dnl|nr?|r)\b)*+",
+    re.IGNORECASE,
 )
 _FIELD: Final = re.compile(r"[^A-Za-z]{0,20}[A-Za-z][A-Za-z-]{2,20}:[^\n\\]{0,160}")
-_SHORT_FIELD: Final = re.compile(r"(?:\s|\\+[nr])*(?:Proc-Type|DEK-Info|Comment|Version|Charset|Hash):[ \t]*(?:[^\s\\]{1,60}[ ]?){0,4}")
+_SHORT_FIELD: Final = re.compile(
+    r"(?:\s|\\+[nr])*(?:Proc-Type|DEK-Info|Comment|Version|Charset|Hash):[ \t]*(?:[^\s\\]{1,60}[ ]?){0,4}"
+)
 _MOST_LINES: Final = 600
 _MOST_OTHERS: Final = 12
 _SPACED: Final = re.compile(r"[A-Za-z0-9+/]{2,16}(?:[ \t][A-Za-z0-9+/]{2,16}){2,}+={0,2}")
@@ -96,7 +103,9 @@ def _material(text: str, start: int, stop: int) -> tuple[list[tuple[int, int]], 
         others += not (found or blank or _FIELD.match(text, at, last))
         at = next_line
         stop, next_line = _stop(text, at)
-    return [*pieces, *_last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))] if pieces else [], max(at, start)
+    return [*pieces, *_last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))] if pieces else [], max(
+        at, start
+    )
 
 
 def _in_line(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -115,7 +124,9 @@ def _is_mixture(value: str) -> bool:
     """Whether great and small letters and digits change as in key material and in no sentence."""
     letters = value.replace(" ", "")
     others = sum(not char.islower() for char in letters)
-    return any(map(str.isdigit, letters)) and any(map(str.islower, letters)) and others * 10 >= 4 * len(letters)
+    return (
+        any(map(str.isdigit, letters)) and any(map(str.islower, letters)) and others * 10 >= 4 * len(letters)
+    )
 
 
 def _last(text: str, start: int, end: int) -> list[tuple[int, int]]:

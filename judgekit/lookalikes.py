@@ -51,9 +51,7 @@ _CAPITALS_LEAST: Final = 3
 
 _CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
-_WORD: Final = re.compile(
-    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
-)
+_WORD: Final = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+")
 _STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 _GREEK_WORD: Final = re.compile(r"[A-Za-z]?[a-z]+")
 
@@ -69,8 +67,16 @@ class _Styled(dict[int, int]):
         return self[code]
 
 
-_BY_CATEGORY: Final = {"Mn": 0, "Me": 0, "Cf": 0, "Zs": ord(" "), "Pd": ord("-"), "Pi": ord('"'), "Pf": ord('"')}
-_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\":::" "//")
+_BY_CATEGORY: Final = {
+    "Mn": 0,
+    "Me": 0,
+    "Cf": 0,
+    "Zs": ord(" "),
+    "Pd": ord("-"),
+    "Pi": ord('"'),
+    "Pf": ord('"'),
+}
+_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\"::://")
 
 
 class _Folded(dict[int, int]):

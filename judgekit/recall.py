@@ -110,7 +110,9 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            texts = [_beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates]
+            texts = [
+                _beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates
+            ]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)

@@ -16,14 +16,20 @@ _RULE: Final = re.compile(r"[ \t]*\|?[ \t:|-]*-{2}[ \t:|-]*")
 _MOST_ROWS: Final = 500
 _CELL_EDGE: Final = " \t*`\"'_"
 
-_MANIFEST: Final = re.compile(r"(?m:^)[\"' \t{-]*kind[\"']?:[ \t]*[\"']?(?:secret|sealedsecret)[\"']?[ \t,]*$", re.MULTILINE)
+_MANIFEST: Final = re.compile(
+    r"(?m:^)[\"' \t{-]*kind[\"']?:[ \t]*[\"']?(?:secret|sealedsecret)[\"']?[ \t,]*$", re.MULTILINE
+)
 _DATA: Final = re.compile(r"(?m:^)([ \t]*)(?:string)?data:[ \t]*\n")
-_ENTRY: Final = re.compile(r"([ \t]+)[\w.-]{1,100}:[ \t]*[\"']?([^\s\"'#|>{][^\s\"']{3,2000})[\"']?[ \t]*(?:\n|\Z)")
+_ENTRY: Final = re.compile(
+    r"([ \t]+)[\w.-]{1,100}:[ \t]*[\"']?([^\s\"'#|>{][^\s\"']{3,2000})[\"']?[ \t]*(?:\n|\Z)"
+)
 _MANIFEST_JSON: Final = re.compile(r"\"kind\"\s{0,4}:\s{0,4}\"secret\"")
 _JSON_DATA: Final = re.compile(r"\"(?:string)?data\"\s{0,4}:\s{0,4}\{([^{}]{1,20000}+)\}")
 _JSON_ENTRY: Final = re.compile(r"\"[^\"\n]{1,100}+\"\s{0,4}:\s{0,4}\"([^\"\n]{4,4000}+)\"")
 
-_COOKIE: Final = re.compile(r"(?:\bcookie[\"']?[ \t]*[:=,]|[ \t]-b[ \t]|--cookie[ =])[ \t]*[\"']?(?P<all>[^\n\"']{8,2000}+)")
+_COOKIE: Final = re.compile(
+    r"(?:\bcookie[\"']?[ \t]*[:=,]|[ \t]-b[ \t]|--cookie[ =])[ \t]*[\"']?(?P<all>[^\n\"']{8,2000}+)"
+)
 _CRUMB: Final = re.compile(r"[\w.%-]{1,60}=([\w%+/=.~:|-]{10,}+)")
 
 _PHRASE: Final = re.compile(
@@ -31,18 +37,38 @@ _PHRASE: Final = re.compile(
     r"|wallet[ _-]?(?:words|phrase|backup|seed)|bip-?39|pass[ _-]?phrase|secret[ _-]?recovery[ _-]?phrase|phrase|words)"
     r"[^a-z\n]{0,12}(?:(?:is|are|words?|of|the|my|our|wallet)[^a-z\n]{1,6}){0,4}[:=\s\"'`(\[*>-]{0,40}(?P<value>(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?:(?:[ \t,|\"']{1,6}|[\",]{0,2}[ \t]*\n[ \t>*|\"-]{0,8})(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?![a-z])){10,23}+)(?![a-z])"
 )
-_LONE_PHRASE: Final = re.compile(r"(?m:^)[ \t>\"'`*-]{0,8}(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})[\"'`*]{0,3}[ \t]*$", re.MULTILINE)
+_LONE_PHRASE: Final = re.compile(
+    r"(?m:^)[ \t>\"'`*-]{0,8}(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})[\"'`*]{0,3}[ \t]*$", re.MULTILINE
+)
 _PROSE: Final = frozenset(
-    "the and for are was not with from have has had but his her its our out per were been will would could should than then them"
-    " these those their there which while where who whom why how may might must shall does did done each for into onto upon also"
-    " you your they him she what some such any more most less least using used use can get got set let see being here".split()
+    ["the", "and", "for", "are", "was", "not", "with", "from", "have", "has", "had", "but", "his", "her", "its", "our", "out", "per", "were", "been", "will", "would", "could", "should", "than", "then", "them", "these", "those", "their", "there", "which", "while", "where", "who", "whom", "why", "how", "may", "might", "must", "shall", "does", "did", "done", "each", "for", "into", "onto", "upon", "also", "you", "your", "they", "him", "she", "what", "some", "such", "any", "more", "most", "less", "least", "using", "used", "use", "can", "get", "got", "set", "let", "see", "being", "here"]
 )
 _PHRASE_WORDS: Final = frozenset({12, 15, 18, 21, 24, 11, 13, 25})
 _LONE_WORDS: Final = frozenset({12, 15, 18, 21, 24})
 _WORD: Final = re.compile(r"[a-z]{3,8}")
-_ENDS: Final = ("ing", "ed", "tion", "ly", "ions", "ment", "ies", "ers", "ss", "es", "ts", "ns", "rs", "ds", "ks", "ms", "ls")
+_ENDS: Final = (
+    "ing",
+    "ed",
+    "tion",
+    "ly",
+    "ions",
+    "ment",
+    "ies",
+    "ers",
+    "ss",
+    "es",
+    "ts",
+    "ns",
+    "rs",
+    "ds",
+    "ks",
+    "ms",
+    "ls",
+)
 
-_CODES: Final = re.compile(r"(?:recovery|backup|scratch|emergency|one[ -]time|2fa|mfa)[ _-]?(?:codes?|keys?)\b[^\n]{0,80}\n(?:[ \t]*\n)?")
+_CODES: Final = re.compile(
+    r"(?:recovery|backup|scratch|emergency|one[ -]time|2fa|mfa)[ _-]?(?:codes?|keys?)\b[^\n]{0,80}\n(?:[ \t]*\n)?"
+)
 _CODE: Final = re.compile(
     r"[ \t>*#-]*(?:\d{1,2}[.)][ \t]+)?[`\"']?((?:[a-z0-9]{4,10}[- ][a-z0-9]{4,10}(?:[- ][a-z0-9]{4,10}){0,6}|(?=[a-z]*\d)[a-z0-9]{8,16}))[`\"']?,?[ \t]*(?:\n|\Z)"
 )
@@ -95,7 +121,11 @@ def _table(lower: str, start: int, stop: int) -> Iterator[Place]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
     if mark != "|" and not (
-        all(_NAME_CELL.fullmatch(cell) for cell in cells) and following.strip() and following.count(mark) == len(cells) - 1
+        line[:1].strip()
+        and following[:1].strip()
+        and all(_NAME_CELL.fullmatch(cell) for cell in cells)
+        and following.strip()
+        and following.count(mark) == len(cells) - 1
     ):
         return
     for _ in range(_MOST_ROWS):
@@ -151,7 +181,11 @@ def _phrases(lower: str) -> Iterator[Place]:
                 yield (*found.span("value"), "seed phrase")
     for found in _LONE_PHRASE.finditer(lower):
         words = found["value"].split(" ")
-        if len(words) in _LONE_WORDS and not _PROSE.intersection(words) and sum(map(_is_ended, words)) * 6 <= len(words):
+        if (
+            len(words) in _LONE_WORDS
+            and not _PROSE.intersection(words)
+            and sum(map(_is_ended, words)) * 6 <= len(words)
+        ):
             yield (*found.span("value"), "seed phrase")
 
 

@@ -65,7 +65,6 @@ _LEAST_TOKEN: Final = 8
 _LEAST_BARE_TOKEN: Final = 16
 
 
-
 class Found(NamedTuple):
     """A secret in a text, from `start` up to `end`."""
 
@@ -197,7 +196,9 @@ def _fits_word(value: str) -> bool:
 
 _FITS: Final[Mapping[str, Callable[[str], bool]]] = {
     "value": lambda value: _generated(value) or not _stands_in(value),
-    "mixed": lambda value: _generated(value) or (_mixed(value) and not _stands_in(value) and not _snake(value)),
+    "mixed": lambda value: (
+        _generated(value) or (_mixed(value) and not _stands_in(value) and not _snake(value))
+    ),
     "random": lambda value: _generated(value) or (_is_token(value) and not _stands_in(value)),
     "generated": lambda value: _generated(value) or (_is_strange(value) and not _stands_in(value)),
     "word": lambda value: _generated(value) or _fits_word(value),
@@ -222,12 +223,20 @@ def _is_strange(value: str) -> bool:
     return (
         len(core) >= _LEAST_STRANGE
         and not _MEASURE.match(core)
-        and (len(inside) >= 4 or (inside == "a0" and len(core) >= _LEAST_STRANGE) or "a0-" in inside or "0a0" in inside or "a0a" in inside)
+        and (
+            len(inside) >= 4
+            or (inside == "a0" and len(core) >= _LEAST_STRANGE)
+            or "a0-" in inside
+            or "0a0" in inside
+            or "a0a" in inside
+        )
     )
 
 
 _LEAST_STRANGE: Final = 6
-_MEASURE: Final = re.compile(r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\w+[.@/:\\]\S*|[A-Za-z]+-?\d{1,4}(?:-bit|s)?|\d+-\w+(?:-\w+)*)$")
+_MEASURE: Final = re.compile(
+    r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\w+[.@/:\\]\S*|[A-Za-z]+-?\d{1,4}(?:-bit|s)?|\d+-\w+(?:-\w+)*)$"
+)
 
 
 @functools.lru_cache(4096)
@@ -283,9 +292,22 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     names = strong and value.isupper() and not value.isalnum()
     if not (phrase or _generated(value)) and (names or _stands_in(value)):
         return None
-    if not (_quoted_secret(value, strength) if quoted else _bare_secret(text, match, value, strength)):
+    secretive = strength == "weak" and bool(_SECRETIVE.search(_line_before(text, match.start())))
+    if not (
+        _quoted_secret(value, strength, secretive=secretive)
+        if quoted
+        else _bare_secret(text, match, value, strength)
+    ):
         return None
-    kind = "password" if strong else "key" if match["core"] == "key" else "token" if match["core"] != "secret" else "secret"
+    kind = (
+        "password"
+        if strong
+        else "key"
+        if match["core"] == "key"
+        else "token"
+        if match["core"] != "secret"
+        else "secret"
+    )
     start += quoted
     end = start + len(value)
     return Found(start, end if quoted else _to_the_blank(text, match, end), kind)
@@ -294,7 +316,9 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
 def _to_the_blank(text: str, match: re.Match[str], end: int) -> int:
     """Return where a value ends that is the rest of its line, as in a file of settings."""
     rest = _TO_BLANK.match(text, end)
-    setting = rest and any(map(str.isalnum, rest[0])) and _SETTING.fullmatch(_line_before(text, match.start()))
+    setting = (
+        rest and any(map(str.isalnum, rest[0])) and _SETTING.fullmatch(_line_before(text, match.start()))
+    )
     return rest.end() if rest and setting else end
 
 
@@ -343,14 +367,23 @@ def _is_code(value: str) -> bool:
     return bool(_CODE.match(value)) and not _generated(value)
 
 
-def _quoted_secret(value: str, strength: str) -> bool:
+_HEX_KEY: Final = re.compile(r"[0-9a-fA-F]{32,}$")
+_SECRETIVE: Final = re.compile(r"crypt|secret|cipher|jwt|hmac|auth", re.IGNORECASE)
+
+
+def _quoted_secret(value: str, strength: str, *, secretive: bool = False) -> bool:
     if strength == "strong":
         return not value.startswith("/") or _mixed(value)
     if strength == "short":
         return (_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
     if strength == "weak":
-        return _is_weak_secret(value)
-    return len(value) >= _LEAST_TOKEN and _random(value) and not _is_code(value) and not _EXPRESSION.search(value)
+        return _is_weak_secret(value) or (secretive and bool(_HEX_KEY.match(value)))
+    return (
+        len(value) >= _LEAST_TOKEN
+        and _random(value)
+        and not _is_code(value)
+        and not _EXPRESSION.search(value)
+    )
 
 
 _EXPRESSION: Final = re.compile(r"\[[a-zA-Z]-|\(\?|\\[dw]")  # a regular one
@@ -385,15 +418,30 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return _is_weak_secret(value)
     if strength == "secret":
-        return len(value) >= _LEAST_BARE_TOKEN and _random(value) and not _snake(value)
+        if (
+            match["core"] == "secret"
+            and text[match.start("core") : match.end("tail")].isupper()
+            and _is_alone(text, match)
+        ):
+            return len(value) >= _LEAST_TOKEN and not _snake(value)
+        least = _LEAST_TOKEN if _is_alone(text, match) and _is_strange(value) else _LEAST_BARE_TOKEN
+        return len(value) >= least and _random(value) and not _snake(value)
     if strength == "short":
         if value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
             return True
         mixed = _mixed(value) and len(value) >= _LEAST_SHORT and not _MEASURE.match(value)
-        return not _snake(value) and (mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)))
+        return not _snake(value) and (
+            mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
+        )
     if any(char.isdigit() for char in value) or not value.isidentifier():
         return not _snake(value)
     return _in_file_of_settings(text, match) and not _snake(value)
+
+
+def _is_alone(text: str, match: re.Match[str]) -> bool:
+    """Whether name and value are all that their line has, as in a file of settings."""
+    end = _END_OF_SETTING.match(text, match.end())
+    return bool(end and _SETTING.fullmatch(_line_before(text, match.start())))
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
@@ -402,7 +450,11 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     So is one alone on a line without blanks, as in a file of settings: `passwd=x`.
     """
     after = text[match.end() : match.end() + 1]
-    if _NEXT_SETTING.match(text, match.end()) and match["operator"] == "=" and match.end("operator") == match.start("value"):
+    if (
+        _NEXT_SETTING.match(text, match.end())
+        and match["operator"] == "="
+        and match.end("operator") == match.start("value")
+    ):
         return True
     if _END_OF_SETTING.match(text, match.end()):
         after = ""
@@ -470,4 +522,6 @@ def _plugins() -> Mapping[str, tuple[re.Pattern[str], ...]]:
         "Twilio key": twilio.TwilioKeyDetector,
     }
     # A plugin's patterns are declared as a property and given as an attribute of the class.
-    return {kind: tuple(cast("Iterable[re.Pattern[str]]", plugin.denylist)) for kind, plugin in chosen.items()}
+    return {
+        kind: tuple(cast("Iterable[re.Pattern[str]]", plugin.denylist)) for kind, plugin in chosen.items()
+    }

@@ -92,7 +92,11 @@ def test_a_path_opens_no_turn_either() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["<", "|", ">", "/", "im_end", "s", "think", "[", "INST", "]", " ", "\uff5c", "~", "b", "SYS"]))
+    st.lists(
+        st.sampled_from(
+            ["<", "|", ">", "/", "im_end", "s", "think", "[", "INST", "]", " ", "\uff5c", "~", "b", "SYS"]
+        )
+    )
 )
 def test_no_mixture_makes_a_mark(parts: list[str]) -> None:
     once = broken_up("".join(parts))

@@ -300,12 +300,16 @@ def test_prose_between_the_lines_of_a_key_stays() -> None:
 
 
 def test_a_disguised_secret_is_left_out() -> None:
-    missed = [how for how, text, parts in secret_texts.encoded(1) if secret_texts.leaks(redact(text).text, parts)]
+    missed = [
+        how for how, text, parts in secret_texts.encoded(1) if secret_texts.leaks(redact(text).text, parts)
+    ]
     assert missed == []
 
 
 def test_what_imitates_nothing_is_sent_as_it_is() -> None:
-    text = "Пароль нужен. \uff21\uff22 caf\u00e9 \u201cquoted\u201d \u2013 na\u00efve \U0001d400\u0301, e\u0301"
+    text = (
+        "Пароль нужен. \uff21\uff22 caf\u00e9 \u201cquoted\u201d \u2013 na\u00efve \U0001d400\u0301, e\u0301"
+    )
     assert redact(text) == (text, 0)
 
 
@@ -360,7 +364,9 @@ def _cpu(function: Callable[[str], object], text: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", sorted(_SCHEMES))
-@pytest.mark.parametrize("function", [redact, plain, skeleton, folded, broken_up], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "function", [redact, plain, skeleton, folded, broken_up], ids=lambda each: each.__name__
+)
 def test_twice_the_text_takes_no_four_times_as_long(function: Callable[[str], object], scheme: str) -> None:
     function("password: x")  # what is made ready once
     small, large = (_cpu(function, _SCHEMES[scheme](size)) for size in (30_000, 120_000))

@@ -45,7 +45,9 @@ class CandidateJudge(Judge[SelectRubric]):
         if self.manner.redact:
             query = Query(outgoing.request(query.text), outgoing.turns(query.turns))
             candidates = [outgoing.shown(each) for each in candidates]
-            refusal = self.manner.refusal(outgoing.left_out(query.text, *query.turns, *map(candidate_text, candidates)))
+            refusal = self.manner.refusal(
+                outgoing.left_out(query.text, *query.turns, *map(candidate_text, candidates))
+            )
         session = self.session()
         session.call_seconds = self.call_seconds
         rules = self.rules()

@@ -178,13 +178,18 @@ class DocumentJudge(Judge[ScoreRubric]):
 
 def _said_without_secrets(found: Verdict) -> Verdict:
     """Return a verdict without the secrets in what models said: they may have put one together."""
-    said = [found.reasoning, [each.model_dump() for each in found.findings], [each.opinion for each in found.rounds]]
+    said = [
+        found.reasoning,
+        [each.model_dump() for each in found.findings],
+        [each.opinion for each in found.rounds],
+    ]
     clean = without_secrets(said)
     if clean is said:
         return found
     reasoning, findings, opinions = clean
     rounds = [
-        each.model_copy(update={"opinion": opinion}) for each, opinion in zip(found.rounds, opinions, strict=True)
+        each.model_copy(update={"opinion": opinion})
+        for each, opinion in zip(found.rounds, opinions, strict=True)
     ]
     told = [Finding(**each) for each in findings]
     return found.model_copy(update={"reasoning": reasoning, "findings": told, "rounds": rounds})

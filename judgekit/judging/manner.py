@@ -43,7 +43,6 @@ class Manner(NamedTuple):
             return {"": rubric}
         return {name: rubric.about(name) for name in rubric.questions}
 
-
     def refusal(self, secrets: int) -> str:
         """Say why nothing is sent of what so many secrets were found in; "" where it is, without them."""
         if self.redact != "refuse" or not secrets:

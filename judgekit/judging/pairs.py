@@ -71,7 +71,9 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out)
+        terms = Terms(
+            self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out
+        )
         agreed = self._agreed(found, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable

@@ -62,10 +62,14 @@ class RankingJudge(Judge[ScoreRubric]):
         run = _Run(self, contest, self.session(), self.ranks(contest))
         same = len(contest.distinct) == 1
         refusal = self.manner.refusal(left_out)
-        ended = identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
+        ended = (
+            identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
+        )
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out)
+        terms = Terms(
+            self.loaded, self.mode, calibration, "" if same else refusal or self.nobody, notes, left_out
+        )
         return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
 
     def prompts(

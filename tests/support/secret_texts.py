@@ -32,7 +32,7 @@ _ALPHABETS = {
     "t": string.ascii_uppercase + "234567",
 }
 _SPEC = re.compile("«(=[^»]+|[a-z]\\d+)»")
-_WORDS = "able brick cactus dune eagle fabric garlic hazard island jungle kidney ladder magnet noodle oyster panther".split()
+_WORDS = ["able", "brick", "cactus", "dune", "eagle", "fabric", "garlic", "hazard", "island", "jungle", "kidney", "ladder", "magnet", "noodle", "oyster", "panther"]
 
 TEXTS: Mapping[str, str] = {
     # Names and values
@@ -397,12 +397,36 @@ _BODY = [_KEY[at : at + 64] for at in range(0, len(_KEY), 64)] + ["aB3x9Q=="]
 
 
 def _block(name: str = "RSA PRIVATE KEY", fields: str = "") -> list[str]:
-    return [f"-----BEGIN {name}-----", *fields.split("\n")[: 99 if fields else 0], *_BODY, f"-----END {name}-----"]
+    return [
+        f"-----BEGIN {name}-----",
+        *fields.split("\n")[: 99 if fields else 0],
+        *_BODY,
+        f"-----END {name}-----",
+    ]
 
 
 def key_blocks() -> Iterator[tuple[str, str]]:
     """Yield private keys as texts have them."""
-    for name in ("> ", "# ", "// ", "+", "-", "| ", " * ", "    ", "\t", ";; ", "-- ", "% ", "REM ", "> > ", "  - ", "' ", "/// ", '" '):
+    for name in (
+        "> ",
+        "# ",
+        "// ",
+        "+",
+        "-",
+        "| ",
+        " * ",
+        "    ",
+        "\t",
+        ";; ",
+        "-- ",
+        "% ",
+        "REM ",
+        "> > ",
+        "  - ",
+        "' ",
+        "/// ",
+        '" ',
+    ):
         yield f"behind {name!r}", "\n".join(name + line for line in _block())
     numbers = enumerate(_block(), 1)
     yield "line numbers", "\n".join(f"{number:4d}  {line}" for number, line in numbers)
@@ -425,24 +449,86 @@ def key_blocks() -> Iterator[tuple[str, str]]:
     yield "windows", "\r\n".join(_block())
     yield "blank lines", "\n\n".join(_block())
     yield "proc type", "\n".join(_block(fields="Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011AABB\n"))
-    yield "proc type quoted", "\n".join("> " + line for line in _block(fields="Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011\n"))
-    yield "odd fields", "\n".join(_block(fields="X-Origin: somewhere\nNote: my old key of the laptop that I gave away\n"))
+    yield (
+        "proc type quoted",
+        "\n".join(
+            "> " + line for line in _block(fields="Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011\n")
+        ),
+    )
+    yield (
+        "odd fields",
+        "\n".join(_block(fields="X-Origin: somewhere\nNote: my old key of the laptop that I gave away\n")),
+    )
     yield "pgp", "\n".join(_block("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\nComment: ann\n"))
     yield "openssh", "\n".join(_block("OPENSSH PRIVATE KEY"))
-    yield "ssh2", "\n".join(["---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----", 'Comment: "x"', *_BODY, "---- END SSH2 ENCRYPTED PRIVATE KEY ----"])
-    yield "putty", "\n".join(["PuTTY-User-Key-File-3: ssh-rsa", "Encryption: none", "Comment: x", "Private-Lines: 7", *_BODY, "Private-MAC: 00aa"])
-    yield "putty quoted", "\n".join("# " + line for line in ["PuTTY-User-Key-File-2: ssh-rsa", "Private-Lines: 7", *_BODY])
-    yield "spaced header", "\n".join(["----- BEGIN RSA PRIVATE KEY -----", *_BODY, "----- END RSA PRIVATE KEY -----"])
-    yield "small header", "\n".join(["-----begin rsa private key-----", *_BODY, "-----end rsa private key-----"])
-    yield "dashes that look alike", "\n".join(["\u2013\u2013\u2013\u2013\u2013BEGIN RSA PRIVATE KEY\u2013\u2013\u2013\u2013\u2013", *_BODY])
-    yield "letters that look alike", "\n".join(["-----B\u0415GIN RSA PRIVAT\u0415 KEY-----", *_BODY, "-----END RSA PRIVATE KEY-----"])
-    yield "escaped dashes", "\n".join(["\\-\\-\\-\\-\\-BEGIN RSA PRIVATE KEY\\-\\-\\-\\-\\-", *_BODY, "\\-\\-\\-\\-\\-END RSA PRIVATE KEY\\-\\-\\-\\-\\-"])
+    yield (
+        "ssh2",
+        "\n".join(
+            [
+                "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----",
+                'Comment: "x"',
+                *_BODY,
+                "---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+            ]
+        ),
+    )
+    yield (
+        "putty",
+        "\n".join(
+            [
+                "PuTTY-User-Key-File-3: ssh-rsa",
+                "Encryption: none",
+                "Comment: x",
+                "Private-Lines: 7",
+                *_BODY,
+                "Private-MAC: 00aa",
+            ]
+        ),
+    )
+    yield (
+        "putty quoted",
+        "\n".join("# " + line for line in ["PuTTY-User-Key-File-2: ssh-rsa", "Private-Lines: 7", *_BODY]),
+    )
+    yield (
+        "spaced header",
+        "\n".join(["----- BEGIN RSA PRIVATE KEY -----", *_BODY, "----- END RSA PRIVATE KEY -----"]),
+    )
+    yield (
+        "small header",
+        "\n".join(["-----begin rsa private key-----", *_BODY, "-----end rsa private key-----"]),
+    )
+    yield (
+        "dashes that look alike",
+        "\n".join(
+            ["\u2013\u2013\u2013\u2013\u2013BEGIN RSA PRIVATE KEY\u2013\u2013\u2013\u2013\u2013", *_BODY]
+        ),
+    )
+    yield (
+        "letters that look alike",
+        "\n".join(["-----B\u0415GIN RSA PRIVAT\u0415 KEY-----", *_BODY, "-----END RSA PRIVATE KEY-----"]),
+    )
+    yield (
+        "escaped dashes",
+        "\n".join(
+            [
+                "\\-\\-\\-\\-\\-BEGIN RSA PRIVATE KEY\\-\\-\\-\\-\\-",
+                *_BODY,
+                "\\-\\-\\-\\-\\-END RSA PRIVATE KEY\\-\\-\\-\\-\\-",
+            ]
+        ),
+    )
     yield "no header", "MIIEpAIBAAKCAQEA" + "\n".join(_BODY)
     yield "openssh without header", "b3BlbnNzaC1rZXktdjEAAAAA" + "\n".join(_BODY)
     yield "no end", "\n".join(_block()[:-1])
     yield "base64", base64.b64encode("\n".join(_block()).encode()).decode()
-    yield "log lines", "\n".join(f"2026-01-01T00:00:0{at} host app[1]: {line}" for at, line in enumerate(_block()))
-    yield "table cells", "\n".join(f"<tr><td>{at}</td><td>{line}</td></tr>" for at, line in enumerate(_block()))
+    yield (
+        "log lines",
+        "\n".join(f"2026-01-01T00:00:0{at} host app[1]: {line}" for at, line in enumerate(_block())),
+    )
+    yield (
+        "table cells",
+        "\n".join(f"<tr><td>{at}</td><td>{line}</td></tr>" for at, line in enumerate(_block())),
+    )
 
 
 def key_parts() -> tuple[str, ...]:
@@ -474,7 +560,9 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "base64 of utf-16": lambda text: base64.b64encode(text.encode("utf-16-le")).decode(),
     "base64 url": lambda text: base64.urlsafe_b64encode(f"{text}?>~ and more".encode()).decode(),
-    "base64 over lines": lambda text: base64.encodebytes(f"{text}\n{'more of the same ' * 9}".encode()).decode(),
+    "base64 over lines": lambda text: base64.encodebytes(
+        f"{text}\n{'more of the same ' * 9}".encode()
+    ).decode(),
     "base64 twice": lambda text: base64.b64encode(base64.b64encode(text.encode())).decode(),
     "hex": lambda text: text.encode().hex(),
     "percent": lambda text: quote(text, safe=""),
