@@ -101,7 +101,7 @@ class JudgeConfig(Strict):
     )
     redact: bool | Literal["refuse"] = Field(
         default=True,
-        description="send no keys, tokens and passwords, or nothing that has one (refuse); the user's file alone",
+        description="send no keys, tokens and passwords; refuse: nothing that has one; the user's file alone",
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)

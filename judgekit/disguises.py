@@ -49,15 +49,43 @@ _BROKEN: Final = re.compile(
     r"[\w.+/=-]{0,300}+(?P<gap>\\?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
     r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
 )
-_PREFIXES: Final = tuple(
-    ["sk-", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-", "AIza", "hf_", "npm_", "pypi-", "SG.", "dop_v1_", "hvs.", "shpat_", "gsk_", "xai-", "k_live_", "whsec_", "dckr_pat_", "ya29.", "GOCSPX-"]
+_PREFIXES: Final = (
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "ghr_",
+    "github_pat_",
+    "AKIA",
+    "ASIA",
+    "xox",
+    "eyJ",
+    "glpat-",
+    "AIza",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "SG.",
+    "dop_v1_",
+    "hvs.",
+    "shpat_",
+    "gsk_",
+    "xai-",
+    "k_live_",
+    "whsec_",
+    "dckr_pat_",
+    "ya29.",
+    "GOCSPX-",
 )
 _PRINTED: Final = string.printable.encode()
 _HEAD: Final = 24
 
 
 class View(NamedTuple):
-    """A part of a text as it is read. Of each piece of it `starts` says where it begins in the view and
+    """A part of a text as it is read.
+
+    Of each piece of it `starts` says where it begins in the view and
     `pieces` from where to where it stands in the text, and whether it stands there as it is.
     """
 

@@ -246,7 +246,53 @@ NAMED: Final = re.compile(
 """A value under a name, in small letters; name and value together decide whether it is a secret."""
 
 ENDINGS: Final = frozenset(
-    ["id", "value", "val", "prod", "production", "dev", "development", "test", "testing", "staging", "stage", "live", "hash", "enc", "encrypted", "base64", "b64", "raw", "plain", "plaintext", "cleartext", "text", "string", "str", "old", "new", "current", "default", "base", "data", "main", "primary", "secondary", "admin", "root", "env", "1", "2", "3", "01", "02", "hex", "pem", "bytes", "b"]
+    [
+        "id",
+        "value",
+        "val",
+        "prod",
+        "production",
+        "dev",
+        "development",
+        "test",
+        "testing",
+        "staging",
+        "stage",
+        "live",
+        "hash",
+        "enc",
+        "encrypted",
+        "base64",
+        "b64",
+        "raw",
+        "plain",
+        "plaintext",
+        "cleartext",
+        "text",
+        "string",
+        "str",
+        "old",
+        "new",
+        "current",
+        "default",
+        "base",
+        "data",
+        "main",
+        "primary",
+        "secondary",
+        "admin",
+        "root",
+        "env",
+        "1",
+        "2",
+        "3",
+        "01",
+        "02",
+        "hex",
+        "pem",
+        "bytes",
+        "b",
+    ]
 )
 """What may stand behind the word of a name that says what it is: `client-key-data`, `TOKEN_PROD`."""
 
@@ -255,7 +301,45 @@ STRONG: Final = re.compile(
     r"|\u5bc6\u7801|\u5bc6\u78bc|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638|[n\u043f]apo\u043b\u044c)s?$"
 )
 SHORT: Final = frozenset(
-    ["pass", "pw", "psk", "pin", "userpass", "dbpass", "rootpw", "bindpw", "olcrootpw", "smtppass", "ftppass", "mysqlpass", "mypass", "adminpass", "rootpass", "userpw", "requirepass", "masterauth", "dbpw", "authpass", "privpass", "storepass", "keypass", "mapass", "bindpass", "sshpass", "sudopass", "becomepass", "wifipass", "pskkey", "wpapsk", "presharedsecret", "vncpass", "loginpass", "mailpass", "authpw", "obscuredpass"]
+    [
+        "pass",
+        "pw",
+        "psk",
+        "pin",
+        "userpass",
+        "dbpass",
+        "rootpw",
+        "bindpw",
+        "olcrootpw",
+        "smtppass",
+        "ftppass",
+        "mysqlpass",
+        "mypass",
+        "adminpass",
+        "rootpass",
+        "userpw",
+        "requirepass",
+        "masterauth",
+        "dbpw",
+        "authpass",
+        "privpass",
+        "storepass",
+        "keypass",
+        "mapass",
+        "bindpass",
+        "sshpass",
+        "sudopass",
+        "becomepass",
+        "wifipass",
+        "pskkey",
+        "wpapsk",
+        "presharedsecret",
+        "vncpass",
+        "loginpass",
+        "mailpass",
+        "authpw",
+        "obscuredpass",
+    ]
 )
 SECRET: Final = re.compile(
     r"(?:credentials?|creds?|secret|secrets|token|tokens|mnemonic"
@@ -281,7 +365,7 @@ TRIGGER: Final = re.compile(
 )
 """What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
 
-_SECRET_NAME: Final = (
+_CALLED: Final = (
     r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
     r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
 )
@@ -402,7 +486,7 @@ CARRIED: Final = _kinds(
     (
         "password",
         "env arg set param from-literal build-arg -e",
-        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{_SECRET_NAME}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){_Q}(?P<word>(?![$<{{]){_V})",
+        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{_CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){_Q}(?P<word>(?![$<{{]){_V})",
     ),
     (
         "password",
@@ -485,7 +569,7 @@ CARRIED: Final = _kinds(
     (
         "password",
         "define( env( getenv environ default setting set( config( put( property(",
-        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_SECRET_NAME}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<generated>[^\"'\n$%{{<]{{6,300}}+)[\"']",
+        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<generated>[^\"'\n$%{{<]{{6,300}}+)[\"']",
     ),
     (
         "password",
@@ -522,42 +606,42 @@ CARRIED: Final = _kinds(
     (
         "password",
         "value name= key= id=",
-        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_SECRET_NAME}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
+        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
     ),
     (
         "password",
         "value",
-        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_SECRET_NAME}[\w.-]{{0,10}}[\"']",
+        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"']",
     ),
     (
         "password",
         "</",
-        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_SECRET_NAME}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
+        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
     ),
     (
         "password",
         "<key> </td> </th> </dt> </b> </label>",
-        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{_SECRET_NAME}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
+        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{_CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
     ),
     (
         "password",
         "name key variable",
-        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{_SECRET_NAME}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
+        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
     ),
     (
         "password",
         "variable",
-        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_SECRET_NAME}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
+        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
     ),
     (
         "password",
         "| >",
-        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_SECRET_NAME})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
+        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
     ),
     (
         "password",
         ":",
-        rf"(?:{_SECRET_NAME})[*\"'`_]{{0,3}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?[ \t>*-]{{0,8}}[`\"']?(?P<generated>[^\s`\"'<$]{{6,200}}+)[`\"']?[ \t]*(?=\n|\Z)",
+        rf"(?:{_CALLED})[*\"'`_]{{0,3}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?[ \t>*-]{{0,8}}[`\"']?(?P<generated>[^\s`\"'<$]{{6,200}}+)[`\"']?[ \t]*(?=\n|\Z)",
     ),
     ("key", '"kty" kty', r"[\"'](?:d|p|q|dp|dq|qi|k)[\"'][ \t]*:[ \t]*[\"'](?P<value>[\w-]{20,}+)[\"']"),
     ("key", "rsakeyvalue <d>", r"<(?:d|p|q|dp|dq|inverseq)>\s*(?P<value>[a-z0-9+/=\s]{40,}+)</"),
@@ -677,7 +761,7 @@ CARRIED: Final = _kinds(
     (
         "password",
         ":",
-        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{_SECRET_NAME}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
+        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{_CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
     ),
     (
         "key",
@@ -697,7 +781,7 @@ CARRIED: Final = _kinds(
     (
         "password",
         "|| ?? :-  or ",
-        rf"{_SECRET_NAME}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
+        rf"{_CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
     ),
     (
         "password",
@@ -734,5 +818,3 @@ CARRIED: Final = _kinds(
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of
 where a secret will stand, `mixed` letters and digits, `random` a long mixture, `generated` what no word is,
 `word` and `secretword` no word of a sentence. In small letters, as the text is that they are looked for in."""
-
-BIP39_COMMON: Final = 12

@@ -41,7 +41,83 @@ _LONE_PHRASE: Final = re.compile(
     r"(?m:^)[ \t>\"'`*-]{0,8}(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})[\"'`*]{0,3}[ \t]*$", re.MULTILINE
 )
 _PROSE: Final = frozenset(
-    ["the", "and", "for", "are", "was", "not", "with", "from", "have", "has", "had", "but", "his", "her", "its", "our", "out", "per", "were", "been", "will", "would", "could", "should", "than", "then", "them", "these", "those", "their", "there", "which", "while", "where", "who", "whom", "why", "how", "may", "might", "must", "shall", "does", "did", "done", "each", "for", "into", "onto", "upon", "also", "you", "your", "they", "him", "she", "what", "some", "such", "any", "more", "most", "less", "least", "using", "used", "use", "can", "get", "got", "set", "let", "see", "being", "here"]
+    [
+        "the",
+        "and",
+        "for",
+        "are",
+        "was",
+        "not",
+        "with",
+        "from",
+        "have",
+        "has",
+        "had",
+        "but",
+        "his",
+        "her",
+        "its",
+        "our",
+        "out",
+        "per",
+        "were",
+        "been",
+        "will",
+        "would",
+        "could",
+        "should",
+        "than",
+        "then",
+        "them",
+        "these",
+        "those",
+        "their",
+        "there",
+        "which",
+        "while",
+        "where",
+        "who",
+        "whom",
+        "why",
+        "how",
+        "may",
+        "might",
+        "must",
+        "shall",
+        "does",
+        "did",
+        "done",
+        "each",
+        "for",
+        "into",
+        "onto",
+        "upon",
+        "also",
+        "you",
+        "your",
+        "they",
+        "him",
+        "she",
+        "what",
+        "some",
+        "such",
+        "any",
+        "more",
+        "most",
+        "less",
+        "least",
+        "using",
+        "used",
+        "use",
+        "can",
+        "get",
+        "got",
+        "set",
+        "let",
+        "see",
+        "being",
+        "here",
+    ]
 )
 _PHRASE_WORDS: Final = frozenset({12, 15, 18, 21, 24, 11, 13, 25})
 _LONE_WORDS: Final = frozenset({12, 15, 18, 21, 24})
@@ -82,11 +158,7 @@ def find(lower: str, lines: list[tuple[int, int]]) -> Iterator[Place]:
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
     for start, end in lines:
-        for header in _COOKIE.finditer(lower, start, end):
-            for crumb in _CRUMB.finditer(lower, *header.span("all")):
-                value = lower[slice(*crumb.span(1))]
-                if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
-                    yield (*crumb.span(1), "cookie")
+        yield from _cookies(lower, start, end)
     yield from _phrases(lower)
     for start, end in lines:
         for head in _CODES.finditer(lower, start, end):
@@ -95,6 +167,14 @@ def find(lower: str, lines: list[tuple[int, int]]) -> Iterator[Place]:
                 if any(map(str.isdigit, code[1])):
                     yield (*code.span(1), "recovery code")
                 at = code.end()
+
+
+def _cookies(lower: str, start: int, end: int) -> Iterator[Place]:
+    for header in _COOKIE.finditer(lower, start, end):
+        for crumb in _CRUMB.finditer(lower, *header.span("all")):
+            value = lower[slice(*crumb.span(1))]
+            if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
+                yield (*crumb.span(1), "cookie")
 
 
 def _tables(lower: str, start: int, end: int) -> Iterator[Place]:

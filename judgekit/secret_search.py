@@ -91,6 +91,13 @@ def find(text: str) -> Iterator[Found]:
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
                 yield Found(match.start(), at, kind)
     lines = list(_lines(lower))
+    yield from _in_lines(text, lower, lines)
+    for start, end, kind in secret_places.find(lower, lines):
+        if kind == "seed phrase" or not _stands_in(text[start:end]):
+            yield Found(start, end, kind)
+
+
+def _in_lines(text: str, lower: str, lines: Iterable[tuple[int, int]]) -> Iterator[Found]:
     inside = "\n".join(lower[start:end] for start, end in lines)
     carried = [each for each in secret_kinds.CARRIED if each.is_in(inside)]
     for start, end in lines:
@@ -103,9 +110,6 @@ def find(text: str) -> Iterator[Found]:
         for match in secret_kinds.NAMED.finditer(lower, start, end):
             if found := _named(text, match):
                 yield found
-    for start, end, kind in secret_places.find(lower, lines):
-        if kind == "seed phrase" or not _stands_in(text[start:end]):
-            yield Found(start, end, kind)
 
 
 _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
@@ -224,7 +228,7 @@ def _is_strange(value: str) -> bool:
         len(core) >= _LEAST_STRANGE
         and not _MEASURE.match(core)
         and (
-            len(inside) >= 4
+            len(inside) >= _CHANGED_OFTEN
             or (inside == "a0" and len(core) >= _LEAST_STRANGE)
             or "a0-" in inside
             or "0a0" in inside
@@ -234,6 +238,7 @@ def _is_strange(value: str) -> bool:
 
 
 _LEAST_STRANGE: Final = 6
+_CHANGED_OFTEN: Final = 4
 _MEASURE: Final = re.compile(
     r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\w+[.@/:\\]\S*|[A-Za-z]+-?\d{1,4}(?:-bit|s)?|\d+-\w+(?:-\w+)*)$"
 )
@@ -241,7 +246,7 @@ _MEASURE: Final = re.compile(
 
 @functools.lru_cache(4096)
 def _strength(name: str) -> str:
-    """Return what a name promises: a password, a short word for one, another secret, or perhaps one; or nothing."""
+    """Return what a name promises: a password, a short word for it, another secret, perhaps one; or nothing."""
     spaced = _HUMP.sub(r"\1_\2", name).lower()
     words = [each for each in _SEPARATOR.split(spaced) if each]
     for _ in range(3):
@@ -354,7 +359,7 @@ def _is_shuffled(value: str) -> bool:
 
 
 def _changes(value: str) -> float:
-    """Return between how many of its characters a value changes from one class to another, as a part of all."""
+    """Return how often a value changes from one class of characters to another, as a part of its length."""
     kinds = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
     return sum(one != other for one, other in itertools.pairwise(kinds)) / max(len(kinds) - 1, 1)
 
@@ -406,7 +411,7 @@ def _is_weak_secret(value: str) -> bool:
 _SHUFFLED_WEAK: Final = 0.35
 
 
-def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
+def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:  # noqa: PLR0911 - one for each promise
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
         _is_code(value)

@@ -186,7 +186,7 @@ def verdict_line(
 
 
 def line(record: Record) -> bytes:
-    """Return a record as its line, with the newline: a name or a remark in it may hold a secret, which it loses."""
+    """Return a record as its line, with the newline, and without secrets that names in it may hold."""
     # What `verdict_line` emptied is left out altogether.
     dropped = {"reasoning"} if isinstance(record, VerdictLine) and not record.reasoning else set()
     written = record.model_dump_json(by_alias=True, exclude=dropped)

@@ -32,7 +32,24 @@ _ALPHABETS = {
     "t": string.ascii_uppercase + "234567",
 }
 _SPEC = re.compile("«(=[^»]+|[a-z]\\d+)»")
-_WORDS = ["able", "brick", "cactus", "dune", "eagle", "fabric", "garlic", "hazard", "island", "jungle", "kidney", "ladder", "magnet", "noodle", "oyster", "panther"]
+_WORDS = [
+    "able",
+    "brick",
+    "cactus",
+    "dune",
+    "eagle",
+    "fabric",
+    "garlic",
+    "hazard",
+    "island",
+    "jungle",
+    "kidney",
+    "ladder",
+    "magnet",
+    "noodle",
+    "oyster",
+    "panther",
+]
 
 TEXTS: Mapping[str, str] = {
     # Names and values
@@ -213,7 +230,7 @@ TEXTS: Mapping[str, str] = {
     "ntlm": "ann:1001:aad3b435b51404eeaad3b435b51404ee:«h32»:::",
     "my.cnf": "[client]\nuser=ann\npassword=«w9»",
     "my.cnf quoted": '[client]\npassword="«s12»"',
-    "npmrc": "//registry.npmjs.org/:_authToken=«a36»",
+    "npmrc": "//registry.example/:_authToken=«a36»",
     "npmrc auth": "_auth=«b40»==",
     "npmrc password": "//r.example/:_password=«b24»",
     "pypirc": "[pypi]\nusername = __token__\npassword = pypi-«a80»",
