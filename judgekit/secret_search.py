@@ -12,7 +12,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from judgekit import key_blocks, secret_kinds, secret_places
+from judgekit import key_blocks, secret_contexts, secret_kinds, secret_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -99,7 +99,7 @@ def find(text: str) -> Iterator[Found]:
 
 def _in_lines(text: str, lower: str, lines: Iterable[tuple[int, int]]) -> Iterator[Found]:
     inside = "\n".join(lower[start:end] for start, end in lines)
-    carried = [each for each in secret_kinds.CARRIED if each.is_in(inside)]
+    carried = [each for each in secret_contexts.CARRIED if each.is_in(inside)]
     for start, end in lines:
         here = lower[start:end]
         for each in carried:
@@ -121,7 +121,7 @@ def _lines(lower: str) -> Iterator[tuple[int, int]]:
     Those behind one that names it are among them, since a value may stand there.
     """
     start, last, end = 0, -1, 0
-    for match in secret_kinds.TRIGGER.finditer(lower):
+    for match in secret_contexts.TRIGGER.finditer(lower):
         if match.start() <= last:
             continue
         line = lower.rfind("\n", max(last, 0), match.start()) + 1
@@ -246,7 +246,7 @@ _MEASURE: Final = re.compile(
 
 @functools.lru_cache(4096)
 def _strength(name: str) -> str:
-    """Return what a name promises: a password, a short word for it, another secret, perhaps one; or nothing."""
+    """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
     spaced = _HUMP.sub(r"\1_\2", name).lower()
     words = [each for each in _SEPARATOR.split(spaced) if each]
     for _ in range(3):
