@@ -39,6 +39,7 @@ def _compiled(source: str) -> re.Pattern[str]:
 
 
 def kinds(*kinds: tuple[str, str, str]) -> tuple[Kind, ...]:
+    """Return kinds, each given as its name, its words with blanks between them, and its pattern."""
     return tuple(Kind(name, tuple(words.split(" ")), source) for name, words, source in kinds)
 
 
