@@ -103,8 +103,9 @@ class JudgeConfig(Strict):
         default="prefer",
         description="require: what only the author's family accepts is undetermined; projects only raise it",
     )
-    redact: bool = Field(
-        default=True, description="send no keys, tokens and passwords; the user's file alone"
+    redact: bool | Literal["refuse"] = Field(
+        default=True,
+        description="send no keys, tokens and passwords; refuse: nothing that has one; the user's file alone",
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)

@@ -110,7 +110,9 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            texts = [_beginning(each, profiles, redact=settings.judge.redact) for each in ranked.candidates]
+            texts = [
+                _beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates
+            ]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
@@ -162,7 +164,7 @@ def judged_hook(
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
     found = api.passages(prompt, candidates, _profiles(Path(project)))
-    texts = [_passage(*each, redact=settings.judge.redact) for each in found]
+    texts = [_passage(*each, redact=bool(settings.judge.redact)) for each in found]
     shown = _shown(candidates, texts)
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):

@@ -20,13 +20,14 @@ from judgekit import environment, running
 from judgekit.config import wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.gateway import bounded
+from judgekit.judging import outgoing
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.session import Stopwatch
 from judgekit.ledger.forward import forward
 from judgekit.text import one_line
-from judgekit.verdict import Verdict
+from judgekit.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -72,11 +73,15 @@ class Shared:
         try:
             async with self._client(seconds, seconds) as client:
                 answer = await client.post("/v1/judge", json=_body(judge, document))
-            return Verdict.model_validate_json(self._content(answer))
+            found = Verdict.model_validate_json(self._content(answer))
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
             nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
             return verdict(nobody, watch.ms)
+        # The server was not told of names that hold a secret.
+        subjects = [Subject(path=each.path, sha256=each.sha256) for each in document.files]
+        author = document.author
+        return found.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send lines of a ledger; the server keeps each once.
@@ -181,15 +186,16 @@ def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) 
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
+    name = outgoing.words if judge.manner.redact else str
     files = [
-        {"path": each.path, "text": each.text, "sha256": each.sha256, "total": each.total}
+        {"path": name(each.path), "text": each.text, "sha256": each.sha256, "total": each.total}
         for each in document.files
     ]
-    author = {"name": document.author.name, "family": document.author.family}
+    author = {"name": document.author.name and name(document.author.name), "family": document.author.family}
     return {
         "document": {
             "files": files,
-            "task_id": document.task_id,
+            "task_id": name(document.task_id),
             "description": document.task.description,
             "acceptance": document.task.acceptance,
             "author": author,

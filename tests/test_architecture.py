@@ -24,11 +24,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
     ),
+    (
+        *("disguises", "key_blocks", "lookalikes", "redaction"),
+        *("secret_contexts", "secret_kinds", "secret_places", "secret_search"),
+    ),
     ("ledger",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
     (
-        *("chance", "control_tokens", "fence", "lookalikes", "redaction", "secret_kinds"),
+        *("chance", "control_tokens", "fence"),
         *("prompt", "parse", "terms"),
     ),
     ("engine.client", "engine.place"),
@@ -46,7 +50,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 # A foreign library, and the only module that knows it.
 HOMES = {
-    "detect_secrets": "redaction",
+    "detect_secrets": "secret_search",
     "litellm": "gateway.litellm_",
     "prometheus_client": "engine.team.metrics",
     "ruamel": "datafile",

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from judgekit import __version__
+from judgekit.redaction import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return the records of verdicts in the format `name`: json, jsonl, sarif or junit."""
     if name == "jsonl":
         return "\n".join(map(line, verdicts))
+    if name in ("sarif", "junit"):  # reports are made to be handed on
+        verdicts = without_secrets(list(verdicts))
     return {"json": as_json, "sarif": sarif, "junit": junit}[name](verdicts)
 
 

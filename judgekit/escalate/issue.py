@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.escalate import markdown
 from judgekit.ledger import verdict_line
 from judgekit.ledger.overrides import is_blob
+from judgekit.redaction import redact
 from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     token, state = token_of(verdict.task_id), _state(verdict)
     name = task_name(verdict.task_id)
     title = f"judgekit: {_TITLES.get(verdict.verdict, 'no verdict about')} {markdown.title(name)}"
-    return Issue(token, state, title, f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}")
+    body = f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}"
+    return Issue(token, state, redact(title).text, redact(body).text)
 
 
 def mark(body: str) -> Mark | None:

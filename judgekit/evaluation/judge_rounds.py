@@ -94,7 +94,12 @@ def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
 
 def _how(manner: Manner) -> dict[str, Any]:
     criteria = "each" if manner.each else "together"
-    return {"samples": manner.samples, "criteria": criteria, "rule": manner.jury, "redact": manner.redact}
+    return {
+        "samples": manner.samples,
+        "criteria": criteria,
+        "rule": manner.jury,
+        "redact": bool(manner.redact),
+    }
 
 
 def renamed(one: Round, names: Mapping[str, str]) -> Round:

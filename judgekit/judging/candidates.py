@@ -15,6 +15,7 @@ from judgekit.judging.gates import certainty
 from judgekit.judging.judge import Judge
 from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
 from judgekit.judging.session import Stopwatch
+from judgekit.prompt import candidate_text
 from judgekit.rubric import SelectRubric
 from judgekit.verdict import Decision, Selection
 
@@ -50,6 +51,9 @@ class CandidateJudge(Judge[SelectRubric]):
                 query, candidates = await session.aside(partial(_outgoing, query, candidates), size)
             except GatewayError as error:
                 late = f"{error.kind} ({error.message})"
+            left_out = outgoing.left_out(query.text, *query.turns, *map(candidate_text, candidates))
+            if refusal := self.manner.refusal(left_out):
+                late = f"nothing was judged: {refusal}"
         rules = self.rules()
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
@@ -71,7 +75,7 @@ class CandidateJudge(Judge[SelectRubric]):
             decisions=decisions,
             rounds=rounds,
             calibration=self.gates.id if self.gates else None,
-            degraded=(late or failures(rounds)) if left else None,
+            degraded=late or (failures(rounds) if left else None),
             duration_ms=watch.ms,
             **cost_of(rounds),
         )

@@ -24,7 +24,9 @@ from judgekit.judging.scoring import Rating
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import is_cut
 from judgekit.prompt import Earlier
+from judgekit.redaction import without_secrets
 from judgekit.rubric import ScoreRubric
+from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Message
@@ -82,7 +84,8 @@ class DocumentJudge(Judge[ScoreRubric]):
             nobody = f"{error.kind} ({error.message})"
             late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), nobody)
             return verdict(late, watch.ms)
-        if self.elsewhere is not None:
+        refusal = self.manner.refusal(left_out)
+        if self.elsewhere is not None and not refusal:
             found = await self.elsewhere.judge(self, document)
             found = found.model_copy(update={"redacted": left_out + found.redacted})
             accepted = found.verdict == "accept" and not found.independent and not found.human_override
@@ -91,7 +94,7 @@ class DocumentJudge(Judge[ScoreRubric]):
         cut = {tier for tier in self.seats if self._is_cut(tier, document)}
         rules = self.rules(cut, self.manner.margin)
         course = Course()
-        missing = document.lacks(self.rubric)
+        missing = refusal or document.lacks(self.rubric)
         step = rules.next({}) if self.seats and not missing else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, document, course, session)
@@ -119,6 +122,8 @@ class DocumentJudge(Judge[ScoreRubric]):
         found = verdict(judged, watch.ms)
         if not found.rounds:
             return found
+        if self.manner.redact:
+            found = _said_without_secrets(found)
         asked = self.asked_instead(course.opinions)
         found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
         why = lacking(self.independence, wrote, course.families(step)) if step.verdict == "accept" else None
@@ -131,7 +136,9 @@ class DocumentJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        document, _ = self._outgoing(document)
+        document, left_out = self._outgoing(document)
+        if self.manner.refusal(left_out):
+            return []
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._rating(tier, document, Course()).prompts(first, Fence())
 
@@ -184,3 +191,22 @@ class DocumentJudge(Judge[ScoreRubric]):
         enough = jury.has_quorum(len(said), len(seats))
         decide = partial(self.rubric.decide, mode=self.mode)
         course.note(tier, seats, answers, jury.opinion(said, self.manner.jury, decide) if enough else None)
+
+
+def _said_without_secrets(found: Verdict) -> Verdict:
+    """Return a verdict without the secrets in what models said: they may have put one together."""
+    said = [
+        found.reasoning,
+        [each.model_dump() for each in found.findings],
+        [each.opinion for each in found.rounds],
+    ]
+    clean = without_secrets(said)
+    if clean is said:
+        return found
+    reasoning, findings, opinions = clean
+    rounds = [
+        each.model_copy(update={"opinion": opinion})
+        for each, opinion in zip(found.rounds, opinions, strict=True)
+    ]
+    told = [Finding(**each) for each in findings]
+    return found.model_copy(update={"reasoning": reasoning, "findings": told, "rounds": rounds})

@@ -66,11 +66,12 @@ class PairJudge(Judge[CompareRubric]):
         except GatewayError as error:
             return unprepared(contest, self.loaded, self.mode, error, watch.ms)
         contest = sent
+        refusal = self.manner.refusal(left_out)
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut)
         course = _Course()
         same = len(contest.distinct) == 1
-        step = rules.next({}) if self.seats and not same else UNDETERMINED
+        step = rules.next({}) if self.seats and not same and not refusal else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, contest, course, session)
             rules = replace(rules, partial=course.partial(contest))
@@ -79,7 +80,7 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        nobody, asked = "" if same else self.nobody, {each.tier for each in course.rounds}
+        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in course.rounds}
         terms = Terms(
             self.loaded,
             self.mode,
@@ -103,7 +104,9 @@ class PairJudge(Judge[CompareRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
 

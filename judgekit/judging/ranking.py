@@ -71,10 +71,13 @@ class RankingJudge(Judge[ScoreRubric]):
         contest = sent
         run = _Run(self, contest, session, self.ranks(contest))
         same = len(contest.distinct) == 1
-        ended = identical(contest) if same else await run.end()
+        refusal = self.manner.refusal(left_out)
+        ended = (
+            identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
+        )
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        nobody, asked = "" if same else self.nobody, {each.tier for each in run.rounds}
+        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in run.rounds}
         terms = Terms(
             self.loaded,
             self.mode,
@@ -94,7 +97,9 @@ class RankingJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
         return [each for letter in contest.distinct for each in one.prompts(tier, document(contest, letter))]
 

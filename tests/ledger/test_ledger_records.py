@@ -160,3 +160,9 @@ def test_the_published_schema_is_that_of_every_line() -> None:
     schema = json_schema("ledger")
     for each in [verdict_line(judged()), *OTHERS]:
         jsonschema.validate(json.loads(records.line(each)), schema)
+
+
+def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> None:
+    address = "https://u:p@ss/ghp_X@host/r?access_token=Q"
+    assert Gate(remote=address).remote == "https://host/r"
+    assert Gate(remote="ssh://git@host:22/a/b.git").remote == "ssh://host:22/a/b.git"
