@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from judgekit.errors import FailureKind, GatewayError, InvalidReply
+from judgekit.errors import AmbiguousReply, FailureKind, GatewayError, InvalidReply
 from judgekit.gateway.base import Message, Request
 from judgekit.judging import likely, pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Paid, Session, Stopwatch
-from judgekit.parse import extract
+from judgekit.parse import read
 from judgekit.parse.cause import cause
 from judgekit.text import one_line
 from judgekit.usage import Usage, of_failure
@@ -101,9 +101,11 @@ async def ask(
         session.spend(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
-            value = extract(reply.text, question.reply)
+            value = read(reply.text, question.reply, held=reply.held)
         except InvalidReply as error:
-            failure = _failure(cause(reply.text), str(error))
+            ambiguous = isinstance(error, AmbiguousReply)
+            kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
+            failure = _failure(kind, str(error))
             messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
             if session.cache and not kept:
