@@ -1,8 +1,8 @@
 """Whether the gates of a calibration follow from the counts that stand in its file.
 
 The labels are not in the file, so the whole test cannot be repeated. But every chosen gate passed its test at
-an even share of the error that all gates may have, or at less. With fewer labels or more errors than that share
-allows, no labels can have led to the gate.
+an even share of the error that all gates may have, or at less. With fewer labels or more errors than that
+share allows, no labels can have led to the gate.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ def calibrate(
     """Learn which opinions of which tier may be final at a promised error rate.
 
     `calibrate accept FILE` shows what a project's calibration lets through, and lets it count for you.
+    Exit code 2 when a model that was asked did not answer.
     """
     if len(files) == 2 and str(files[0]) == "accept":  # noqa: PLR2004 - the word and the file
         return _accept(files[1])
@@ -72,12 +73,15 @@ def calibrate(
     from judgekit.calibrate import labelled, store
     from judgekit.calibrate.choose import Promise
     from judgekit.calibrate.learn import learn
+    from judgekit.evaluation import judge_live
 
     promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
     store.check(out)
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project)
-    said = _said(labelled.read(labels), labels, loaded, mode, project)
+    given = labelled.read(labels)
+    said = _said(given, labels, loaded, mode, project)
+    lacking = None if any(case.judges for case in given) else judge_live.unanswered(said.cases)
     known = learn(
         said.cases,
         said.models,
@@ -100,7 +104,10 @@ def calibrate(
         complain(f"written: {path}")
     else:
         complain("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
-    return 0
+    if lacking is None:
+        return 0
+    complain(lacking)
+    return Exit.HUMAN_NEEDED
 
 
 def _accept(path: Path) -> int:
