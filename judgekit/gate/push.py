@@ -109,6 +109,10 @@ def _check(repository: Repository, commit: str | None, push: Gate, find: Find, r
         ledger = Ledger.of(repository.folder)
         loaded = library.configured_rubric("gate", settings.gate.rubric, folder)
         mode, said = _standing(ledger, mode, loaded.rubric.ref)
+        if loaded.source:
+            said.append(
+                f"judged under {loaded.name}, not under the {loaded.rubric.rubric} that judgekit brings"
+            )
         keeper = Gatekeeper(
             folder,
             loaded,
