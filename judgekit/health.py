@@ -91,7 +91,10 @@ def _named_rubrics(project: Path) -> Iterator[Check]:
     }
     for section, rubric in named.items():
         try:
-            library.configured_rubric(section, rubric, project)
+            found = library.configured_rubric(section, rubric, project)
+            if found.source:
+                told = f"{section} uses {found.name}, not the {found.rubric.rubric} that judgekit brings"
+                yield Check("note", "rubrics", f"{told}: {found.path}")
         except JudgekitError as error:
             yield Check("wrong", "rubrics", str(error))
 

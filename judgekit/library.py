@@ -13,6 +13,7 @@ from judgekit import config, datafile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
 from judgekit.shelf import Origin, folders, published, rubric_files
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,19 @@ class LoadedRubric(NamedTuple):
     path: Path
     sha256: str
     origin: Origin
+
+    @property
+    def source(self) -> Literal["project", "user", "path"] | None:
+        """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
+        if self.origin == "bundled" or self.sha256 in published().values():
+            return None
+        brought = any(each.partition("@")[0] == self.rubric.rubric for each in published())
+        return self.origin if brought else None
+
+    @property
+    def name(self) -> str:
+        """Its id and version, and whose it is where that could be mistaken."""
+        return rubric_name(self.rubric.ref, self.source)
 
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:

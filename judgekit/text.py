@@ -15,6 +15,14 @@ _PIECE = 8192
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
 
 
+_SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
+
+
+def rubric_name(name: str, source: str | None) -> str:
+    """Return a rubric's name; one that judgekit did not bring, though it brings one of that id, says so."""
+    return f"{name}{_SOURCES.get(source or '', '')}"
+
+
 def visible(text: str) -> str:
     """Return `text` without what nobody sees: control, format (zero-width, bidirectional), private, blank.
 

@@ -32,6 +32,11 @@ class RubricRef(_Record):
     id: str
     version: str
     sha256: str
+    source: Literal["project", "user", "path"] | None = Field(
+        default=None,
+        exclude_if=lambda source: source is None,
+        description="where the file comes from, if judgekit brings a rubric of this id and this is not it",
+    )
 
 
 class Usage(_Record):

@@ -19,7 +19,7 @@ is a variant.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
@@ -41,6 +41,9 @@ Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
 _SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
+
+
+_ANSWERED: Final = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 
 
 class Recorded(Strict):
@@ -81,6 +84,14 @@ class Recorded(Strict):
         if len(said) != 1:
             raise ValueError(f"expected one of {', '.join(_SAID)}, got {', '.join(said) or 'none'}")
         return self
+
+    @property
+    def unanswered(self) -> str | None:
+        """The failure because of which no model answered; None where one did, readable or not."""
+        if self.jury is not None:
+            failures = [each.unanswered for each in self.jury]
+            return failures[0] if all(failures) else None
+        return None if self.failure in _ANSWERED else self.failure
 
 
 class ByMode(Strict):

@@ -23,7 +23,7 @@ from judgekit.cli.output import (
     tell_substitutes,
 )
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import escaped, lines_of
+from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,7 +129,8 @@ def _lines(found: Comparison) -> Iterator[str]:
     settled = settled if found.rounds or not found.decided else "nobody was asked"
     cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
     rounds = "1 round" if len(found.rounds) == 1 else f"{len(found.rounds)} rounds"
-    about = f"{found.rubric.id}@{found.rubric.version}, {found.mode}"
+    ref = f"{found.rubric.id}@{found.rubric.version}"
+    about = f"{rubric_name(ref, found.rubric.source)}, {found.mode}"
     yield f"    {about}; {rounds}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
     yield from (f"    {line}" for line in _partial(found))
     if found.degraded:

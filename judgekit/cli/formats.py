@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from judgekit import __version__
 from judgekit.redaction import without_secrets
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ def as_json(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    rules = {each["rubric"]["id"] for each in verdicts}
+    rules = {_rule(each) for each in verdicts}
     driver = {
         "name": "judgekit",
         "version": __version__,
@@ -68,7 +69,7 @@ def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
             suite,
             "testcase",
             name=_xml(each["task_id"]),
-            classname=each["rubric"]["id"],
+            classname=_rule(each),
             time=f"{each['duration_ms'] / 1000:.3f}",
         )
         if each["verdict"] in ("reject", "improve"):
@@ -92,13 +93,17 @@ def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     location = {"physicalLocation": {"artifactLocation": {"uri": uri}}}
     return [
         {
-            "ruleId": verdict["rubric"]["id"],
+            "ruleId": _rule(verdict),
             "level": level,
             "message": {"text": text},
             "locations": [location],
         }
         for text in texts
     ]
+
+
+def _rule(verdict: Mapping[str, Any]) -> str:
+    return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
 
 def _summary(verdict: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped, lines_of
+from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -181,7 +181,9 @@ def _unspoken(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def _who(verdict: Mapping[str, Any]) -> str:
-    rubric = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}, {verdict['mode']}"
+    own = verdict["rubric"]
+    ref = f"{own['id']}@{own['version']}"
+    rubric = f"{rubric_name(ref, own.get('source'))}, {verdict['mode']}"
     if not verdict["rounds"]:
         return rubric
     rounds = ", ".join(map(_round, verdict["rounds"]))

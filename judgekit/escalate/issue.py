@@ -11,6 +11,7 @@ from judgekit.escalate import markdown
 from judgekit.ledger import verdict_line
 from judgekit.ledger.overrides import is_blob
 from judgekit.redaction import redact
+from judgekit.text import rubric_name
 from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _body(verdict: Verdict, name: str, token: str) -> str:
 
 
 def _facts(verdict: Verdict) -> str:
-    rubric = markdown.inline(f"{verdict.rubric.id}@{verdict.rubric.version}")
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
+    rubric = markdown.inline(rubric_name(ref, verdict.rubric.source))
     lines = [f"- rubric {rubric}, {verdict.mode}; judged {verdict.timestamp:%Y-%m-%d %H:%M} UTC"]
     if verdict.commit:
         lines.append(f"- commit {markdown.inline(verdict.commit, 64)}")

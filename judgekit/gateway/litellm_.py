@@ -248,7 +248,7 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         with bounded.replies():
             response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
         pace.heard(_headers(response))
-        return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
+        return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint), manner.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secrets(endpoint))
     if failure.kind is FailureKind.NOT_FOUND:

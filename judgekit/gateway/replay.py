@@ -54,6 +54,7 @@ class RecordedReply(Strict):
     cache_write_tokens: int = 0
     logprobs: list[dict[str, float]] = []
     tokens: list[str] = []
+    held: Literal[True] | None = None
 
 
 class RecordedFailure(Strict):
@@ -268,6 +269,7 @@ def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
         usage,
         tuple(recorded.logprobs),
         tuple(recorded.tokens),
+        bool(recorded.held),
     )
 
 
@@ -293,4 +295,5 @@ def _recorded(reply: Reply) -> RecordedReply:
         cache_write_tokens=reply.usage.cache_write_tokens,
         logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
         tokens=[encodable(each) for each in reply.tokens],
+        held=reply.held or None,
     )

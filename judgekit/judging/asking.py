@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from judgekit.errors import FailureKind, GatewayError, InvalidReply
+from judgekit.errors import AmbiguousReply, FailureKind, GatewayError, InvalidReply
 from judgekit.gateway.base import Message, Request
 from judgekit.judging import likely, pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Paid, Session, Stopwatch
-from judgekit.parse import extract
+from judgekit.parse import read
 from judgekit.parse.cause import cause
 from judgekit.text import one_line
 from judgekit.usage import Usage, of_failure
@@ -107,12 +107,15 @@ async def ask(
         session.pay(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
-            value = await session.aside(partial(extract, reply.text, question.reply), len(reply.text))
+            work = partial(read, reply.text, question.reply, held=reply.held)
+            value = await session.aside(work, len(reply.text))
         except GatewayError as error:
             failure = failure or _failure(error.kind, error.message)
             break
         except InvalidReply as error:
-            failure = _failure(cause(reply.text), str(error))
+            ambiguous = isinstance(error, AmbiguousReply)
+            kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
+            failure = _failure(kind, str(error))
             if reply.text.strip():  # providers refuse an empty message
                 messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:

@@ -48,7 +48,8 @@ class Judged:
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     """Return the reference that verdicts carry."""
-    return RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256)
+    own = loaded.rubric
+    return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
 
 
 def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None) -> Round:

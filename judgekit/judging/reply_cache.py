@@ -118,7 +118,8 @@ class ReplyCache:
                 return None
             kept = json.loads(found[0])
             tokens = tuple(kept.get("tokens", ()))
-            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens)
+            held = bool(kept.get("held"))
+            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
         except sqlite3.Error as error:
             self._renew(error, wait=wait)
         except Busy:
@@ -133,7 +134,7 @@ class ReplyCache:
         if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
             return
         kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
-        text = json.dumps(kept)
+        text = json.dumps({**kept, "held": reply.held})
         if len(text) > MAX_REPLY:
             return
         row = (key(endpoint, request), time.time(), text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.ledger import interval
 from judgekit.ledger.records import Fault, Label, VerdictLine
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,7 +169,8 @@ def decider(verdict: VerdictLine) -> str:
 
 
 def _rubric(verdict: VerdictLine) -> str:
-    return f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+    return rubric_name(ref, verdict.rubric.source)
 
 
 def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
