@@ -99,6 +99,10 @@ class JudgeConfig(Strict):
         default=None,
         description="who trained the models that wrote the subjects, beside what commits say; a project adds",
     )
+    independence: Literal["prefer", "require"] = Field(
+        default="prefer",
+        description="require: what only the author's family accepts is undetermined; projects only raise it",
+    )
     redact: bool = Field(
         default=True, description="send no keys, tokens and passwords; the user's file alone"
     )
@@ -283,8 +287,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
-        # Settled: a variable that says "project" must not undo what the project says.
-        for section, key in (*_CONSENTS, ("judge", "author_family")):
+        # Settled: a variable must not undo what the project adds, or says where it is asked.
+        for section, key in (*_CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
 
@@ -399,11 +403,13 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 
 def _limit_calls(judge: Layer, own: Layer) -> None:
-    """Leave a project no more jurors in a tier than the user names, and no more calls for a question.
+    """Leave a project no more jurors in a tier than the user names, no more calls, no less independence.
 
     A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
     """
     judge.pop("margin", None)
+    if own.get("independence") == "require":
+        judge["independence"] = "require"
     if own.get("criteria", "together") == "together":
         judge.pop("criteria", None)
     for tier, named in judge.get("tiers", {}).items():

@@ -417,6 +417,34 @@ def test_a_project_names_only_jurors_that_a_profile_lists(project: Path) -> None
         config.load(project)
 
 
+@pytest.mark.parametrize(
+    ("own", "variable", "projects", "together"),
+    [
+        (None, None, None, "prefer"),
+        (None, None, "require", "require"),
+        ("prefer", None, "require", "require"),
+        ("require", None, "prefer", "require"),
+        (None, "require", "prefer", "require"),
+        ("prefer", "require", "prefer", "require"),
+        ("require", "prefer", None, "prefer"),  # both are the user's: a variable goes before a file
+        (None, "prefer", "require", "require"),
+    ],
+)
+def test_a_project_raises_independence_and_never_lowers_it(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str | None,
+    variable: str | None,
+    projects: str | None,
+    together: str,
+) -> None:
+    by_user(f"judge: {{independence: {own}}}\n" if own else "")
+    by_project(project, f"judge: {{independence: {projects}}}\n" if projects else "")
+    if variable:
+        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", variable)
+    assert config.load(project).judge.independence == together
+
+
 @pytest.mark.parametrize("margin", ["0", "10"])
 def test_a_projects_margin_does_not_count(
     project: Path, monkeypatch: pytest.MonkeyPatch, margin: str
