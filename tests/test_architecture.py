@@ -24,7 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
     ),
-    ("ledger",),
+    ("calibrate.binomial", "ledger"),
     ("retrieval", "transcript"),
     ("gateway", "local"),
     (

@@ -7,15 +7,16 @@ import math
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from judgekit.errors import Exit, UsageError
+from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.gateway.base import Message
 
@@ -46,6 +47,7 @@ _COST_SOURCES = {
 }
 
 
+UNCHANGED = "the ledger is as it was"  # what an interrupted report leaves
 _COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
@@ -55,6 +57,21 @@ def complain(line: str) -> None:
     if sys.stderr is not None:
         uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
         sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
+
+
+class InterruptedCommandError(JudgekitError):
+    """Somebody stopped a command; the text says what was kept."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+@contextmanager
+def kept(what: Callable[[], str]) -> Iterator[None]:
+    """Turn an interruption while this is entered into an error that says what was kept."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        raise InterruptedCommandError(f"interrupted; {what()}") from None
 
 
 def say(text: str = "") -> None:
