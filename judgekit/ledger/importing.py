@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
+from judgekit.ledger.records import OverrideLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,13 +49,18 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
                 done.known += 1
             else:
                 ids.add(found.id)
-                waiting.append(found)
+                waiting.append(_elsewhere(found))
                 done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
                 waiting.clear()
     ledger.add(*waiting)
     return done
+
+
+def _elsewhere(record: Record) -> Record:
+    """Return a record as it counts here: nobody typed an override of another ledger at a terminal of ours."""
+    return record.model_copy(update={"terminal": False}) if isinstance(record, OverrideLine) else record
 
 
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
