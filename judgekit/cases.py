@@ -125,9 +125,8 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
+            wrong = datafile.problem(error, line)
+            raise ConfigError(wrong.told, path=path, line=number, key=wrong.key) from None
     return cases
 
 

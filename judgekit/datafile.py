@@ -10,9 +10,9 @@ import shutil
 import stat
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -93,7 +93,7 @@ def _read(path: Path, model: type[Model], version_key: str | None, context: obje
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
+        raise _config_error(error, path, data) from None
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
@@ -373,15 +373,69 @@ def _text(path: Path, most: int) -> str:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
-def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
+def _config_error(error: ValidationError, path: Path, data: dict[str, Any]) -> ConfigError:
+    found = problem(error, data)
+    more = f" (and {found.more} more in this file)" if found.more else ""
+    return ConfigError(found.told + more, path=path, line=line_of(data, found.location), key=found.key)
+
+
+class Problem(NamedTuple):
+    """What is wrong with data: where, what (in a few words), and in how many `more` places something is."""
+
+    location: Location
+    told: str
+    more: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return the keys and positions that lead there, with dots."""
+        return ".".join(map(str, self.location))
+
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.key}: {self.told}" if self.location else self.told
+
+
+def problem(error: ValidationError, data: object) -> Problem:
+    """Return the first thing that is wrong with `data`, a value or a text of JSON, without pydantic's names.
+
+    Where one of several shapes is expected, it is that which fits best.
+    """
+    root = _json(data) if isinstance(data, str | bytes) else data
     # A misspelt key explains the missing one, so it comes first.
     details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    first = details[0]
-    more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    # pydantic puts the name of the chosen member of a union first: it is no key of the file.
-    location = first["loc"][1:] if tagged else first["loc"]
-    key = ".".join(str(part) for part in location)
-    return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
+    places = [(_location(each, root), each) for each in details]
+    place = places[0][0]
+    deeper = [other for other, _ in places if len(other) > len(place) and other[: len(place)] == place]
+    place = max(deeper, key=len, default=place)
+    here = [each for other, each in places if other == place]
+    told = dict.fromkeys(map(expectation, here))
+    if len(told) > 1 and all(each.startswith(_EXPECTED) for each in told):
+        *most, last = (each.removeprefix(_EXPECTED) for each in told)
+        here[0]["msg"] = f"{_VALUE_ERROR}{_EXPECTED}{', '.join(most)} or {last}"
+    others = {other for other, _ in places if other != place[: len(other)]}
+    return Problem(place, describe(here[0]), len(others - {place}))
+
+
+def _location(error: ErrorDetails, data: object) -> Location:
+    """Return where in the data a fault is: pydantic also names the members of unions on the way."""
+    found: list[int | str] = []
+    for part in error["loc"]:
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list | tuple) and isinstance(part, int) and part < len(data)
+        ):
+            data = data[part]  # type: ignore[index]  # it is in there
+            found.append(part)
+    if error["type"] == "missing":
+        found.append(error["loc"][-1])
+    return tuple(found)
+
+
+def _json(text: str | bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def describe(error: ErrorDetails) -> str:
@@ -423,6 +477,7 @@ def expectation(error: ErrorDetails) -> str:
 
 _WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
 _VALUE_ERROR = "Value error, "
+_EXPECTED = "expected "
 # By the first word of what pydantic calls a fault of type.
 _TYPES = {
     "string": "a text",

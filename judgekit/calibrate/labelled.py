@@ -25,7 +25,7 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, mod
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict, problem
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
 
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from judgekit.datafile import Problem
     from judgekit.rubric import ModeName
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
+# What a label is in a case that has this key; in any other it is that of a document.
+_LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
 _SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
 
 
@@ -177,13 +180,20 @@ def _case(path: Path, number: int, line: str) -> Case:
     try:
         case = Case.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
+        raise InputError(f"{path}:{number}: {_told(problem(error, line), line)}") from None
     case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
     if told := _wrong(case):
         raise InputError(f"{case.place}: {told}")
     return case
+
+
+def _told(found: Problem, line: str) -> str:
+    """Say what is wrong with a line; of a label what it can be."""
+    expected, _, given = found.told.rpartition(", got ")
+    if found.location[:1] != ("label",) or not expected.startswith("expected"):
+        return str(found)
+    words = next((words for key, words in _LABELS.items() if f'"{key}"' in line), "accept, improve or reject")
+    return f"{found.key} must be {words}; got {given}"
 
 
 def _wrong(case: Case) -> str:

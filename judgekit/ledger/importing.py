@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from judgekit.datafile import problem
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
 from judgekit.ledger.records import OverrideLine
@@ -103,7 +104,6 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return older.verdict(found, text=text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return str(problem(error, found))
     except ValueError as error:
         return str(error)

@@ -522,6 +522,30 @@ def test_an_override_is_a_label_if_a_person_typed_it(
     assert (found["kpis"]["wrong_nogo"]["value"], found["kpis"]["wrong_nogo"]["total"]) == (0.5, 2)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"label": 4}, "label: expected 'go', 'no-go', 'unsure' or 'withdrawn', got 4"),
+        ({"of": ["x"]}, "of: expected a text, got a list of 1"),
+        ({"timestamp": "soon"}, "timestamp: expected a time such as 2026-02-17T14:30:00Z, got 'soon'"),
+        ({"id": None}, "id: expected a text, got null"),
+    ],
+)
+def test_a_wrong_line_is_told_of_in_the_words_of_its_file(
+    judgekit: Callable[..., Outcome],
+    ledger: Ledger,
+    project: Path,
+    change: dict[str, object],
+    told: str,
+) -> None:
+    line = {"schema": "judgekit/label@1", "of": "x", "label": "go", "who": "ann", **change}
+    (project / "brought.jsonl").write_text(json.dumps(line) + "\n")
+    done = judgekit("ledger", "import", "brought.jsonl")
+    assert (done.code, done.err) == (65, f"judgekit: brought.jsonl:1: {told}; this line is skipped\n")
+    for command in ("triage", "kpi"):
+        assert f"brought.jsonl:1: {told}; " in judgekit(command, "--ledger", "brought.jsonl").err
+
+
 # triage
 
 

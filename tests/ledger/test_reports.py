@@ -28,6 +28,8 @@ from judgekit.ledger import (
     table,
     times,
 )
+from judgekit.ledger.records import KINDS, kind
+from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
 
 if TYPE_CHECKING:
@@ -171,6 +173,26 @@ def test_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not person.at_terminal()
     monkeypatch.setattr(sys, "stdin", None)
     assert not person.at_terminal()
+
+
+def test_who_said_something_is_who_brought_it() -> None:
+    """Whatever a line claims: labels, overrides, bypasses, changes of mode, and what stands in a verdict."""
+    decided = {"decision": "accept", "why": "fine", "who": "ann", "at": NOW}
+    lines: list[Record] = [
+        label(verdict(), "go", "ann"),
+        override(who="ann"),
+        Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True),
+        ModeChange(mode="blocking", who="ann"),
+        verdict(human_override=decided),
+        verdict(),
+        Fault(problem="x"),
+    ]
+    assert {kind(type(each)) for each in lines} == {kind(each) for each in KINDS}
+    signed = [person.signed(each, "mal") for each in lines]
+    for before, after in zip(lines, signed, strict=True):
+        assert b"ann" not in record_line(after)
+        assert before.id == after.id
+    assert [record_line(each).count(b'"mal"') for each in signed] == [1, 1, 1, 1, 1, 0, 0]
 
 
 # Tables, pictures, times
