@@ -125,7 +125,7 @@ def _row(row: Row, notes: Sequence[str]) -> str:
         return head if verdict["degraded"] in notes else f"{head}\n    {verdict['degraded']}"
     if word == "GO":
         return "\n    ".join([head, *partiality(verdict)])
-    return f"{head}\n    {verdict_text(verdict)}"
+    return f"{head}\n    {verdict_text(verdict, headed=False)}"
 
 
 def _advise(report: Report) -> None:

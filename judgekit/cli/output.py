@@ -149,14 +149,19 @@ def coloured(word: str, kind: str) -> str:
     return typer.style(word, fg=COLOURS[kind], bold=True)
 
 
-def verdict_text(verdict: Mapping[str, Any]) -> str:
-    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend."""
+def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
+    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend.
+
+    Not `headed`, the word and the name are left out, and not `degraded` why no model answered: they are
+    printed elsewhere.
+    """
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
     word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    lines = [f"{word}  {name}{mean}{scores}", _who(verdict), *partiality(verdict)]
-    if verdict["degraded"]:
+    first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
+    lines = [*filter(None, [first]), _who(verdict), *partiality(verdict)]
+    if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
