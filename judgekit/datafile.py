@@ -20,9 +20,10 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
+from judgekit.expected import EXPECTED, VALUE_ERROR, expectation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -410,9 +411,9 @@ def problem(error: ValidationError, data: object) -> Problem:
     place = max(deeper, key=len, default=place)
     here = [each for other, each in places if other == place]
     told = dict.fromkeys(map(expectation, here))
-    if len(told) > 1 and all(each.startswith(_EXPECTED) for each in told):
-        *most, last = (each.removeprefix(_EXPECTED) for each in told)
-        here[0]["msg"] = f"{_VALUE_ERROR}{_EXPECTED}{', '.join(most)} or {last}"
+    if len(told) > 1 and all(each.startswith(EXPECTED) for each in told):
+        *most, last = (each.removeprefix(EXPECTED) for each in told)
+        here[0]["msg"] = f"{VALUE_ERROR}{EXPECTED}{', '.join(most)} or {last}"
     others = {other for other, _ in places if other != place[: len(other)]}
     return Problem(place, describe(here[0]), len(others - {place}))
 
@@ -444,78 +445,12 @@ def describe(error: ErrorDetails) -> str:
     if error["type"] in _WITHOUT_VALUE or error["type"].startswith("union_tag"):
         return told
     given = _short(error["input"])
-    if not error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
+    if not error["msg"].startswith(VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
         given = given or kind_of(error["input"])
     return f"{told}, got {given}" if given else told
 
 
-def expectation(error: ErrorDetails) -> str:
-    """Say in a few words what was expected, without what stands there: it may be none of the reader's."""
-    if error["type"] == "extra_forbidden":
-        return "unknown key; remove it or mend its spelling"
-    if error["type"] == "missing":
-        return "missing key; add it"
-    if error["type"].startswith("union_tag"):
-        context = error.get("ctx", {})
-        wanted, given = context.get("expected_tags"), context.get("tag")
-        kind = context.get("discriminator", "")
-        return (
-            f"expected {kind} to be one of {wanted}, got {given!r}"
-            if wanted
-            else f"missing key {kind}; add it"
-        )
-    if error["type"] == "json_invalid":
-        why = error.get("ctx", {}).get("error", "")
-        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
-    if error["msg"].startswith(_VALUE_ERROR):
-        return error["msg"].removeprefix(_VALUE_ERROR)
-    message = error["msg"].removeprefix("Input should be ")
-    in_json = message in ("an object", "a valid array")
-    expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
-    return f"expected {expected}"
-
-
 _WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
-_VALUE_ERROR = "Value error, "
-_EXPECTED = "expected "
-# By the first word of what pydantic calls a fault of type.
-_TYPES = {
-    "string": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "list": "a list",
-    "dict": "a mapping",
-    "mapping": "a mapping",
-    "model": "a mapping",
-    "datetime": "a time such as 2026-02-17T14:30:00Z",
-    "none": "null",
-}
-_BOUNDS = {
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "too_short": "{min_length} or more entries",
-    "too_long": "{max_length} entries at most",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters at most",
-    "string_pattern_mismatch": "a text of the pattern {pattern}",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "invalid_key": "a key that is a text",
-}
-
-
-def _expected(kind: str, context: Mapping[str, object]) -> str:
-    """Return in the words of a file what was expected; "" for a rare fault, which pydantic tells of."""
-    if kind in _BOUNDS:
-        figures = {
-            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
-        }
-        return _BOUNDS[kind].format(**figures)
-    return _TYPES.get(kind.partition("_")[0], "")
 
 
 def kind_of(value: object) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.datafile import expectation
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
+from judgekit.expected import expectation
 from judgekit.gateway.pace import caller
 
 if TYPE_CHECKING:
