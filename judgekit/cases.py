@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem_in
 from judgekit.rubric import Outcome, Text
 from judgekit.text import lines_of
 
@@ -126,9 +126,8 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
+            wrong = problem_in(line, error)
+            raise ConfigError(wrong.text, path=path, line=number, key=wrong.key) from None
     return cases
 
 

@@ -22,6 +22,7 @@ from pydantic import (
 from judgekit import datafile, environment, memory_config, paths
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem
 from judgekit.rubric import ModeName, Text, TierName
 
 if TYPE_CHECKING:
@@ -488,6 +489,6 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        section, key = (str(part) for part in first["loc"][:2])
-        raise ConfigError(datafile.describe(first), key=names[section, key]) from None
+        told = problem(error.errors(include_url=False), layer)
+        section, key = (str(part) for part in told.location[:2])
+        raise ConfigError(told.text, key=names[section, key]) from None

@@ -13,7 +13,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -21,13 +21,13 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
+from judgekit.problems import Location, kind_of, problem
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
 MOST_KEPT = 256  # files whose models are kept
@@ -45,7 +45,6 @@ class Strict(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Location = tuple[int | str, ...]
 State = tuple[int, int, int, int, int]
 
 
@@ -96,7 +95,10 @@ def _read(path: Path, model: type[Model], version_key: str | None, context: obje
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
+        told = problem(error.errors(include_url=False), data)
+        more = f" (and {told.others} more in this file)" if told.others else ""
+        line = line_of(data, told.location)
+        raise ConfigError(told.text + more, path=path, line=line, key=told.key) from None
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
@@ -416,122 +418,6 @@ def _text(path: Path, most: int) -> str:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-
-
-def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
-    # A misspelt key explains the missing one, so it comes first.
-    details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    first = details[0]
-    more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    # pydantic puts the name of the chosen member of a union first: it is no key of the file.
-    location = first["loc"][1:] if tagged else first["loc"]
-    key = ".".join(str(part) for part in location)
-    return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
-
-
-def describe(error: ErrorDetails) -> str:
-    """Say in a few words what was expected, and of what kind is what stands there instead.
-
-    Never what it is: a file of a clone may lead to one that is none of the reader's.
-    """
-    told, kind, given = expectation(error), error["type"], error["input"]
-    if kind in _WITHOUT_VALUE or kind.startswith("union_tag"):
-        return told
-    if kind in _VALUES and not isinstance(given, bool | None):
-        return told
-    if error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
-        return told
-    return f"{told}, got {kind_of(given)}"
-
-
-def expectation(error: ErrorDetails) -> str:
-    """Say in a few words what was expected, without what stands there: it may be none of the reader's."""
-    if error["type"] == "extra_forbidden":
-        return "unknown key; remove it or mend its spelling"
-    if error["type"] == "missing":
-        return "missing key; add it"
-    if error["type"].startswith("union_tag"):
-        context = error.get("ctx", {})
-        wanted, kind = context.get("expected_tags"), context.get("discriminator", "")
-        return f"expected {kind} to be one of {wanted}" if wanted else f"missing key {kind}; add it"
-    if error["type"] == "json_invalid":
-        why = error.get("ctx", {}).get("error", "")
-        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
-    if error["msg"].startswith(_VALUE_ERROR):
-        return error["msg"].removeprefix(_VALUE_ERROR)
-    message = error["msg"].removeprefix("Input should be ")
-    in_json = message in ("an object", "a valid array")
-    expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
-    return f"expected {expected}"
-
-
-_WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
-# What is of the right kind, and another value than expected.
-_VALUES = (
-    "greater_than",
-    "greater_than_equal",
-    "less_than",
-    "less_than_equal",
-    "string_too_short",
-    "string_too_long",
-    "string_pattern_mismatch",
-    "literal_error",
-    "enum",
-    "finite_number",
-)
-_VALUE_ERROR = "Value error, "
-# By the first word of what pydantic calls a fault of type.
-_TYPES = {
-    "string": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "list": "a list",
-    "dict": "a mapping",
-    "mapping": "a mapping",
-    "model": "a mapping",
-    "datetime": "a time such as 2026-02-17T14:30:00Z",
-    "none": "null",
-}
-_BOUNDS = {
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "too_short": "{min_length} or more entries",
-    "too_long": "{max_length} entries at most",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters at most",
-    "string_pattern_mismatch": "a text of the pattern {pattern}",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "invalid_key": "a key that is a text",
-}
-
-
-def _expected(kind: str, context: Mapping[str, object]) -> str:
-    """Return in the words of a file what was expected; "" for a rare fault, which pydantic tells of."""
-    if kind in _BOUNDS:
-        figures = {
-            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
-        }
-        return _BOUNDS[kind].format(**figures)
-    return _TYPES.get(kind.partition("_")[0], "")
-
-
-def kind_of(value: object) -> str:
-    """Return what a value of YAML or JSON is, in the words of those."""
-    if isinstance(value, dict | list):
-        kind = "list" if isinstance(value, list) else "mapping"
-        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
-    if isinstance(value, bool) or value is None:
-        return {None: "null", True: "true", False: "false"}[value]
-    kinds = (("a text", str), ("a number", (int, float)))
-    found = next((words for words, types in kinds if isinstance(value, types)), "")
-    if found or getattr(value, "tag", None) is None:
-        return found or f"a {type(value).__name__.lower()}"
-    return "a value with a tag"
 
 
 def _plainly(problem: str | None) -> str:

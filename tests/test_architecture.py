@@ -19,7 +19,7 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "programs", "git", "globs", "bundled"),
-        *("datafile", "usage", "charts"),
+        *("problems", "datafile", "usage", "charts"),
         *("rubric", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         *("disguises", "key_blocks", "lookalikes", "redaction"),
         *("secret_contexts", "secret_kinds", "secret_places", "secret_search"),
     ),
-    ("ledger",),
+    ("calibrate.binomial", "ledger"),
     ("retrieval", "transcript"),
     ("gateway", "local"),
     (

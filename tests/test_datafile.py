@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -7,11 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem, problem_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -360,3 +362,29 @@ def test_a_wrong_value_in_json_is_named_by_its_key(tmp_path: Path) -> None:
     path.write_text('{"kind": "x", "inner": {"limit": "many"}}', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got a text"):
         datafile.read(path, Outer)
+
+
+class Leaf(datafile.Strict):
+    size: int
+
+
+class Tree(datafile.Strict):
+    leaf: Leaf | list[str] | Literal["none", "some"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got 4"),
+        ({"leaf": ["a", 4]}, "leaf.1: expected a text, got 4"),
+        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got 'x'"),
+        ({"leaf": {}}, "leaf.size: missing key; add it"),
+        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or mend its spelling"),
+    ],
+)
+def test_of_several_shapes_the_one_that_fits_best_is_told_of(data: dict[str, object], told: str) -> None:
+    """And no name that is pydantic's, whether the data came as values or as JSON."""
+    with pytest.raises(ValidationError) as failed:
+        Tree.model_validate(data)
+    assert str(problem(failed.value.errors(include_url=False), data)) == told
+    assert str(problem_in(json.dumps(data), failed.value)) == told

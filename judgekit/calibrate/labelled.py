@@ -19,27 +19,32 @@ is a variant.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
-from judgekit.text import lines_of
+from judgekit.problems import problem_in
+from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from judgekit.problems import Problem
     from judgekit.rubric import ModeName
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
+# What a label is in a case that has this key; in any other it is that of a document.
+_LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
 _SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
 
 
@@ -189,13 +194,23 @@ def _case(path: Path, number: int, line: str) -> Case:
     try:
         case = Case.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
+        raise InputError(f"{path}:{number}: {_told(problem_in(line, error), line)}") from None
     case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
     if told := _wrong(case):
         raise InputError(f"{case.place}: {told}")
     return case
+
+
+_SHOWN = 60  # characters of a wrong label
+
+
+def _told(found: Problem, line: str) -> str:
+    """Say what is wrong with a line; of a label what it can be."""
+    if found.location[:1] != ("label",) or not found.text.startswith("expected"):
+        return str(found)
+    given = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
+    words = next((words for key, words in _LABELS.items() if f'"{key}"' in line), "accept, improve or reject")
+    return f"{found.key} must be {words}; got {given}"
 
 
 def _wrong(case: Case) -> str:

@@ -138,6 +138,8 @@ def _run(arguments: list[str] | None) -> int:
         kind = type(error).__name__
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
+    if code == Exit.INTERRUPTED:  # what typer makes of Ctrl-C, in silence
+        complain("interrupted")
     return code
 
 

@@ -24,6 +24,7 @@ from judgekit.cli.output import (
     verdict_text,
 )
 from judgekit.errors import Exit
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 Mode: TypeAlias = Literal["strict", "lenient"]
+_NAMED = 3  # files, where reasons differ
 
 
 def judge(
@@ -115,7 +117,7 @@ class Told:
         self._format = format_
         self._count = 0
         self._kept: list[Record] = []
-        self._why: set[str] = set()
+        self._why: dict[str, list[str]] = {}
         self._redacted = 0
         self._substitutes: set[str] = set()
         # Where verdicts are printed on the same terminal they are progress enough.
@@ -126,7 +128,8 @@ class Told:
         """Hear of one more verdict."""
         self.words.add(verdict["verdict"])
         if verdict["verdict"] == "undetermined" and verdict["degraded"]:
-            self._why.add(verdict["degraded"])
+            name = verdict["task_id"].rpartition("@")[0] or verdict["task_id"]
+            self._why.setdefault(verdict["degraded"], []).append(name)
         if self._format in _AT_ONCE:
             _AT_ONCE[self._format](verdict)
         else:
@@ -146,14 +149,16 @@ class Told:
             from judgekit.cli import formats
 
             emit(formats.render(self._format, self._kept))
-        for reason in sorted(self._why):
-            complain(f"undetermined: {reason}")
+        for reason, names in sorted(self._why.items()):
+            which = f" ({escaped(', '.join(names[:_NAMED]))}{', …' if names[_NAMED:] else ''})"
+            complain(f"undetermined: {reason}{which if len(self._why) > 1 else ''}")
         tell_redacted(self._redacted)
         tell_substitutes(self._substitutes)
 
 
 def _print_table(verdict: Record) -> None:
-    say(verdict_text(verdict))
+    # Why nothing was determined is said once, at the end.
+    say(verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
 
 
 def _print_line(verdict: Record) -> None:

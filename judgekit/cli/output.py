@@ -7,15 +7,16 @@ import math
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from judgekit.errors import Exit, UsageError
+from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.gateway.base import Message
 
@@ -46,6 +47,7 @@ _COST_SOURCES = {
 }
 
 
+UNCHANGED = "the ledger is as it was"  # what an interrupted report leaves
 _COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
@@ -55,6 +57,21 @@ def complain(line: str) -> None:
     if sys.stderr is not None:
         uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
         sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
+
+
+class InterruptedCommandError(JudgekitError):
+    """Somebody stopped a command; the text says what was kept."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+@contextmanager
+def kept(what: Callable[[], str]) -> Iterator[None]:
+    """Turn an interruption while this is entered into an error that says what was kept."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        raise InterruptedCommandError(f"interrupted; {what()}") from None
 
 
 def say(text: str = "") -> None:
@@ -142,14 +159,19 @@ def coloured(word: str, kind: str) -> str:
     return typer.style(word, fg=COLOURS[kind], bold=True)
 
 
-def verdict_text(verdict: Mapping[str, Any]) -> str:
-    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend."""
+def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
+    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend.
+
+    Not `headed`, the word and the name are left out, and not `degraded` why no model answered: they are
+    printed elsewhere.
+    """
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
     word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    lines = [f"{word}  {name}{mean}{scores}", _who(verdict), *partiality(verdict)]
-    if verdict["degraded"]:
+    first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
+    lines = [*filter(None, [first]), _who(verdict), *partiality(verdict)]
+    if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])

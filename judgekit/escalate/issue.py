@@ -32,7 +32,6 @@ _HEADS = {
     "improve": "Models find {} in need of work.",
 }
 _OTHER = "Models came to no verdict about {}."
-_TITLES = {"escalate": "models disagree about", "reject": "rejected:", "improve": "to be improved:"}
 
 
 class Issue(NamedTuple):
@@ -56,7 +55,7 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     shown = verdict_line(verdict, text=text)
     token, state = token_of(verdict.task_id), _state(verdict)
     name = task_name(verdict.task_id)
-    title = f"judgekit: {_TITLES.get(verdict.verdict, 'no verdict about')} {markdown.title(name)}"
+    title = f"[JUDGE-DISAGREEMENT] Review needed: {markdown.title(name)}"
     body = f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}"
     return Issue(token, state, redact(title).text, redact(body).text)
 

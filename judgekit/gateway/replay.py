@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from judgekit import paths, providers
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.problems import problem_in
 from judgekit.rubric import TierName
 from judgekit.text import encodable, lines_of
 from judgekit.usage import CostSource, Usage
@@ -226,9 +227,8 @@ def _line(path: Path, number: int, text: str) -> Line:
     except ValueError as error:
         if not isinstance(error, ValidationError):
             raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(describe(first), path=path, line=number, key=key) from None
+        found = problem_in(text, error)
+        raise ConfigError(found.text, path=path, line=number, key=found.key) from None
 
 
 def _readable(path: Path) -> list[Line]:

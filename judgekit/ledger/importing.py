@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
+from judgekit.ledger.records import OverrideLine
+from judgekit.problems import problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,13 +50,18 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
                 done.known += 1
             else:
                 ids.add(found.id)
-                waiting.append(found)
+                waiting.append(_elsewhere(found))
                 done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
                 waiting.clear()
     ledger.add(*waiting)
     return done
+
+
+def _elsewhere(record: Record) -> Record:
+    """Return a record as it counts here: nobody typed an override of another ledger at a terminal of ours."""
+    return record.model_copy(update={"terminal": False}) if isinstance(record, OverrideLine) else record
 
 
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
@@ -99,7 +106,6 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return older.verdict(found, text=text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return str(problem(error.errors(include_url=False), found))
     except ValueError as error:
         return str(error)

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from judgekit.ledger import project as projects
 from judgekit.ledger.records import KINDS, Label, Line, VerdictLine, kind
+from judgekit.problems import problem_in
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".jsonl"
 MAX_LINE = 16_000_000  # bytes: far above any real line
+_MOST_SHOWN = 300  # characters of what is wrong with a line
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _KINDS = {kind(each) for each in KINDS}
 
@@ -181,12 +184,16 @@ def parse(raw: bytes) -> Record | str:
         return Line.model_validate_json(raw, extra="ignore").root
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    if first["type"] == "json_invalid":
-        return "not JSON (cut off when its writer was killed, or edited)"
-    if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
-        schema = first.get("ctx", {}).get("tag")
-        return f"of a kind that this version does not know ({schema})" if schema else "not a line of a ledger"
-    return f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}"
+        if first["type"] == "json_invalid":
+            return "not JSON (cut off when its writer was killed, or edited)"
+        if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
+            schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
+            return (
+                f"of a kind that this version does not know ({schema})"
+                if schema
+                else "not a line of a ledger"
+            )
+        return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
 def _order(path: Path) -> tuple[str, int, str]:

@@ -140,13 +140,17 @@ class Skip(_Line):
 
 
 class ModeChange(_Line):
-    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI."""
+    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI.
+
+    `dependent` where it was promoted although verdicts may rest on models of the author's own family alone.
+    """
 
     schema_: Literal["judgekit/mode@1"] = Field(default="judgekit/mode@1", alias="schema")
     mode: GateMode
     who: Name = ""
     forced: bool = False
     why: list[str] = []
+    dependent: bool = Field(default=False, exclude_if=lambda dependent: not dependent)
 
 
 class Fault(_Line):

@@ -383,6 +383,25 @@ def test_a_wrong_case_is_named_by_file_and_line(
     assert f"{path}:1: {told}" in found.err
 
 
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ({"text": "x", "label": 4}, "label must be accept, improve or reject; got 4"),
+        ({"text": "x", "label": {"strict": 4, "lenient": "accept"}}, "label.strict must be accept, improve"),
+        ({"text": "x", "label": True}, "label must be accept, improve or reject; got true"),
+        ({**PAIR, "label": 4}, "label must be A, B or tie; got 4"),
+        ({"text": "x"}, "label: missing key; add it"),
+    ],
+)
+def test_a_wrong_label_is_told_of_in_its_own_words(
+    judgekit: Callable[..., Outcome], tmp_path: Path, case: dict[str, Any], told: str
+) -> None:
+    path = write(tmp_path / "cases.jsonl", [{"id": "1", **case}])
+    found = judgekit("calibrate", path, "--rubric", "kls", "--mode", "strict")
+    assert (found.code, found.out) == (65, "")
+    assert found.err.startswith(f"judgekit: {path}:1: {told}")
+
+
 def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, "b": "x", "label": "tie"}])
     (case,) = labelled.read(Path(path))

@@ -163,6 +163,11 @@ def test_a_5_mb_document_is_said_to_be_cut(
     )
 
 
+def test_a_table_says_once_why_nothing_is_judged(judgekit: Callable[..., Outcome], project: Path) -> None:
+    done = judgekit("judge", "good.md", "bad.md")
+    assert (done.code, (done.out + done.err).count("nothing was judged")) == (2, 1)
+
+
 def test_without_a_provider_nothing_is_judged_and_it_is_said_once(
     judgekit: Callable[..., Outcome], project: Path
 ) -> None:
