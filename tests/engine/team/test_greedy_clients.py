@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
@@ -193,7 +193,8 @@ HOSTILE = {
     "a head without end": b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 100_000,
     "a body without end": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%s\r\n"
     + b"ffff\r\n" * 1000,
-    "two lengths": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n%s\r\n{}",
+    "two lengths": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\n"
+    b"Content-Length: 2\r\nContent-Length: 3\r\n%s\r\n{}",
     "a length and chunks": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
     b"Transfer-Encoding: chunked\r\n%s\r\n0\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 100,
@@ -253,23 +254,20 @@ def test_strangers_in_bulk_fill_no_log(patient: Serving) -> None:
 
 
 def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -> None:
-    made = [
-        {"schema": "judgekit/label@1", "of": "v", "label": "go", "who": "the boss"},
+    common = {"who": "the boss", "timestamp": "2026-02-17T14:30:00Z", "project": "acts-0123456789ab"}
+    made: list[dict[str, Any]] = [
+        {"schema": "judgekit/label@1", "of": "v", "label": "go"},
         {
             "schema": "judgekit/override@1",
             "task_id": "a",
             "decision": "accept",
             "why": "y",
-            "who": "the boss",
             "terminal": True,
         },
-        {"schema": "judgekit/skip@1", "variable": "JUDGEKIT_SKIP", "who": "the boss", "terminal": True},
-        {"schema": "judgekit/mode@1", "mode": "blocking", "who": "the boss"},
+        {"schema": "judgekit/skip@1", "variable": "JUDGEKIT_SKIP", "terminal": True},
+        {"schema": "judgekit/mode@1", "mode": "blocking"},
     ]
-    kept = [
-        {**each, "id": str(place), "timestamp": "2026-02-17T14:30:00Z", "project": "acts-0123456789ab"}
-        for place, each in enumerate(made)
-    ]
+    kept = [common | each | {"id": str(place)} for place, each in enumerate(made)]
     eve = patient.another("eve")
     for token in (patient.token, eve):
         headers = {"Authorization": f"Bearer {token}"}
