@@ -125,9 +125,8 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
+            told = datafile.problem_in(line, error)
+            raise ConfigError(told.text, path=path, line=number, key=told.key) from None
     return cases
 
 

@@ -456,6 +456,6 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        section, key = (str(part) for part in first["loc"][:2])
-        raise ConfigError(datafile.describe(first), key=names[section, key]) from None
+        told = datafile.problem(error.errors(include_url=False), layer)
+        section, key = (str(part) for part in told.location[:2])
+        raise ConfigError(told.text, key=names[section, key]) from None

@@ -10,9 +10,9 @@ import shutil
 import stat
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -93,7 +93,10 @@ def _read(path: Path, model: type[Model], version_key: str | None, context: obje
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
+        told = problem(error.errors(include_url=False), data)
+        more = f" (and {told.others} more in this file)" if told.others else ""
+        line = line_of(data, told.location)
+        raise ConfigError(told.text + more, path=path, line=line, key=told.key) from None
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
@@ -373,26 +376,88 @@ def _text(path: Path, most: int) -> str:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
-def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
+class Problem(NamedTuple):
+    """What is wrong with data: where, in the data's own keys, and what was expected there.
+
+    `others` is how many more places are wrong.
+    """
+
+    location: Location
+    text: str
+    others: int = 0
+
+    @property
+    def key(self) -> str:
+        """The place as one text, such as `modes.strict.accept`."""
+        return ".".join(str(part) for part in self.location)
+
+    def __str__(self) -> str:
+        """Say where and what."""
+        return f"{self.key}: {self.text}" if self.location else self.text
+
+
+def problem(errors: Sequence[ErrorDetails], data: object, *, values: bool = True) -> Problem:
+    """Return the first of pydantic's errors about `data` in plain words; without `values`, of no value.
+
+    Where several kinds of value are possible, all that were expected there are named.
+    """
     # A misspelt key explains the missing one, so it comes first.
-    details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    first = details[0]
-    more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    # pydantic puts the name of the chosen member of a union first: it is no key of the file.
-    location = first["loc"][1:] if tagged else first["loc"]
-    key = ".".join(str(part) for part in location)
-    return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
+    details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
+    places = [_place(each, data) for each in details]
+    same = _alternatives(details, places[0])
+    deepest = max(same, key=lambda number: len(places[number]))
+    location = tuple(details[deepest]["loc"][part] for part in places[deepest])
+    there = [details[number] for number in same if len(places[number]) == len(places[deepest])]
+    wanted = list(dict.fromkeys(expectation(each) for each in there))
+    told = " or ".join([wanted[0], *(each.removeprefix("expected ") for each in wanted[1:])])
+    given = _given(details[deepest]) if values else ""
+    return Problem(location, f"{told}, got {given}" if given else told, len(details) - len(same))
 
 
-def describe(error: ErrorDetails) -> str:
-    """Say in a few words what was expected and what stands there instead."""
-    told = expectation(error)
+def problem_in(text: str | bytes, error: ValidationError) -> Problem:
+    """Return the first problem of a line of JSON."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    return problem(error.errors(include_url=False), data)
+
+
+def _place(error: ErrorDetails, data: object) -> list[int]:
+    """Return which parts of the place of an error stand in `data`, or are missing there.
+
+    The others are the names of types and of the chosen members of unions, which no reader knows.
+    """
+    found: list[int] = []
+    location = error["loc"]
+    for position, part in enumerate(location):
+        try:
+            data = data[part]  # type: ignore[index]  # where it is no container it has no parts
+        except (LookupError, TypeError):
+            if position < len(location) - 1 or error["type"] != "missing":
+                continue
+        found.append(position)
+    return found
+
+
+def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
+    """Return which errors are about the same value as the first: one or more for each kind it could be."""
+    first = details[0]["loc"]
+    for part in set(range(len(first))) - set(place):
+        same = [number for number, each in enumerate(details) if each["loc"][:part] == first[:part]]
+        if len({details[number]["loc"][part : part + 1] for number in same}) > 1:
+            return same
+    return [0]
+
+
+def _given(error: ErrorDetails) -> str:
+    """Say in a few words what stands there, where that says something."""
     if error["type"] in _WITHOUT_VALUE or error["type"].startswith("union_tag"):
-        return told
+        return ""
     given = _short(error["input"])
     if not error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
         given = given or kind_of(error["input"])
-    return f"{told}, got {given}" if given else told
+    return given
 
 
 def expectation(error: ErrorDetails) -> str:
@@ -416,8 +481,8 @@ def expectation(error: ErrorDetails) -> str:
     if error["msg"].startswith(_VALUE_ERROR):
         return error["msg"].removeprefix(_VALUE_ERROR)
     message = error["msg"].removeprefix("Input should be ")
-    in_json = message in ("an object", "a valid array")
-    expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
+    in_json = {"an object": "an object", "a valid array": "a list"}.get(message)
+    expected = in_json or _expected(error["type"], error.get("ctx", {})) or message
     return f"expected {expected}"
 
 
@@ -434,6 +499,7 @@ _TYPES = {
     "dict": "a mapping",
     "mapping": "a mapping",
     "model": "a mapping",
+    "dataclass": "a mapping",
     "datetime": "a time such as 2026-02-17T14:30:00Z",
     "none": "null",
 }

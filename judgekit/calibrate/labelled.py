@@ -25,7 +25,7 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, mod
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
 
@@ -177,9 +177,7 @@ def _case(path: Path, number: int, line: str) -> Case:
     try:
         case = Case.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
+        raise InputError(f"{path}:{number}: {problem_in(line, error)}") from None
     case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
     if told := _wrong(case):
         raise InputError(f"{case.place}: {told}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.datafile import expectation
+from judgekit.datafile import problem
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
@@ -93,9 +93,12 @@ def said(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or _NO_BODY
         kind = "size" if first["type"] == "too_long" else "input"
-        return _response(422, kind, f"{where}: {expectation(first)}", Exit.BAD_INPUT)
+        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        asked["body"] = error.body
+        told = problem(error.errors(), asked, values=False)
+        where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
+        return _response(422, kind, f"{where}: {told.text}", Exit.BAD_INPUT)
     if isinstance(error, Gone):
         return Response(status_code=NOBODY_WAITS)
     if not isinstance(error, JudgekitError):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from judgekit import paths, providers
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict, problem_in
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
 from judgekit.rubric import TierName
@@ -225,9 +225,8 @@ def _line(path: Path, number: int, text: str) -> Line:
     except ValueError as error:
         if not isinstance(error, ValidationError):
             raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(describe(first), path=path, line=number, key=key) from None
+        told = problem_in(text, error)
+        raise ConfigError(told.text, path=path, line=number, key=told.key) from None
 
 
 def _readable(path: Path) -> list[Line]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from judgekit import datafile
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
 
@@ -97,7 +98,6 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return older.verdict(found, text=text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return str(datafile.problem(error.errors(include_url=False), found))
     except ValueError as error:
         return str(error)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
+from judgekit import datafile
 from judgekit.ledger import project as projects
 from judgekit.ledger.records import KINDS, Label, Line, VerdictLine, kind
 
@@ -176,14 +177,15 @@ def parse(raw: bytes) -> Record | str:
     """Return the record in a line, or why there is none."""
     try:
         return Line.model_validate_json(raw, extra="ignore").root
-    except ValidationError as error:
+    except ValidationError as invalid:
+        error = invalid
         first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return "not JSON (cut off when its writer was killed, or edited)"
     if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
         schema = first.get("ctx", {}).get("tag")
         return f"of a kind that this version does not know ({schema})" if schema else "not a line of a ledger"
-    return f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}"
+    return str(datafile.problem_in(raw, error))
 
 
 def _order(path: Path) -> tuple[str, int, str]:
