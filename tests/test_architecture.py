@@ -18,9 +18,20 @@ LONGEST_MODULE = 550  # lines
 # From the ground up. A module or package imports from its own floor and from those below, never from above.
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        *("environment", "errors", "lock", "text", "paths", "git", "globs", "bundled", "datafile"),
+        *(
+            "environment",
+            "errors",
+            "lock",
+            "text",
+            "paths",
+            "git",
+            "globs",
+            "bundled",
+            "checkout",
+            "datafile",
+        ),
         *("usage", "charts"),
-        *("rubric", "provider", "providers", "authors", "subject", "verdict", "comparison"),
+        *("rubric", "expect", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
     ),
