@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from judgekit import datafile
+from judgekit import problems
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
 from judgekit.rubric import Outcome, Text
@@ -125,7 +125,7 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
-            told = datafile.problem_in(line, error)
+            told = problems.problem_in(line, error)
             raise ConfigError(told.text, path=path, line=number, key=told.key) from None
     return cases
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from judgekit import datafile, environment, memory_config, paths
+from judgekit import datafile, environment, memory_config, paths, problems
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
 from judgekit.rubric import ModeName, Text, TierName
@@ -456,6 +456,6 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        told = datafile.problem(error.errors(include_url=False), layer)
+        told = problems.problem(error.errors(include_url=False), layer)
         section, key = (str(part) for part in told.location[:2])
         raise ConfigError(told.text, key=names[section, key]) from None

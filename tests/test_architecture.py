@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
             "bundled",
             "checkout",
             "datafile",
+            "problems",
         ),
         *("usage", "charts"),
         *("rubric", "expect", "provider", "providers", "authors", "subject", "verdict", "comparison"),

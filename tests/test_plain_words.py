@@ -18,12 +18,13 @@ from judgekit import bundled, cases, datafile
 from judgekit.calibrate import labelled
 from judgekit.cli.app import run
 from judgekit.config import Config
-from judgekit.datafile import load_yaml, problem
+from judgekit.datafile import load_yaml
 from judgekit.engine import asked
 from judgekit.engine.team.asked import JudgeSent, LinesSent
 from judgekit.evaluation import collection
 from judgekit.gateway import replay
 from judgekit.ledger import records
+from judgekit.problems import problem
 from judgekit.provider import ProfileFile
 from judgekit.retrieval import profile
 from judgekit.rubric import RubricFile
@@ -171,4 +172,4 @@ def test_a_scale_without_end_costs_nothing() -> None:
 def test_one_place_puts_pydantic_s_errors_into_words() -> None:
     texts = {each.name: each.read_text() for each in Path(datafile.__file__).parent.rglob("*.py")}
     using = {name for name, text in texts.items() if re.search(r"""\[["']msg["']\]""", text)}
-    assert using <= {"datafile.py", "fit.py"}  # the second is about the replies of models, which have no keys
+    assert using <= {"problems.py", "fit.py"}  # the second is about the replies of models, which have no keys

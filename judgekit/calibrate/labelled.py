@@ -25,9 +25,10 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, mod
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
-from judgekit.datafile import Strict, problem_in
+from judgekit.datafile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
+from judgekit.problems import problem_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.datafile import problem
 from judgekit.engine.door import error_body
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gateway.pace import caller
+from judgekit.problems import problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

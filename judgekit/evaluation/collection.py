@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from judgekit.datafile import problem_in
 from judgekit.errors import InputError
+from judgekit.problems import problem_in
 from judgekit.text import one_line
 
 if TYPE_CHECKING:

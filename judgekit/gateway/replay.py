@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from judgekit import paths, providers
-from judgekit.datafile import Strict, problem_in
+from judgekit.datafile import Strict
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.problems import problem_in
 from judgekit.rubric import TierName
 from judgekit.text import encodable
 from judgekit.usage import CostSource, Usage

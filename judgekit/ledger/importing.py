@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from judgekit import datafile
+from judgekit import problems
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
 
@@ -98,6 +98,6 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return older.verdict(found, text=text)
     except ValidationError as error:
-        return str(datafile.problem(error.errors(include_url=False), found))
+        return str(problems.problem(error.errors(include_url=False), found))
     except ValueError as error:
         return str(error)

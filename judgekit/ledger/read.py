@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from judgekit import datafile
+from judgekit import problems
 from judgekit.ledger import project as projects
 from judgekit.ledger.records import KINDS, Label, Line, VerdictLine, kind
 
@@ -185,7 +185,7 @@ def parse(raw: bytes) -> Record | str:
     if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
         schema = first.get("ctx", {}).get("tag")
         return f"of a kind that this version does not know ({schema})" if schema else "not a line of a ledger"
-    return str(datafile.problem_in(raw, error))
+    return str(problems.problem_in(raw, error))
 
 
 def _order(path: Path) -> tuple[str, int, str]:
