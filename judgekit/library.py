@@ -59,9 +59,9 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
             return load_rubric(max(found, key=_by_version), origin)
     stems = sorted({path.stem for _, path in rubric_files(project)})
     near = difflib.get_close_matches(reference, [*stems, *(each.partition("@")[0] for each in stems)], n=1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    meant = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(stems)
-    raise UsageError(f"no rubric {reference!r}{meant}; there are: {known}, or give the path of a YAML file")
+    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
 
 
 def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
