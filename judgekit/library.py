@@ -5,6 +5,7 @@ Whole files, no merging. Providers are looked up by `judgekit.provider`, never i
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -59,6 +60,8 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
     when there is none, `ConfigError` when its file is wrong.
     """
+    if not isinstance(reference, str):
+        raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
     if reference.endswith(_YAML):
         return load_rubric(Path(reference), "path")
     if not is_reference(reference):
@@ -68,8 +71,11 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
         found = list(folder.glob(f"{name}@{version or '*'}.yaml"))
         if found:
             return load_rubric(max(found, key=_by_version), origin)
-    known = ", ".join(sorted({path.stem for _, path in rubric_files(project)}))
-    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file")
+    stems = sorted({path.stem for _, path in rubric_files(project)})
+    near = difflib.get_close_matches(reference, [*stems, *(each.partition("@")[0] for each in stems)], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(stems)
+    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
 
 
 def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:

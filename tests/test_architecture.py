@@ -19,8 +19,8 @@ LONGEST_MODULE = 550  # lines
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "programs", "git", "globs", "bundled"),
-        *("problems", "datafile", "usage", "charts"),
-        *("rubric", "provider", "providers", "authors", "subject", "verdict", "comparison"),
+        *("checkout", "problems", "datafile", "usage", "charts"),
+        *("rubric", "expect", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
     ),

@@ -22,6 +22,7 @@ from judgekit.cli import (
     gate,
     index,
     install,
+    interruption,
     judge,
     kpi,
     label,
@@ -130,16 +131,15 @@ def _run(arguments: list[str] | None) -> int:
         complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
-        return Exit.INTERRUPTED
+        code = Exit.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
         if os.environ.get("JUDGEKIT_TRACEBACK"):
             sys.excepthook(*sys.exc_info())
         kind = type(error).__name__
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
-    if code == Exit.INTERRUPTED:  # what typer makes of Ctrl-C, in silence
-        complain("interrupted")
+    if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
+        complain(interruption.line(next(iter(sys.argv[1:] if arguments is None else arguments), "")))
     return code
 
 

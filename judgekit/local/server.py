@@ -16,7 +16,7 @@ import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from judgekit import environment, paths, programs
+from judgekit import checkout, environment, paths, programs
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.text import lines_of
 
@@ -82,7 +82,7 @@ class LocalServer:
         """Start the child process; raises `GatewayError` when the extra is not installed."""
         if importlib.util.find_spec("xllamacpp") is None:
             raise GatewayError(
-                FailureKind.NOT_FOUND, "a local model needs llama.cpp; install the extra judgekit[local]"
+                FailureKind.NOT_FOUND, f"a local model needs llama.cpp; {checkout.install('local')}"
             )
         settings = json.dumps(self._settings()).encode() + b"\n"
         with _open_log() as log:

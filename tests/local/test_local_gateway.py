@@ -90,7 +90,7 @@ def test_a_model_that_is_not_here_is_a_failure_that_says_what_to_do(model: str, 
 
 
 def test_a_wrong_number_of_threads_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("xllamacpp", reason="the extra judgekit[local] is not installed")
+    pytest.importorskip("xllamacpp", reason="the extra local is not installed")
     monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", "many")
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     with pytest.raises(GatewayError, match="JUDGEKIT_LOCAL_THREADS: expected a whole number"):

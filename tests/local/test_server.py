@@ -51,7 +51,7 @@ except OSError:
 @pytest.fixture
 def runtime() -> None:
     """Skip where llama.cpp has no wheel."""
-    pytest.importorskip("xllamacpp", reason="the extra judgekit[local] is not installed")
+    pytest.importorskip("xllamacpp", reason="the extra local is not installed")
 
 
 def listens(url: str) -> bool:

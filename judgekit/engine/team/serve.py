@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
+_SEND_BYTES = 131_072  # that the system keeps of an answer that is not read, for each connection
+_DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class Address(NamedTuple):
@@ -58,6 +60,7 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
     if not juries:
         raise ConfigError(f"nobody to judge with: {who}")
     assess.check_prices(juries, settings.judge.max_cost_usd, project, asked=False)
+    _raise_descriptors()
     with _listening(address) as listener:
         server = _Server(address, lambda url: begun(f"{url}: {who}"))
         asyncio.run(server.live(listener, project))
@@ -98,13 +101,27 @@ def _listening(address: Address) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, place = found[0]
-        return socket.create_server(place[:2], family=family, backlog=512)
+        made = socket.create_server(place[:2], family=family, backlog=512)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     except OSError as error:
         where = f"{address.host}:{address.port}"
         problem = (
             f"{where} cannot be listened on ({error.strerror or error}); choose another --host or --port"
         )
         raise ConfigError(problem) from None
+    return made
+
+
+def _raise_descriptors() -> None:
+    """Let this process have as many connections as it serves at once, where the system allows it."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _refuse_open(address: Address) -> None:
