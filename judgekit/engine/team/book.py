@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit import assess
 from judgekit.engine.team.asked import Kept
 from judgekit.ledger import Ledger, Wanted, project, read, times
+from judgekit.ledger.person import signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,8 +49,7 @@ def keep(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
         elif not _FIRST <= found.timestamp.year <= _LAST:
             refused[place] = "timestamp: no time at which anything was judged"
         else:
-            acted = found.model_copy(update={"who": holder}) if hasattr(found, "who") else found
-            by_name.setdefault(found.project, []).append(acted)
+            by_name.setdefault(found.project, []).append(signed(found, holder))
     for name, records in by_name.items():
         Ledger(project.home() / name, name).add(*records)
     return Kept(taken=sum(map(len, by_name.values())), refused=refused)
