@@ -287,12 +287,13 @@ def test_problems_are_printed_one_a_line(
 
 
 def test_promises_need_tests(project: Path) -> None:
-    rows = ["`tests/test_a.py::test_it`", "`tests/test_a.py::test_other`", "`tests/test_b.py`", "none"]
+    named = ["tests/test_a.py::test_it", "tests/test_a.py::test_other", "tests/test_b.py::test_it"]
+    rows = [*(f"`{each}`" for each in named), "`tests/test_a.py`", "none"]
     table = "".join(f"| a | b | {row} |\n" for row in ("test", *rows))
     write(project, "docs/threat-model.md", f"{table.replace('| a |', '| promise |', 1)}")
     write(project, "tests/test_a.py", "def test_it() -> None: ...\n")
     assert [found.partition(": ")[0] for found in docs.missing_tests(project)] == [
-        f"docs/threat-model.md:{number}" for number in (3, 4, 5)
+        f"docs/threat-model.md:{number}" for number in (3, 4, 5, 6)
     ]
 
 
