@@ -148,6 +148,10 @@ class Answer(BaseModel):
     reasoning: str = ""
 
 
+REPLY = '{"scores": {"semantic": 1, "pragmatic": 2}}'
+HEADER = "-----BEGIN PRIVATE KEY-----\n"
+
+
 def of(place: str) -> Callable[..., Any]:
     """Return what stands at a place such as `text.one_line`."""
     module, _, name = place.rpartition(".")
@@ -209,6 +213,40 @@ def candidates(text: str) -> None:
     of("hooks.context.render")([candidate], [candidate], [candidate], "/p", {"/r": {text: text}})
 
 
+def asked_of_models(text: str) -> None:
+    fence, shown = of("fence.Fence")(), of("prompt.Shown")("a", text, text[:100], (text,) * 3, text)
+    part = of("subject.Part")("A", text, len(text))
+    of("prompt.candidate_context")(fence, shown, text, [text])
+    of("prompt.pair_context")(fence, text, [part])
+    select = of("library.select_rubric")("memory-relevance").rubric
+    of("prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
+    compare = of("library.find_rubric")("answer-preference").rubric
+    of("judging.pair_replies.pair_messages")(compare, "quick", text, [part, part])
+
+
+def read(text: str) -> None:
+    for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
+        for held in (False, True):
+            with suppress(JudgekitError):
+                of("parse.read")(raw, Answer, held=held)
+
+
+def differing(text: str) -> None:
+    (found, *_), own = of("parse.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
+    of("parse.conflict.differing")(REPLY + text, found, own, nested=True)
+
+
+def places(text: str) -> None:
+    lower = text.lower()
+    for each in (lower, f"kind: secret\n{lower}"):
+        [*of("secret_places.find")(each, [*of("secret_search._lines")(each)])]
+
+
+def regions(text: str) -> None:
+    for quote in (f"{text} b", "  ".join([*text.split(), "b"]), f"  {text} "):
+        of("cli.formats.region")(quote, text)
+
+
 def yaml(text: str) -> None:
     small = text[: of("datafile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
     of("datafile.parsed")(small)
@@ -217,7 +255,9 @@ def yaml(text: str) -> None:
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
     "authors.signed": commit,
+    "cli.formats.region": regions,
     "datafile.parsed": yaml,
+    "disguises.without": lambda text: of("disguises.without")(text, "a"),
     "documents.decode": lambda text: of("documents.decode")("a.md", text.encode("utf-8", "replace")),
     "escalate.remote.of_address": lambda text: of("escalate.remote.of_address")(f"a@{text}", {}),
     "escalate.markdown.table": lambda text: of("escalate.markdown.table")([text], [[text]]),
@@ -234,12 +274,18 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "install.entries.found": lambda text: of("install.entries.found")(text, "settings.json"),
     "install.forms.is_ours": hooks_of_a_client,
     "install.git_hook.kind": lambda text: of("install.git_hook.kind")(text.encode("utf-8", "replace")),
+    "judging.pair_replies.pair_messages": asked_of_models,
+    "key_blocks.find": lambda text: of("key_blocks.find")(HEADER + text, (HEADER + text).lower()),
     "judging.likely.aligned": lambda text: of("judging.likely.aligned")(text, [*text]),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
     ),
+    "parse.conflict.differing": differing,
+    "parse.conflict.exact_end": lambda text: of("parse.conflict.exact_end")(text, 0),
+    "parse.read": read,
     "parse.extract": lambda text: of("parse.extract")(text, Answer),
     "prompt.query_context": lambda text: of("prompt.one_line")(text, 200),
+    "redaction.passage": lambda text: of("redaction.passage")(text, f"…{text[:300]}…"),
     "retrieval.columns.row": entry,
     "retrieval.excerpts.of": passage,
     "retrieval.keyword.parse": lambda text: of("retrieval.keyword.parse")(text, PROFILE.language),
@@ -253,6 +299,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sqljson.extract": lambda text: of("retrieval.sqljson.extract")(text, ["a", "b.c"]),
     "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
     "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
+    "secret_places.find": places,
     "shelf.heads": lambda text: [*of("shelf._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
     "terms.dimensions_in": lambda text: of("terms.dimensions_in")(text, RUBRIC),
     "text.one_line": lambda text: of("text.one_line")(text, 200),
@@ -304,6 +351,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "charts.svg.element",
         ),
         *("charts.layout.fitted", "charts.layout.width_of", "charts.layout.write"),
+        *("expect.families", "expect.mapping", "expect.paths", "expect.payload", "expect.roots"),
+        *("engine.team.book.keep", "judging.record.unsettled", "text.rubric_name"),
     ),
     "puts its text beside others, or compares it, and looks at it no further": (
         *("documents.document", "judging.subject.file_of", "ledger.overrides.newest", "prompt.messages"),
@@ -317,19 +366,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *("cli.output.complain", "cli.output.say", "cli.output.messages_text", "judging.likely.expectation"),
         *("judging.pair_replies.pair_labels",),
     ),
-    "is made of functions that are asked here": (
+    "is made of functions that are asked here, or asked along with one": (
+        *("prompt.candidate_context", "prompt.pair_context", "prompt.select_messages", "parse.fit.shape"),
         *("gateway.printed.reply_of", "install.entries.installed", "install.entries.uninstalled"),
         *("install.jsontext.appended", "install.jsontext.without", "judging.likely.places"),
-    ),
-    "leaves out secrets or look-alikes, which is measured where that is tested": (
-        *(
-            "control_tokens.broken_up",
-            "judging.outgoing.request",
-            "judging.outgoing.words",
-            "lookalikes.plain",
-        ),
-        *("lookalikes.skeleton", "judging.pair_replies.pair_messages", "prompt.candidate_context"),
-        *("prompt.pair_context", "prompt.select_messages", "redaction.passage", "redaction.redact"),
     ),
 }
 NOT_ASKED = {place: reason for reason, places in _REASONS.items() for place in places}
@@ -403,7 +443,19 @@ def cpu(call: Callable[[str], object], text: str) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.parametrize("place", sorted(ASKED))
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(
+            each,
+            marks=[
+                pytest.mark.xfail(strict=True, reason="backslashes behind a header of a key take the square")
+            ]
+            * (each == "key_blocks.find"),
+        )
+        for each in sorted(ASKED)
+    ],
+)
 def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
     call = ASKED[place]
     cpu(call, "a")  # what is imported or learnt once

@@ -20,7 +20,7 @@ NO_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 # Where `split()` without a separator is meant: any blank ends a word of a text, and nothing else is read so.
 WORDS = {
     "charts/layout.py": "a label on one line",
-    "cli/formats.py": "the words of a quote, between which a text may have other blanks",
+    "cli/formats.py": "a quote, which a model may have given other blanks",
     "cli/search.py": "a title and a passage on one line",
     "engine/client.py": "two words of our own in a file of our own",
     "engine/service.py": "the kernel's numbers",
@@ -43,7 +43,7 @@ WORDS = {
     "retrieval/scoring.py": "stems, joined by spaces of our own",
     "retrieval/stemmer.py": "the words of a text",
     "retrieval/watch.py": "three numbers of our own",
-    "secret_search.py": "the words of a text",
+    "secret_search.py": "words that are long enough for a secret",
     "text.py": "a text on one line",
 }
 
@@ -55,8 +55,8 @@ UNIVERSAL = {
 
 # `read_text` does so as well, and cannot be told not to.
 WHOLE = {
-    "checkout.py": "one JSON object",
-    "cli/app.py": "names in our own files, whatever their lines",
+    "checkout.py": "JSON that pip wrote",
+    "cli/app.py": "files in which the names of variables are looked for",
     "cli/rubric.py": "a YAML file is shown",
     "evaluation/judge_live.py": "a document, which has no lines for us",
     "install/git_hook.py": "our own template",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,11 +133,18 @@ def region(passage: str, text: str) -> dict[str, int] | None:
         return None
     start, end = (place := text.find(passage)), place + len(passage)
     if start < 0:
-        loosely = re.search(r"\s+".join(map(re.escape, words)), text)
-        if loosely is None:
+        flat, loosely = " ".join(text.split()), " ".join(words)
+        if (place := flat.find(loosely)) < 0:
             return None
-        start, end = loosely.span()
+        start, end = _unflattened(text, flat, place), _unflattened(text, flat, place + len(loosely) - 1) + 1
     return dict(zip(_REGION, (*_line_and_column(text, start), *_line_and_column(text, end)), strict=True))
+
+
+def _unflattened(text: str, flat: str, place: int) -> int:
+    """Return where a character of `flat`, the text with single blanks, stands in the text."""
+    before = flat.rfind(" ", 0, place) + 1
+    word = next(islice(re.finditer(r"\S+", text), flat.count(" ", 0, before), None))
+    return word.start() + place - before
 
 
 def _line_and_column(text: str, place: int) -> tuple[int, int]:
