@@ -47,7 +47,8 @@ def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
     location = tuple(details[deepest]["loc"][part] for part in places[deepest])
     there = [details[number] for number in same if len(places[number]) == len(places[deepest])]
     wanted = list(dict.fromkeys(expectation(each) for each in there))
-    told = " or ".join([wanted[0], *(each.removeprefix("expected ") for each in wanted[1:])])
+    *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
+    told = " or ".join(filter(None, (", ".join(most), last)))
     given = _given(details[deepest])
     return Problem(location, f"{told}, got {given}" if given else told, len(details) - len(same))
 
@@ -96,7 +97,9 @@ def _given(error: ErrorDetails) -> str:
     kind, given = error["type"], error["input"]
     if kind in _WITHOUT_VALUE or kind.startswith("union_tag") or error["msg"].startswith(_VALUE_ERROR):
         return ""
-    return "" if kind in _OF_THE_RIGHT_KIND and not isinstance(given, bool | None) else kind_of(given)
+    if isinstance(given, bytes) or (kind in _OF_THE_RIGHT_KIND and not isinstance(given, bool | None)):
+        return ""
+    return kind_of(given)
 
 
 def expectation(error: ErrorDetails) -> str:

@@ -375,9 +375,9 @@ class Tree(datafile.Strict):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got 4"),
-        ({"leaf": ["a", 4]}, "leaf.1: expected a text, got 4"),
-        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got 'x'"),
+        ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got a number"),
+        ({"leaf": ["a", 4]}, "leaf.1: expected a text, got a number"),
+        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got a text"),
         ({"leaf": {}}, "leaf.size: missing key; add it"),
         ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or mend its spelling"),
     ],

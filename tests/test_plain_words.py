@@ -159,7 +159,7 @@ def test_no_name_of_a_type_reaches_a_person_at_the_command_line(
     monkeypatch.chdir(tmp_path)
     Path("cases.jsonl").write_text(json.dumps(LABEL_OF_NO_KIND) + "\n")
     assert run(["eval", "judge", "cases.jsonl"]) == 65
-    assert "cases.jsonl:1: label: expected a text or a list or an object, got 7" in capsys.readouterr().err
+    assert "cases.jsonl:1: label must be accept, improve or reject; got 7" in capsys.readouterr().err
 
 
 def test_a_scale_without_end_costs_nothing() -> None:

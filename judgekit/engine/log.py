@@ -69,4 +69,5 @@ class Handler(logging.Handler):
         if error is not None:
             self._log.fault(error)
         else:
-            self._log.add(f"{record.name}: {one_line(str(record.msg), 200)}")
+            first = str(record.msg).partition("\n")[0]
+            self._log.add(f"{record.name}: {one_line(first, 200)}")

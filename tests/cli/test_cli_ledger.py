@@ -527,9 +527,9 @@ def test_an_override_is_a_label_if_a_person_typed_it(
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"label": 4}, "label: expected 'go', 'no-go', 'unsure' or 'withdrawn', got 4"),
+        ({"label": 4}, "label: expected 'go', 'no-go', 'unsure' or 'withdrawn'"),
         ({"of": ["x"]}, "of: expected a text, got a list of 1"),
-        ({"timestamp": "soon"}, "timestamp: expected a time such as 2026-02-17T14:30:00Z, got 'soon'"),
+        ({"timestamp": "soon"}, "timestamp: expected a time such as 2026-02-17T14:30:00Z, got a text"),
         ({"id": None}, "id: expected a text, got null"),
     ],
 )
@@ -567,7 +567,7 @@ def test_what_needs_a_person_over_many_ledgers(
     done = judgekit("triage", *places)
     assert done.code == 0
     assert "NO-GO (2)\n" in done.out
-    assert "one.md@3f2c00000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
+    assert "one.md@3f2c000000000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
     assert "Overrides (2)" in done.out
     assert "WITHOUT A TERMINAL: known" in done.out
     assert "2 times timeout, small: no reply in 45 s" in done.out
@@ -603,7 +603,7 @@ def test_labels_come_from_standard_input(
     judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.add(given(name="aa11"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO("aa11,go\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"aa11,go\n")))
     assert judgekit("label", "--from", "-").code == 0
     assert judgekit("label", "--from", "gone.csv").code == 65
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -258,7 +259,7 @@ def test_without_a_folder_nothing_is_started(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a plugin's folder, where the packages that an engine needs are not installed."""
     monkeypatch.setattr(places, "find", lambda **_: place)
-    monkeypatch.setenv("PYTHONHOME", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(NoEngine):
         client.connect_or_start(600)
 

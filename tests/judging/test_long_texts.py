@@ -11,7 +11,7 @@ import pytest
 from loopback import Loopback, says
 
 import judgekit
-from judgekit import prompt
+from judgekit import parse, prompt
 from judgekit.errors import FailureKind
 from judgekit.judging import outgoing
 from judgekit.redaction import redact
@@ -90,7 +90,7 @@ def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr("judgekit.judging.asking.extract", endless.before(judgekit.extract, is_slow))
+    monkeypatch.setattr("judgekit.judging.asking.read", endless.before(parse.read, is_slow))
     model._script = (says(SLOW + VERDICT),)
     (found,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
     assert found.verdict == "undetermined"

@@ -87,6 +87,7 @@ class World:
         patch.setenv("GOLDEN_BASE", "http://127.0.0.1:9/v1")
         patch.chdir(self.folder)
         self._patch = patch
+        patch.setattr("judgekit.fence._cached", [])  # of the world before
         patch.setattr(load(), "acompletion", self._complete)
 
     def provider(self, name: str, output: str, more: str = "") -> None:
