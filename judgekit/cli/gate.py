@@ -49,7 +49,7 @@ def gate(
     ] = 1,
     no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
 ) -> int:
-    """Judge changed files before they leave. Exit code: 0, or 1 for a NO-GO while the gate is blocking."""
+    """Judge changed files before they leave. Exit code: 0, or 1 where a blocking gate holds them."""
     from judgekit.hooks.gated import Wanted
     from judgekit.hooks.pre_push import begun
 

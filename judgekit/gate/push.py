@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from judgekit.config import Config, EscalateConfig, GateConfig
+    from judgekit.config import Config, EscalateConfig
     from judgekit.gate.commits import Change
     from judgekit.gate.commits import Pushed as Changes
     from judgekit.gate.flow import Hears, Passed
@@ -112,7 +112,7 @@ def _check(repository: Repository, rules: Sequence[str], push: Gate, find: Find,
     with ExitStack() as stack:
         try:
             loaded = _rules(repository, rules, stack)
-            settings, folder = max(loaded, key=lambda each: _strictness(each[0].gate))
+            settings, folder = max(loaded, key=lambda each: _strictness(each[0]))
             wanted = [Wanted(each.gate.paths, each.gate.authors) for each, _ in loaded]
             glance.keep(repository, rules, settings.gate.paths, settings.gate.authors)
             found = find(lambda change: any(each(change) for each in wanted))
@@ -139,9 +139,15 @@ def _rules(repository: Repository, commits: Sequence[str], stack: ExitStack) -> 
     return found
 
 
-def _strictness(gate: GateConfig) -> tuple[bool, ...]:
+def _strictness(rules: Config) -> tuple[bool, ...]:
     """Return what orders the rules that may hold: the strictest are the greatest."""
-    return gate.mode == "blocking", gate.undetermined == "block", gate.judge_mode == "strict"
+    gate = rules.gate
+    return (
+        gate.mode == "blocking",
+        gate.undetermined == "block",
+        rules.judge.independence == "require",
+        gate.judge_mode == "strict",
+    )
 
 
 def _judged(
