@@ -428,7 +428,7 @@ def test_what_needs_a_person_over_many_ledgers(
     done = judgekit("triage", *places)
     assert done.code == 0
     assert "NO-GO (2)\n" in done.out
-    assert "one.md@3f2c00000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
+    assert "one.md@3f2c000000000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
     assert "Overrides (2)" in done.out
     assert "WITHOUT A TERMINAL: known" in done.out
     assert "2 times timeout, small: no reply in 45 s" in done.out
