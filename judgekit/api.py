@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import comparing, documents, library, paths
+from judgekit import comparing, documents, expect, library, paths
 from judgekit.assess import Wish, judge_documents
 from judgekit.comparison import LETTERS, Comparison
 from judgekit.errors import InputError, UsageError
@@ -67,6 +67,9 @@ def judge(
     only where nobody else can. `deadline` is in seconds for each subject. Raises `InputError` for a file
     that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
+    expect.paths("judge", files)
+    expect.texts("judge", task_id=task_id, description=description, acceptance=acceptance)
+    expect.options("judge", rubric, mode, author_family, deadline, max_cost_usd)
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
     task = Task(description, acceptance)
     subjects = (
@@ -87,6 +90,8 @@ def judge_texts(
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
+    expect.mapping("judge_texts", texts)
+    expect.options("judge_texts", rubric, mode, author_family, deadline, max_cost_usd)
     blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
@@ -111,6 +116,10 @@ def compare(
     in seconds for all of it. Raises `InputError` for an empty text, `ConfigError` and `UsageError`; never
     because a model failed.
     """
+    expect.texts("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
+    expect.required("compare", prompt=prompt, **{f"text {n}": each for n, each in enumerate(texts, 1)})
+    expect.options("compare", rubric, mode, None, deadline, max_cost_usd)
+    expect.families("compare", author_family)
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to compare")
@@ -127,6 +136,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
     Raises `InputError` when the payload has no prompt.
     """
+    expect.payload("hook", payload)
     try:
         text, _ = claude_code.answer(dict(payload))
     except claude_code.BadInputError as error:
@@ -136,6 +146,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
+    expect.folder("rubrics", project=project)
     return library.rubrics(Path(project) if project else None)
 
 

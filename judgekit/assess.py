@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import config as configuration
-from judgekit import environment, library, panel, running
+from judgekit import environment, library, panel, paths, running
 from judgekit.calibrate import store as calibrations
-from judgekit.gateway.open import is_recording, open_gateway
+from judgekit.errors import UsageError
+from judgekit.gateway.base import seated
+from judgekit.gateway.open import is_recording, open_gateway, unpriced
+from judgekit.gateway.resolve import Panel
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.manner import configured
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
 
     from judgekit.config import Config
-    from judgekit.gateway.base import Gateway, Message
+    from judgekit.gateway.base import Gateway, Message, Seats
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
@@ -89,8 +92,11 @@ def judge_of(
 
     Raises `ConfigError`.
     """
-    seats, reason = panel.juries(settings, project) if here else ({}, "")
+    found = panel.chosen(settings, project) if here else Panel({}, None, "")
+    seats, reason = found.endpoints, found.reason
     own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
+    limit = own.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd
+    check_prices(seats, limit, project, asked=wish.max_cost_usd is not None)
     learned = calibrations.find(loaded, mode, seats, project, manner, subjects)
     return Judge(
         gateway,
@@ -98,14 +104,44 @@ def judge_of(
         loaded,
         mode,
         wish.deadline or own.deadline,
-        own.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd,
+        limit,
         reason,
         user_cache() if wish.cache and not is_recording(environment.environ()) else None,
         learned.gates,
         learned.stale,
         manner,
         own.author_family,
+        others=found.others
+        if not limit
+        else lambda: [each for each in found.others() if not _unpriced(each)],
+        claimed=panel.claimed(settings, project) if own.author_family else frozenset(),
+        independence=own.independence,
     )
+
+
+def check_prices(seats: Seats, limit: float | None, project: Path | None = None, *, asked: bool) -> None:
+    """Refuse a limit on the cost of models of which nobody says what they cost.
+
+    Raises `UsageError` where the caller asked for it, `ConfigError` where the configuration does.
+    """
+    models = _unpriced(seats) if limit else []
+    if not models:
+        return
+    profiles = {seat.profile.provider for jury in seated(seats).values() for seat in jury}
+    where = " or ".join(
+        str(Path(paths.config_home()) / "providers" / f"{name}.yaml") for name in sorted(profiles)
+    )
+    problem = (
+        f"no price is known for {', '.join(models)}, so no limit on its cost can be kept: set `price` in its "
+        f"provider's profile ({where}, a copy of the one that judgekit brings), or set no limit"
+    )
+    if asked:
+        raise UsageError(f"max cost: {problem}")
+    raise configuration.wrong("judge", "max_cost_usd", problem, project)
+
+
+def _unpriced(seats: Seats) -> list[str]:
+    return unpriced(seat for jury in seated(seats).values() for seat in jury)
 
 
 def _shared(settings: Config) -> Shared | None:
@@ -209,7 +245,11 @@ def prompts(
     seats = judge.juries
     if not seats:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
-    return [(tier, seat.model, judge.prompts(tier, document, seat)) for tier in TIERS for seat in seats[tier]]
+    return [
+        (tier, judge.name(seat), judge.prompts(tier, document, seat))
+        for tier in TIERS
+        for seat in seats[tier]
+    ]
 
 
 def _named(rubric: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _AGENTS = {
     "anthropic": (
         r".*@anthropic\.com>",
-        r"claude(?: <[^>]*noreply@[^>]*>|$)",
+        r"claude(?: <(?=[^>]*noreply@)[^>]*>|$)",
         r"claude[ -](?:code|opus|sonnet|haiku|v?\d)",
         r"claude\[bot\]",
     ),

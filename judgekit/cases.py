@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem_in
 from judgekit.rubric import Outcome, Text
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,15 +126,14 @@ def read_cases(found: LoadedRubric) -> list[Case]:
         try:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise ConfigError(datafile.describe(first), path=path, line=number, key=key) from None
+            wrong = problem_in(line, error)
+            raise ConfigError(wrong.text, path=path, line=number, key=wrong.key) from None
     return cases
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
+        return lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:

@@ -48,7 +48,7 @@ def prompts(
     if not juries:
         return [(tier, "no model is set up", found.prompts(tier, contest)) for tier in TIERS]
     seats = [(tier, seat) for tier in TIERS for seat in juries.get(tier, ())]
-    return [(tier, seat.model, found.prompts(tier, contest, seat)) for tier, seat in seats]
+    return [(tier, found.name(seat), found.prompts(tier, contest, seat)) for tier, seat in seats]
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
@@ -81,7 +81,9 @@ def judge(
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
-    loaded = library.comparing_rubric(reference or (FOR_TWO if count == _TWO else FOR_MORE), project)
+    if reference is None:
+        reference = FOR_TWO if count == _TWO else FOR_MORE
+    loaded = library.comparing_rubric(reference, project)
     if isinstance(loaded.rubric, CompareRubric) and count > _TWO:
         told = f"{loaded.rubric.ref} says which of two is better, and there are {count}"
         raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")

@@ -58,7 +58,8 @@ class Comparison(_Record):
     `lead` is by how much: the share of the deciding tier's families, or points of the scale. `prompt_sha256`
     is the hash of the rubric's templates, `question_sha256` that of the prompt which the subjects answer.
     `families` are those of the models behind the verdict; `independent` says whether there is one among them
-    that wrote none of the subjects. `redacted` secrets were left out of what was sent.
+    that wrote none of the subjects. `redacted` secrets were left out of what was sent. `substitutes` are the
+    providers that were asked in place of the authors' own families.
     """
 
     schema_: Literal["judgekit/comparison@1"] = Field(default="judgekit/comparison@1", alias="schema")
@@ -80,6 +81,7 @@ class Comparison(_Record):
     families: list[str] = []
     independent: bool | None = None
     redacted: int = 0
+    substitutes: list[str] = []
     timestamp: AwareDatetime
     duration_ms: int
     cost_usd: float | None = None

@@ -22,6 +22,7 @@ from pydantic import (
 from judgekit import datafile, environment, memory_config, paths
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem
 from judgekit.rubric import ModeName, Text, TierName
 
 if TYPE_CHECKING:
@@ -99,8 +100,13 @@ class JudgeConfig(Strict):
         default=None,
         description="who trained the models that wrote the subjects, beside what commits say; a project adds",
     )
-    redact: bool = Field(
-        default=True, description="send no keys, tokens and passwords; the user's file alone"
+    independence: Literal["prefer", "require"] = Field(
+        default="prefer",
+        description="require: what only the author's family accepts is undetermined; projects only raise it",
+    )
+    redact: bool | Literal["refuse"] = Field(
+        default=True,
+        description="send no keys, tokens and passwords; refuse: nothing that has one; the user's file alone",
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
@@ -287,8 +293,8 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
-        # Settled: a variable that says "project" must not undo what the project says.
-        for section, key in (*_CONSENTS, ("judge", "author_family")):
+        # Settled: a variable must not undo what the project adds, or says where it is asked.
+        for section, key in (*_CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
 
@@ -311,9 +317,14 @@ def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
     return roots
 
 
+def names_models(own: Config) -> bool:
+    """Whether a user's own configuration names models: a project's do not count then."""
+    return any(own.judge.tiers.model_dump().values())
+
+
 def tiers_of_project(project: Path | None) -> frozenset[TierName]:
-    """Return the tiers whose model a project's files name: no wish of the user's."""
-    if project is None:
+    """Return the tiers whose model a project's files name: no wish of the user's, and none beside one."""
+    if project is None or names_models(load(None)):
         return frozenset()
     named = _project(project).get("judge", {}).get("tiers", {})
     return frozenset(tier for tier, model in named.items() if model)
@@ -331,7 +342,7 @@ def _read(path: Path) -> Layer:
 
 def _project_layer(project: Path) -> Layer:
     path = project_file(project)
-    layer = _read(path)
+    layer = _read(path) if datafile.check_own(path, project) else {}
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
@@ -342,6 +353,7 @@ def _project_layer(project: Path) -> Layer:
         rubric = layer.get(section, {}).get("rubric", "")
         if rubric.endswith((".yaml", ".yml")):
             _refuse_outside(project, rubric, path, f"{section}.rubric")
+            datafile.check_own(project / rubric, project)
             layer[section]["rubric"] = str(project.resolve() / rubric)
     _refuse_unlisted_models(layer, path)
     return layer
@@ -350,7 +362,7 @@ def _project_layer(project: Path) -> Layer:
 def _refuse_outside(project: Path, name: str, path: Path, key: str) -> None:
     if not _inside(project, name):
         told = "leads out of the project; only the user's configuration may name such a path"
-        raise _wrong(path, key, f"{name!r} {told}")
+        raise _wrong(path, key, told)
 
 
 def _wrong(path: Path, key: str, problem: str) -> ConfigError:
@@ -369,8 +381,8 @@ def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
             raise _wrong(
                 path,
                 f"judge.tiers.{tier}",
-                f"no provider profile lists the model {model!r}; choose a listed one "
-                "(judgekit provider list), or name it in the user's configuration",
+                "no provider profile lists this model; choose a listed one (judgekit provider list), or name "
+                "it in the user's configuration",
             )
 
 
@@ -392,6 +404,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
             bounded[section][key] = limit
     _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
     _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
+    if user.get("gate", {}).get("mode") == "blocking" and "gate" in bounded:
+        bounded["gate"].pop("mode", None)  # what holds up the user's pushes is not the clone's to let pass
     _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
     if user.get("gate", {}).get("undetermined") == "block":
         bounded.get("gate", {}).pop("undetermined", None)
@@ -405,16 +419,20 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
 
 
 def _limit_calls(judge: Layer, own: Layer) -> None:
-    """Leave a project no more jurors in a tier than the user names, and no more calls for a question.
+    """Leave a project no models beside the user's, else one a tier; no more calls, no less independence.
 
     A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
     """
     judge.pop("margin", None)
+    if own.get("independence") == "require":
+        judge["independence"] = "require"
     if own.get("criteria", "together") == "together":
         judge.pop("criteria", None)
+    if any(own.get("tiers", {}).values()):
+        judge.pop("tiers", None)
     for tier, named in judge.get("tiers", {}).items():
         if isinstance(named, list):
-            judge["tiers"][tier] = named[: len(own.get("tiers", {}).get(tier) or [""])]
+            judge["tiers"][tier] = named[:1]
 
 
 def _add_families(judge: Layer, own: str | None) -> None:
@@ -443,6 +461,15 @@ def _merge(below: Layer, above: Layer) -> Layer:
     return merged
 
 
+def variable_names() -> list[str]:
+    """Return the variables that set a key of the configuration."""
+    return [
+        f"JUDGEKIT_{section}_{key}".upper()
+        for section, model in _BY_VARIABLE.items()
+        for key in model.model_fields
+    ]
+
+
 def _variables(environ: Mapping[str, str]) -> Layer:
     """Read `JUDGEKIT_<SECTION>_<KEY>` variables; a list is separated by commas."""
     layer: Layer = {}
@@ -462,6 +489,6 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        section, key = (str(part) for part in first["loc"][:2])
-        raise ConfigError(datafile.describe(first), key=names[section, key]) from None
+        told = problem(error.errors(include_url=False), layer)
+        section, key = (str(part) for part in told.location[:2])
+        raise ConfigError(told.text, key=names[section, key]) from None

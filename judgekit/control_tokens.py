@@ -18,16 +18,30 @@ _NAMES: Final = "|".join(
         *(
             r"(?:start|end)_of_[a-z]+",
             r"tool_(?:call|response|result|output)s?",
+            r"(?:seed|minimax):[a-z_]+",
             r"(?:fim|jupyter|issue)_[a-z]+",
         ),
-        *(r"extra_id_\d+", r"unused\d+", r"reserved_\d+"),
+        *(r"extra_id_\d+", r"unused\d+", r"reserved_\d+", r"SPECIAL_\d+", r"TOKENS_UNUSED_\d+"),
+        *("eoh", "eoa", "eosys", "sep", "cls", "(?:BOS|EOS|PAD|UNK|MASK|SEP|CLS|EOP|EOT)(?:_TOKEN)?"),
         *("file_sep", "repo_?name", "gh_stars", "empty_output"),
     )
 )
-_BRACKETED: Final = "[gs]?MASK|INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+"
+_BRACKETED: Final = (
+    "[gs]?MASK|INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+|CALL_ID|BEGIN_AUDIO|IMG_(?:BREAK|END)"
+    r"|BOS|EOS|CLS|SEP|PAD|UNK|UNUSED_TOKEN_\d+"
+)
+_TURNS: Final = (
+    "system|user|assistant|human|bot|tool|tools|observation|developer|end(?:_?of_?(?:turn|text))?|think"
+)
+_SECTIONS: Final = (
+    "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"  # Falcon's
+)
+_ROLES: Final = "SYSTEM|HUMAN|ASSISTANT|OBSERVATION"  # Ling's
 _OPENING: Final = re.compile(
     rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_NAMES})>)"
-    rf"|\[(?=/?(?:{_BRACKETED})\])"
+    rf"|<(?=</?SYS>>|role>(?:{_ROLES})</role>)"
+    rf"|\[(?=/?(?:{_BRACKETED})\]|\|(?:{_TURNS})\|\]|[a-z]~\[)"
+    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[)|>(?=>(?:{_SECTIONS})<<)"
 )
 
 

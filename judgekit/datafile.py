@@ -6,13 +6,14 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -20,17 +21,19 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.scanner import RoundTripScanner, Scanner
 
 from judgekit.errors import ConfigError
+from judgekit.problems import Location, kind_of, problem
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
 MOST_KEPT = 256  # files whose models are kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
+MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
@@ -42,7 +45,6 @@ class Strict(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Location = tuple[int | str, ...]
 State = tuple[int, int, int, int, int]
 
 
@@ -93,7 +95,10 @@ def _read(path: Path, model: type[Model], version_key: str | None, context: obje
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        raise _config_error(error, path, data, tagged=issubclass(model, RootModel)) from None
+        told = problem(error.errors(include_url=False), data)
+        more = f" (and {told.others} more in this file)" if told.others else ""
+        line = line_of(data, told.location)
+        raise ConfigError(told.text + more, path=path, line=line, key=told.key) from None
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
@@ -118,9 +123,9 @@ def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
     except YAMLError as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
     except ValueError as error:  # a number of too many digits, a day that there is not
-        raise ConfigError(f"{error}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
 
 
 def _load_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
@@ -173,17 +178,32 @@ class _RoundTripScanner(_Levels, RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Takes single values as keys, and no others: a key within a key doubles the time and more."""
+    """Takes single values as keys, and no others: a key within a key doubles the time and more.
+
+    Nor does it take aliases of aliases that stand for more than `MOST_NODES` values, written out.
+    """
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
         self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
+        self._sizes: dict[int, int] = {}  # of lists and mappings, by the id of a node that is kept
+
+    def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        node = super().compose_sequence_node(anchor)
+        return self._measured(node, node.value)
 
     def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
         node = super().compose_mapping_node(anchor)
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
                 raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
+        return self._measured(node, [value for _, value in node.value])
+
+    def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
+        self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
+        if size > MOST_NODES:
+            told = f"aliases that stand for more than {MOST_NODES:,} values"
+            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark)
         return node
 
 
@@ -245,7 +265,7 @@ def with_item(text: str, key: str, item: str) -> str:
         place, indent = _content_end(text, found), found.start_mark.column
     else:
         place, indent = (len(text), 2) if found is None else (found.start_mark.index, 2)
-    lines = "".join(f"{' ' * indent}{line}{newline}" for line in item.splitlines())
+    lines = "".join(f"{' ' * indent}{line}{newline}" for line in lines_of(item))
     head = text[:place]
     if found is None:
         head = f"{_ended(head, newline)}{key}:{newline}"
@@ -289,7 +309,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
     except MarkedYAMLError as error:
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML") from None
     except (YAMLError, ValueError) as error:
-        raise ConfigError(f"{str(error).splitlines()[0]}; mend the YAML") from None
+        raise ConfigError(f"{_plainly(str(error))}; mend the YAML") from None
 
 
 def _items(root: dict[str, Any], key: str) -> list[Any]:
@@ -305,9 +325,11 @@ def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -
 def _content_end(text: str, block: SequenceNode) -> int:
     """Return where a block list ends: empty lines, and comments further left, are after it."""
     end: int = block.end_mark.index
-    lines = text[:end].splitlines(keepends=True)
-    while lines and _is_after(lines[-1], block.start_mark.column):
-        end -= len(lines.pop())
+    while end:
+        start = text.rfind("\n", 0, end - 1) + 1
+        if not _is_after(text[start:end], block.start_mark.column):
+            break
+        end = start
     return end
 
 
@@ -353,6 +375,31 @@ def _replace(path: Path, text: str) -> None:
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
+def check_own(path: Path, project: Path) -> bool:
+    """Whether a file of a project's is there, and its own.
+
+    Raises `ConfigError` where it, or a folder on the way from the project, is a link, or where it is no
+    regular file: a clone may lead to what is none of its business, or to a pipe without an end.
+    """
+    step, mode = project, 0
+    for part in path.relative_to(project).parts:
+        step /= part
+        try:
+            mode = step.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no such name"
+            raise ConfigError(f"cannot be read ({reason})", path=step) from None
+        if stat.S_ISLNK(mode):
+            raise ConfigError(
+                "a link, and a project's links are not followed; put it there itself", path=step
+            )
+    if not stat.S_ISREG(mode):
+        raise ConfigError("no regular file; put a file there, or nothing", path=path)
+    return True
+
+
 def sha256(path: Path) -> str:
     """Return the SHA-256 of the file's bytes in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -373,116 +420,18 @@ def _text(path: Path, most: int) -> str:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
-def _config_error(error: ValidationError, path: Path, data: dict[str, Any], *, tagged: bool) -> ConfigError:
-    # A misspelt key explains the missing one, so it comes first.
-    details = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    first = details[0]
-    more = f" (and {len(details) - 1} more in this file)" if len(details) > 1 else ""
-    # pydantic puts the name of the chosen member of a union first: it is no key of the file.
-    location = first["loc"][1:] if tagged else first["loc"]
-    key = ".".join(str(part) for part in location)
-    return ConfigError(describe(first) + more, path=path, line=line_of(data, location), key=key)
-
-
-def describe(error: ErrorDetails) -> str:
-    """Say in a few words what was expected and what stands there instead."""
-    told = expectation(error)
-    if error["type"] in _WITHOUT_VALUE or error["type"].startswith("union_tag"):
-        return told
-    given = _short(error["input"])
-    if not error["msg"].startswith(_VALUE_ERROR):  # of a rule of ours a mapping's size says nothing
-        given = given or kind_of(error["input"])
-    return f"{told}, got {given}" if given else told
-
-
-def expectation(error: ErrorDetails) -> str:
-    """Say in a few words what was expected, without what stands there: it may be none of the reader's."""
-    if error["type"] == "extra_forbidden":
-        return "unknown key; remove it or mend its spelling"
-    if error["type"] == "missing":
-        return "missing key; add it"
-    if error["type"].startswith("union_tag"):
-        context = error.get("ctx", {})
-        wanted, given = context.get("expected_tags"), context.get("tag")
-        kind = context.get("discriminator", "")
-        return (
-            f"expected {kind} to be one of {wanted}, got {given!r}"
-            if wanted
-            else f"missing key {kind}; add it"
-        )
-    if error["type"] == "json_invalid":
-        why = error.get("ctx", {}).get("error", "")
-        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
-    if error["msg"].startswith(_VALUE_ERROR):
-        return error["msg"].removeprefix(_VALUE_ERROR)
-    message = error["msg"].removeprefix("Input should be ")
-    in_json = message in ("an object", "a valid array")
-    expected = message if in_json else _expected(error["type"], error.get("ctx", {})) or message
-    return f"expected {expected}"
-
-
-_WITHOUT_VALUE = ("extra_forbidden", "missing", "json_invalid")
-_VALUE_ERROR = "Value error, "
-# By the first word of what pydantic calls a fault of type.
-_TYPES = {
-    "string": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "list": "a list",
-    "dict": "a mapping",
-    "mapping": "a mapping",
-    "model": "a mapping",
-    "datetime": "a time such as 2026-02-17T14:30:00Z",
-    "none": "null",
-}
-_BOUNDS = {
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "too_short": "{min_length} or more entries",
-    "too_long": "{max_length} entries at most",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters at most",
-    "string_pattern_mismatch": "a text of the pattern {pattern}",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "invalid_key": "a key that is a text",
-}
-
-
-def _expected(kind: str, context: Mapping[str, object]) -> str:
-    """Return in the words of a file what was expected; "" for a rare fault, which pydantic tells of."""
-    if kind in _BOUNDS:
-        figures = {
-            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
-        }
-        return _BOUNDS[kind].format(**figures)
-    return _TYPES.get(kind.partition("_")[0], "")
-
-
-def kind_of(value: object) -> str:
-    """Return what a value of YAML or JSON is, in the words of those."""
-    if isinstance(value, dict | list):
-        kind = "list" if isinstance(value, list) else "mapping"
-        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
-    if isinstance(value, bool) or value is None:
-        return _short(value)
-    kinds = (("a text", str), ("a number", (int, float)))
-    found = next((words for words, types in kinds if isinstance(value, types)), "")
-    tag = getattr(value, "tag", None)
-    if found or tag is None:
-        return found or f"a {type(value).__name__.lower()}"
-    return f"a value with the tag {tag}".replace("tag:yaml.org,2002:", "!!")
-
-
 def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
-    told = (problem or "not valid YAML").splitlines()[0]
+    told = (problem or "not valid YAML").partition("\n")[0]
     told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
-    return told.replace("but got '<stream end>'", "but the file ends here")
+    told = told.replace("but got '<stream end>'", "but the file ends here")
+    if told.startswith("found duplicate key "):
+        return told.partition(" with value ")[0]
+    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
+    return _QUOTED.sub("", told)
+
+
+_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -495,20 +444,3 @@ def line_of(data: object, location: Location) -> int | None:
         line = marks[part][0] + 1
         data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
     return line
-
-
-_NAMES = {"None": "null", "True": "true", "False": "false", "nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
-
-
-def _figure(value: object) -> object:
-    """Return a bound or a value as people write it: 1 for 1.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _short(value: object, limit: int = 60) -> str:
-    """Return a value as it stands in the file, cut; nothing for a whole mapping or list."""
-    if not isinstance(value, str | int | float | bool | None):
-        return ""
-    text = repr(_figure(value))
-    text = _NAMES.get(text, text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -14,6 +14,28 @@ if TYPE_CHECKING:
     from contextvars import ContextVar, Token
     from types import TracebackType
 
+# Every variable of ours but those of the configuration's keys, JUDGEKIT_<SECTION>_<KEY>.
+NAMES = (
+    "JUDGEKIT_API_BASE",
+    "JUDGEKIT_API_KEY",
+    "JUDGEKIT_DEEP_MODEL",
+    "JUDGEKIT_DISABLE",
+    "JUDGEKIT_ENGINE",
+    "JUDGEKIT_HOME",
+    "JUDGEKIT_HOOK_BEFORE",
+    "JUDGEKIT_INSIDE",
+    "JUDGEKIT_LOCAL_MODEL",
+    "JUDGEKIT_LOCAL_THREADS",
+    "JUDGEKIT_MODEL",
+    "JUDGEKIT_MODELS",
+    "JUDGEKIT_QUICK_MODEL",
+    "JUDGEKIT_RECORD",
+    "JUDGEKIT_REPLAY",
+    "JUDGEKIT_SERVER_TOKEN",
+    "JUDGEKIT_SKIP",
+    "JUDGEKIT_TIEBREAKER_MODEL",
+    "JUDGEKIT_TRACEBACK",
+)
 _OFF = ("", "0", "false", "no", "off")
 _brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one
 

@@ -69,6 +69,10 @@ class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply i
     """A model's reply holds no object of the wanted shape."""
 
 
+class AmbiguousReply(InvalidReply):
+    """A model's reply gives two answers that differ."""
+
+
 class FailureKind(enum.StrEnum):
     """Why a model gave no opinion."""
 

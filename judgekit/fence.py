@@ -12,6 +12,7 @@ import hmac
 import os
 import re
 import secrets
+from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ _WORD = "judged"
 _DASHES = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
 _WORD_BEFORE_NONCE = re.compile("".join(char + _MARKS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE)
+_TRIES = 50  # labels that may stand in what is shown: a text that holds more than that holds them all
 _NONCE_BYTES = 8
 _NONCE_LETTERS = 14  # 26 ** 14 is more than 2 ** 64
 _TAG = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
@@ -104,7 +106,8 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     given: dict[str, str] = {}
     for each in sorted(ids, key=lambda one: drawn[one]):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
-        given[each] = next(four for four in _fours(drawn[each]) if four not in taken and four not in said)
+        free = (four for four in _fours(drawn[each]) if four not in taken)
+        given[each] = next((four for four in islice(free, _TRIES) if four not in said), None) or next(free)
         taken.add(given[each])
     return given
 

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from judgekit import __version__, config, environment, library, panel, paths, providers
+from judgekit import __version__, checkout, config, environment, library, panel, paths, providers
 from judgekit.errors import JudgekitError
 from judgekit.install import git_status, status, surroundings
 from judgekit.retrieval import api, schema
@@ -91,7 +91,10 @@ def _named_rubrics(project: Path) -> Iterator[Check]:
     }
     for section, rubric in named.items():
         try:
-            library.configured_rubric(section, rubric, project)
+            found = library.configured_rubric(section, rubric, project)
+            if found.source:
+                told = f"{section} uses {found.name}, not the {found.rubric.rubric} that judgekit brings"
+                yield Check("note", "rubrics", f"{told}: {found.path}")
         except JudgekitError as error:
             yield Check("wrong", "rubrics", str(error))
 
@@ -124,7 +127,8 @@ def _models(project: Path) -> Iterator[Check]:
         named = ", ".join(f"{seat.model} ({seat.profile.title})" for seat in jury)
         yield Check("ok", f"models, {tier}", named)
     if not importlib.util.find_spec("xllamacpp"):
-        yield Check("note", "local model", "not installed; judgekit[local] adds one that needs no key")
+        told = f"not installed; one that needs no key: {checkout.install('local')}"
+        yield Check("note", "local model", told)
 
 
 def _stores(project: Path) -> Iterator[Check]:

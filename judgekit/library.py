@@ -5,6 +5,7 @@ Whole files, no merging. Providers are looked up by `judgekit.provider`, never i
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
@@ -13,6 +14,7 @@ from judgekit import config, datafile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
 from judgekit.shelf import Origin, folders, published, rubric_files
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,19 @@ class LoadedRubric(NamedTuple):
     sha256: str
     origin: Origin
 
+    @property
+    def source(self) -> Literal["project", "user", "path"] | None:
+        """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
+        if self.origin == "bundled" or self.sha256 in published().values():
+            return None
+        brought = any(each.partition("@")[0] == self.rubric.rubric for each in published())
+        return self.origin if brought else None
+
+    @property
+    def name(self) -> str:
+        """Its id and version, and whose it is where that could be mistaken."""
+        return rubric_name(self.rubric.ref, self.source)
+
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
     """Yield every rubric that can be found, in look-up order."""
@@ -45,6 +60,8 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
     when there is none, `ConfigError` when its file is wrong.
     """
+    if not isinstance(reference, str):
+        raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
     if reference.endswith(_YAML):
         return load_rubric(Path(reference), "path")
     if not is_reference(reference):
@@ -54,8 +71,11 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
         found = list(folder.glob(f"{name}@{version or '*'}.yaml"))
         if found:
             return load_rubric(max(found, key=_by_version), origin)
-    known = ", ".join(sorted({path.stem for _, path in rubric_files(project)}))
-    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file")
+    stems = sorted({path.stem for _, path in rubric_files(project)})
+    near = difflib.get_close_matches(reference, [*stems, *(each.partition("@")[0] for each in stems)], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(stems)
+    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
 
 
 def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
@@ -74,13 +94,17 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     Raises `ConfigError`, which says where it is set when there is none or it is of another task.
     """
     if reference.endswith(_YAML) and not Path(reference).is_file():
-        problem = f"no file {reference!r}; name an ID, ID@VERSION or a YAML file that exists"
+        problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise config.wrong(section, "rubric", problem, project)
     find = select_rubric if section == "retrieval" else score_rubric
     try:
         return find(reference, project)
     except UsageError as error:
-        raise config.wrong(section, "rubric", str(error), project) from None
+        # What stands in a file of a clone is not repeated.
+        problem = (
+            str(error).replace(f" {reference!r}", " of that name").replace(f"{reference!r}", "the value")
+        )
+        raise config.wrong(section, "rubric", problem, project) from None
 
 
 def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
@@ -91,6 +115,8 @@ def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubri
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     """Read one rubric file; refuses one that reuses a published id and version with other content."""
+    if origin == "project":
+        datafile.check_own(path, path.parents[2])
     rubric = datafile.read(path, RubricFile, version_key="rubric").root
     digest = datafile.sha256(path)
     if published().get(rubric.ref, digest) != digest:

@@ -50,7 +50,8 @@ _STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
 _CAPITALS_LEAST: Final = 3
 
 _CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
-_WORD: Final = re.compile(rf"[A-Za-z0-9]*(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*")
+# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
+_WORD: Final = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+")
 _STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 _GREEK_WORD: Final = re.compile(r"[A-Za-z]?[a-z]+")
 
@@ -66,7 +67,40 @@ class _Styled(dict[int, int]):
         return self[code]
 
 
+_BY_CATEGORY: Final = {
+    "Mn": 0,
+    "Me": 0,
+    "Cf": 0,
+    "Zs": ord(" "),
+    "Pd": ord("-"),
+    "Pi": ord('"'),
+    "Pf": ord('"'),
+}
+_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\"::://")
+
+
+class _Folded(dict[int, int]):
+    """A table for `str.translate` that learns of each character which one of ASCII it is read as."""
+
+    def __missing__(self, code: int) -> int:
+        if len(self) >= 4096:  # noqa: PLR2004 - as above
+            self.clear()
+        self[code] = _read_as(code) if code > 0x7F else code  # noqa: PLR2004 - ASCII's end
+        return self[code]
+
+
+def _read_as(code: int) -> int:
+    char = chr(code)
+    kind = unicodedata.category(char)
+    if kind in _BY_CATEGORY:
+        return _BY_CATEGORY[kind]
+    parts = unicodedata.normalize("NFKD", char)
+    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
+    return ord(letter) if letter.isascii() and all(map(unicodedata.combining, parts[1:])) else code
+
+
 _STYLED: Final = _Styled()
+_FOLDED: Final = _Folded()
 _SKELETON: Final = str.maketrans(_CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS)
 
 
@@ -81,6 +115,15 @@ def plain(text: str) -> str:
 def skeleton(text: str) -> str:
     """Return what a text looks like in small letters of ASCII, each character in its place."""
     return text if text.isascii() else text.translate(_STYLED).translate(_SKELETON)
+
+
+def folded(text: str) -> str:
+    """Return what a text says to a reader of ASCII, as far as it can, each character in its place.
+
+    Accents go; styled letters, quotes, dashes and blanks become the plain ones; a NUL stands for a mark that
+    is written over the letter before it. Only for looking things up: other scripts give no words.
+    """
+    return text if text.isascii() else text.translate(_FOLDED)
 
 
 def _plain_word(word: str) -> str:

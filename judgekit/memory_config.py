@@ -72,7 +72,9 @@ def read(project: Path) -> dict[str, Any]:
     """Return the settings as a configuration layer: only what the file says, under our names."""
     path = file(project)
     # A clone's store may be a link; what lies elsewhere is not the project's to say.
-    if not path.is_file() or not path.resolve().is_relative_to(project.resolve()):
+    if not path.parent.resolve().is_relative_to(project.resolve()):
+        return {}
+    if not datafile.check_own(path, path.parent):
         return {}
     theirs = datafile.read(path, _MemoryConfig, most=datafile.CONFIG_BYTES)
     judge = theirs.judge or theirs.retrieval.judge

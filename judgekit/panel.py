@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from judgekit import authors, environment
 from judgekit import config as configuration
-from judgekit import environment
 from judgekit.gateway.resolve import Wanted, resolve
 from judgekit.rubric import TIERS
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import Config
     from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.resolve import Panel
     from judgekit.rubric import TierName
 
 
@@ -44,10 +45,29 @@ def wanted(config: Config, project: Path | None = None, environ: Mapping[str, st
     return Wanted(named, allow, order, listed_only=theirs)
 
 
+def chosen(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Panel:
+    """Return the models of each tier, why these, and who else may be asked."""
+    environ = environment.environ() if environ is None else environ
+    return resolve(wanted(config, project, environ), environ)
+
+
 def juries(
     config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
     """Return the models of each tier (none when no provider is configured) and why, in one line."""
-    environ = environment.environ() if environ is None else environ
-    panel = resolve(wanted(config, project, environ), environ)
+    panel = chosen(config, project, environ)
     return panel.endpoints, panel.reason
+
+
+def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
+    """Return the families of authors that only a project names, where the user says which models to ask.
+
+    A project may not send texts elsewhere than the user does, by saying that the user's models wrote them.
+    """
+    environ = environment.environ()
+    variables = any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
+    own = configuration.load(None)
+    if project is None or not (variables or configuration.names_models(own)):
+        return frozenset()
+    said = authors.named(config.judge.author_family)
+    return frozenset(said) - frozenset(authors.named(own.judge.author_family))

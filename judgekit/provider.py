@@ -176,6 +176,7 @@ class LitellmProfile(_Profile):
         description="replies bring token probabilities (logprobs, top_logprobs) when asked to: all, or by "
         "the beginning of a bare model name",
     )
+    states_cost: bool = Field(default=False, description="its replies say what they cost")
     embedded: bool = Field(default=False, description="judgekit itself runs its server")
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"

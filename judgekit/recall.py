@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from judgekit import assess, environment, expect, library, panel, paths, redaction, running, transcript
 from judgekit import config as configuration
-from judgekit import environment, library, panel, paths, redaction, running, transcript
 from judgekit.calibrate import store as calibrations
-from judgekit.errors import ConfigError, InputError
+from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.gateway.open import is_recording, open_gateway, prepare
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.manner import configured
@@ -37,6 +37,7 @@ BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
 WHOLE_CHARS = 20_000  # of a text whose secrets a passage must not show a half of
 RESULTS = 10
+ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks for a search
 HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "without full-text search no model is asked"
@@ -88,11 +89,18 @@ def search(
     results and a strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root is no
     folder) or `UsageError`.
     """
+    expect.required("search", query=query)
+    expect.texts("search", query=query)
+    expect.options("search", None, mode)
+    expect.roots("search", roots)
+    expect.folder("search", project=project)
+    if type(limit) is not int or limit < 1:
+        raise UsageError(f"search: limit must be a whole number from 1, got {expect.shown(limit)}")
     started = time.perf_counter()
     home = project or paths.project_root(str(Path.cwd()))
     settings = configuration.load(Path(home))
     asked = mode or settings.retrieval.search_mode
-    pool = max(limit, settings.retrieval.pool) if judge else limit
+    pool = max(limit, ON_DEMAND_POOL, settings.retrieval.pool) if judge else limit
     profiles = Profiles(compile_profiles(Path(home)))
     named = [_folder(root) for root in roots or ()]
     ranked = api.search(
@@ -110,7 +118,9 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            texts = [_beginning(each, profiles, redact=settings.judge.redact) for each in ranked.candidates]
+            texts = [
+                _beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates
+            ]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
@@ -162,7 +172,7 @@ def judged_hook(
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
     found = api.passages(prompt, candidates, _profiles(Path(project)))
-    texts = [_passage(*each, redact=settings.judge.redact) for each in found]
+    texts = [_passage(*each, redact=bool(settings.judge.redact)) for each in found]
     shown = _shown(candidates, texts)
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
@@ -217,6 +227,7 @@ def _judge(
     if not tiers:
         return reason
     loaded = library.configured_rubric("retrieval", own.rubric, project)
+    assess.check_prices(tiers, settings.judge.max_cost_usd, project, asked=False)
     manner = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         manner = manner._replace(samples=1, each=False)

@@ -114,7 +114,8 @@ class Scale(Strict):
 
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
-        if self.min >= self.max or set(self.labels) != set(range(self.min, self.max + 1)):
+        points = self.max - self.min + 1
+        if points <= 1 or len(self.labels) != points or {*self.labels} != {*range(self.min, self.max + 1)}:
             raise ValueError("a scale needs min < max and one label for each whole number between them")
         return self
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import ipaddress
 import json
 import re
 import ssl
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +16,21 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from pydantic import ValidationError
 
-from judgekit import environment
+from judgekit import environment, running
 from judgekit.config import wrong
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import Exit, GatewayError, JudgekitError
+from judgekit.gateway import bounded
+from judgekit.judging import outgoing
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.session import Stopwatch
 from judgekit.ledger.forward import forward
 from judgekit.text import one_line
-from judgekit.verdict import Verdict
+from judgekit.verdict import Subject, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from judgekit.config import Config
     from judgekit.judging.documents import DocumentJudge
@@ -38,10 +41,14 @@ TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
 _SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
 _LEDGER_SECONDS = 5.0
+_LONGEST = 300.0  # seconds for all lines of a team's ledger
+_MOST_LEDGER = 500_000_000  # bytes of them
 HAND_ON_SECONDS = 3.0
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
+_FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
+_NO_SENSE = "it answered with something else than was asked for; is it of another version?"
 
 
 class SharedError(JudgekitError):
@@ -62,16 +69,19 @@ class Shared:
 
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
-        watch = Stopwatch()
-        timeout = httpx.Timeout(judge.deadline + _SLACK, connect=_CONNECT_SECONDS)
+        watch, seconds = Stopwatch(), judge.deadline + _SLACK
         try:
-            async with self._client(timeout) as client:
+            async with self._client(seconds, seconds) as client:
                 answer = await client.post("/v1/judge", json=_body(judge, document))
-            return Verdict.model_validate_json(self._content(answer))
-        except (httpx.HTTPError, SharedError, ValidationError) as error:
+            found = Verdict.model_validate_json(self._content(answer))
+        except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
             nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
             return verdict(nobody, watch.ms)
+        # The server was not told of names that hold a secret.
+        subjects = [Subject(path=each.path, sha256=each.sha256) for each in document.files]
+        author = document.author
+        return found.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send lines of a ledger; the server keeps each once.
@@ -80,40 +90,53 @@ class Shared:
         """
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         headers = {"Content-Type": "application/json"}
-        with self._asking() as client:
-            answer = self._content(client.post("/v1/ledger", content=body, headers=headers))
-        refused = json.loads(answer).get("refused") or {}
+        answer = self._asked(lambda client: client.post("/v1/ledger", content=body, headers=headers))
+        try:
+            refused = dict(json.loads(answer).get("refused") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
         why = one_line(str(next(iter(refused.values()), "")), _SAID)
         return f"the shared judge at {self.url} refused {len(refused)} lines ({why})" if refused else None
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
         wanted = {"since": since, "project": project}
-        with self._asking() as client, client.stream("GET", "/v1/ledger", params=wanted) as answer:
-            if answer.status_code != httpx.codes.OK:
-                answer.read()
-                self._content(answer)
-            with into.open("wb") as file:
-                for part in answer.iter_bytes():
-                    file.write(part)
+        into.write_bytes(
+            self._asked(lambda client: client.get("/v1/ledger", params=wanted), _LONGEST, _MOST_LEDGER)
+        )
 
-    def _client(self, timeout: httpx.Timeout) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust())
-
-    @contextmanager
-    def _asking(self) -> Iterator[httpx.Client]:
-        timeout = httpx.Timeout(_LEDGER_SECONDS, connect=_CONNECT_SECONDS)
-        try:
-            with httpx.Client(
-                base_url=self.url, headers=self._headers, timeout=timeout, verify=_trust()
-            ) as client:
+    @asynccontextmanager
+    async def _client(
+        self, seconds: float, of_one_read: float, most: int = bounded.MOST
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """Open a client whose requests have so many seconds in all."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
+        with bounded.replies(most):
+            async with (
+                asyncio.timeout(seconds),
+                httpx.AsyncClient(
+                    base_url=self.url, headers=headers, timeout=timeout, verify=_trust()
+                ) as client,
+            ):
                 yield client
-        except httpx.HTTPError as error:
-            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
 
-    @property
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
+    def _asked(
+        self,
+        ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]],
+        seconds: float = _LEDGER_SECONDS,
+        most: int = bounded.MOST,
+    ) -> bytes:
+        """Return the body of what the server answers within `seconds` in all; raises `SharedError`."""
+
+        async def answer() -> bytes:
+            async with self._client(seconds, _LEDGER_SECONDS, most) as client:
+                return self._content(await ask(client))
+
+        try:
+            return running.run(answer())
+        except _FAILURES as error:
+            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
 
     def _content(self, answer: httpx.Response) -> bytes:
         """Return the body of an answer that is none of an error; raises `SharedError`."""
@@ -121,7 +144,7 @@ class Shared:
             return answer.content
         try:
             message = str(answer.json()["error"]["message"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = f"it answered with status {answer.status_code}"
         raise SharedError(one_line(message, _SAID))
 
@@ -163,15 +186,16 @@ def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) 
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
+    name = outgoing.words if judge.manner.redact else str
     files = [
-        {"path": each.path, "text": each.text, "sha256": each.sha256, "total": each.total}
+        {"path": name(each.path), "text": each.text, "sha256": each.sha256, "total": each.total}
         for each in document.files
     ]
-    author = {"name": document.author.name, "family": document.author.family}
+    author = {"name": document.author.name and name(document.author.name), "family": document.author.family}
     return {
         "document": {
             "files": files,
-            "task_id": document.task_id,
+            "task_id": name(document.task_id),
             "description": document.task.description,
             "acceptance": document.task.acceptance,
             "author": author,
@@ -204,9 +228,11 @@ def _is_loopback(host: str) -> bool:
 def _told(error: Exception) -> str:
     if isinstance(error, SharedError):
         return str(error)
+    if isinstance(error, GatewayError):
+        return one_line(error.message, _SAID)
     if isinstance(error, ValidationError):
-        return "it answered with something else than a verdict; is it of another version?"
-    if isinstance(error, httpx.TimeoutException):
+        return _NO_SENSE
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
         return "no answer in time"
     if isinstance(error, httpx.ConnectError):
         why = _NUMBER.sub("", str(error)) or "no connection"

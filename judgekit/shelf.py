@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit import bundled, paths
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
 
-_HEAD = re.compile(r"^(rubric|version|task|title): +(\S.*?) *$", re.MULTILINE)
+_MOST = 1_000_000  # bytes; no published rubric has as many
+_HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
 
 
 class Head(NamedTuple):
@@ -48,8 +50,8 @@ def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
 @lru_cache(maxsize=1)
 def published() -> dict[str, str]:
     """Return the SHA-256 of every published version, by `id@version`."""
-    lines = (bundled.folder("rubrics") / "versions.lock").read_text(encoding="utf-8").splitlines()
-    return {reference: digest for digest, _, reference in (line.partition("  ") for line in lines if line)}
+    locked = lines_of((bundled.folder("rubrics") / "versions.lock").read_bytes().decode())
+    return {reference: digest for digest, _, reference in (line.partition("  ") for line in locked if line)}
 
 
 def head(path: Path) -> Head | None:
@@ -58,7 +60,10 @@ def head(path: Path) -> Head | None:
     A file under another name than its `id@version` is no such file either.
     """
     try:
-        data = path.read_bytes()
+        if not path.is_file():  # a pipe may have no end
+            return None
+        with path.open("rb") as file:
+            data = file.read(_MOST)
     except OSError:
         return None
     if published().get(path.stem) != hashlib.sha256(data).hexdigest():

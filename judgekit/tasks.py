@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 def of_project(project: Path) -> TaskFile:
     """Return what stands in a project's task file; raises `ConfigError`."""
     path = project / FILE
-    return datafile.read(path, TaskFile) if path.is_file() else TaskFile()
+    return datafile.read(path, TaskFile) if datafile.check_own(path, project) else TaskFile()
 
 
 def judge(document: Document, project: Path, wish: Wish = AS_CONFIGURED) -> Judged:

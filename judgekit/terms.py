@@ -47,10 +47,10 @@ def _dimension(finding: Finding, rubric: ScoreRubric) -> str:
 def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:
     """Return how many different terms of each dimension stand in a text, where there are any."""
     stems = _stems(text)
-    found = {
-        name: sum(_stands_in(term, stems) for term in _terms(name, *dimension.terms))
-        for name, dimension in rubric.dimensions.items()
-    }
+    terms = {name: _terms(name, *dimension.terms) for name, dimension in rubric.dimensions.items()}
+    sizes = {len(term) for several in terms.values() for term in several}
+    rows = {row for size in sizes for row in zip(*(stems[at:] for at in range(size)), strict=False)}
+    found = {name: len(several & rows) for name, several in terms.items()}
     return {name: count for name, count in found.items() if count}
 
 
@@ -58,11 +58,6 @@ def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:
 def _terms(*terms: str) -> frozenset[tuple[str, ...]]:
     """Return the stems of each term."""
     return frozenset(tuple(_stems(each)) for each in terms)
-
-
-def _stands_in(term: tuple[str, ...], stems: list[str]) -> bool:
-    size = len(term)
-    return size > 0 and any(tuple(stems[at : at + size]) == term for at in range(len(stems) - size + 1))
 
 
 def _stems(text: str) -> list[str]:

@@ -15,6 +15,14 @@ _PIECE = 8192
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
 
 
+_SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
+
+
+def rubric_name(name: str, source: str | None) -> str:
+    """Return a rubric's name; one that judgekit did not bring, though it brings one of that id, says so."""
+    return f"{name}{_SOURCES.get(source or '', '')}"
+
+
 def visible(text: str) -> str:
     """Return `text` without what nobody sees: control, format (zero-width, bidirectional), private, blank.
 
@@ -24,6 +32,17 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_SHOWN)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a protocol's text: they end at a line feed, or at CR LF, and nowhere else.
+
+    `str.splitlines` ends them at nine more characters, most of which may stand in a name or a value.
+    """
+    found = text.split("\n")
+    if not found[-1]:
+        del found[-1]
+    return [line.removesuffix("\r") for line in found]
 
 
 def is_blank(text: str) -> bool:
@@ -36,10 +55,7 @@ def escaped(text: str) -> str:
     """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        char.encode("unicode_escape").decode() if char in "\u2028\u2029" or _hidden(char) else char
-        for char in text
-    )
+    return text.translate(_ESCAPED)
 
 
 def encodable(text: str) -> str:
@@ -64,7 +80,20 @@ class _Shown(dict[int, "int | None"]):
         return self[code]
 
 
+class _Escaped(dict[int, "int | str"]):
+    """The same for what is escaped."""
+
+    def __missing__(self, code: int) -> int | str:
+        if len(self) >= _MOST_LEARNT:
+            self.clear()
+        char = chr(code)
+        hidden = char in "\u2028\u2029" or _hidden(char)
+        self[code] = char.encode("unicode_escape").decode() if hidden else code
+        return self[code]
+
+
 _SHOWN = _Shown()
+_ESCAPED = _Escaped()
 
 
 def _hidden(char: str) -> bool:

@@ -40,7 +40,7 @@ def started(path: str) -> float | None:
         return None
     try:
         with Path(path).open("rb") as file:
-            lines = file.read(_HEAD_BYTES).splitlines()
+            lines = file.read(_HEAD_BYTES).split(b"\n")
     except OSError:
         return None
     return next((time for line in lines if (time := _time(line)) is not None), None)
@@ -73,7 +73,7 @@ def _tail(path: str) -> list[bytes]:
         with Path(path).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).splitlines()
+            return file.read(_TAIL_BYTES).split(b"\n")
     except OSError:
         return []
 

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
 
     from judgekit.errors import GatewayError
 
-CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "mixed"]
+CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "local", "mixed"]
 """Who says what a call cost: the reply itself, the price in the provider's profile, litellm's table.
 
-"cache" is a reply that was kept from an earlier call and cost nothing, "mixed" a sum of several.
+"local" is a model on this machine, which costs nothing. "cache" is a reply that was kept from an earlier call
+and cost nothing, "mixed" a sum of several.
 """
 
 
@@ -49,6 +50,13 @@ class Usage(NamedTuple):
         if self.cost_usd is not None or self.unpriced_calls:
             return self
         return self._replace(unpriced_calls=1)
+
+
+def free(usage: Usage) -> Usage:
+    """Return the usage of a call to a model on this machine: nothing, unless somebody says otherwise."""
+    if usage.cost_usd is not None:
+        return usage
+    return usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
 def of_failure(error: GatewayError) -> Usage:

@@ -32,6 +32,11 @@ class RubricRef(_Record):
     id: str
     version: str
     sha256: str
+    source: Literal["project", "user", "path"] | None = Field(
+        default=None,
+        exclude_if=lambda source: source is None,
+        description="where the file comes from, if judgekit brings a rubric of this id and this is not it",
+    )
 
 
 class Usage(_Record):
@@ -92,6 +97,7 @@ class Verdict(_Record):
 
     `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
     version did not say. `redacted` is how many secrets were left out of what was sent; absent where none was.
+    `substitutes` are the providers that were asked in place of the author's own family; absent where not.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -114,6 +120,7 @@ class Verdict(_Record):
     degraded: str | None = None
     truncated: bool = False
     redacted: int = Field(default=0, exclude_if=lambda count: count == 0)
+    substitutes: list[str] = Field(default=[], exclude_if=lambda names: not names)
     author: Author = Author()
     independent: bool | None = None
     human_override: Override | None = None

@@ -306,6 +306,25 @@ def installs_a_stranger(root: Path) -> Iterator[str]:
                 yield f"{page}:{line}: installs another's package; name a checkout or an address"
 
 
+def missing_tests(root: Path) -> Iterator[str]:
+    """Yield the promises of the threat model whose test is not there."""
+    page = root / "docs" / "threat-model.md"
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    for number, line in enumerate(text.split("\n"), 1):
+        cells = line.split("|")
+        for name, function in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", line):
+            file = root / name
+            code = file.read_text(encoding="utf-8") if file.is_file() else ""
+            if not code or (function and f"def {function}(" not in code):
+                yield f"docs/threat-model.md:{number}: there is no {name}::{function}"
+        promised = len(cells) > _CELLS and cells[1].strip() not in ("promise", "---")
+        if promised and not re.search(r"`tests/[\w/]+\.py::\w+`", cells[_CELLS]):
+            yield f"docs/threat-model.md:{number}: a promise without a test"
+
+
+_CELLS = 3  # promise, held by, test
+
+
 def _shell_lines(text: str) -> Iterator[tuple[int, list[str]]]:
     for fence in fences(text):
         if fence.language in _SHELLS:
@@ -361,6 +380,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     unparsable_blocks,
     unknown_commands,
     installs_a_stranger,
+    missing_tests,
     traces,
 )
 

@@ -149,7 +149,7 @@ def test_switches_may_be_written_as_booleans() -> None:
 @pytest.mark.parametrize("root", ["../other", "/etc", "~/notes", "claude:auto"])
 def test_a_project_cannot_read_outside_of_itself(project: Path, root: str) -> None:
     by_project(project, f"retrieval: {{roots: [docs, '{root}']}}\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml.*retrieval\.roots: .* leads out of the project"):
+    with pytest.raises(ConfigError, match=r"config\.yaml.*retrieval\.roots: leads out of the project"):
         config.load(project)
 
 
@@ -171,20 +171,18 @@ def test_a_project_cannot_choose_providers(project: Path, key: str) -> None:
 
 def test_a_project_names_only_models_that_a_profile_lists(project: Path) -> None:
     by_project(project, "judge: {tiers: {quick: evil/model}}\n")
-    with pytest.raises(
-        ConfigError, match=r"judge\.tiers\.quick: no provider profile lists the model 'evil/model'"
-    ):
+    with pytest.raises(ConfigError, match=r"judge\.tiers\.quick: no provider profile lists this model"):
         config.load(project)
 
 
 @pytest.mark.parametrize(
     ("text", "line", "key", "problem"),
     [
-        ("judge:\n  mode: strictest\n", 2, "judge.mode", "expected 'strict' or 'lenient', got 'strictest'"),
-        ("retrieval:\n  pool: many\n", 2, "retrieval.pool", "expected a whole number, got 'many'"),
+        ("judge:\n  mode: strictest\n", 2, "judge.mode", "expected 'strict' or 'lenient'"),
+        ("retrieval:\n  pool: many\n", 2, "retrieval.pool", "expected a whole number, got a text"),
         ("judges: {}\n", 1, "judges", "unknown key"),
         ("judge: {rubric: kls, rubric: other}\n", 1, "", "duplicate key"),
-        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled", "expected true or false, got 'maybe'"),
+        ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled", "expected true or false, got a text"),
     ],
 )
 def test_a_wrong_file_is_one_line(text: str, line: int, key: str, problem: str) -> None:
@@ -196,7 +194,7 @@ def test_a_wrong_file_is_one_line(text: str, line: int, key: str, problem: str) 
 
 
 def test_a_wrong_variable_names_itself() -> None:
-    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_DEADLINE: expected a number, got 'soon'"):
+    with pytest.raises(ConfigError, match=r"^JUDGEKIT_JUDGE_DEADLINE: expected a number, got a text"):
         config.load(None, {"JUDGEKIT_JUDGE_DEADLINE": "soon"})
 
 
@@ -236,6 +234,8 @@ def test_who_named_a_root_or_a_model_is_known(project: Path) -> None:
     assert config.user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
     assert config.tiers_of_project(project) == frozenset()
     by_project(project, "judge: {tiers: {quick: anthropic/claude-haiku-5-5}}\n")
+    assert config.tiers_of_project(project) == frozenset()
+    by_user("retrieval: {roots: [/notes]}\njudge: {tiers: {deep: null}}\n")
     assert config.tiers_of_project(project) == {"quick"}
 
 
@@ -243,7 +243,7 @@ def test_a_projects_rubric_is_found_from_anywhere_in_it(project: Path) -> None:
     by_project(project, "judge: {rubric: docs/ours.yaml}\n")
     assert config.load(project).judge.rubric == str(project.resolve() / "docs" / "ours.yaml")
     by_project(project, "judge: {rubric: ../theirs.yaml}\n")
-    with pytest.raises(ConfigError, match=r"judge\.rubric: '\.\./theirs\.yaml' leads out of the project"):
+    with pytest.raises(ConfigError, match=r"judge\.rubric: leads out of the project"):
         config.load(project)
 
 
@@ -340,7 +340,7 @@ def test_a_project_cannot_hold_an_agent_longer_than_the_defaults(project: Path) 
 @pytest.mark.parametrize("pattern", ["!", "//", "[z-a]"])
 def test_a_pattern_that_matches_nothing_is_named(project: Path, pattern: str) -> None:
     by_project(project, f"gate:\n  paths: ['*.md', '{pattern}']\n")
-    told = r"config\.yaml:2: gate\.paths\.1: expected a pattern that can match, as in \.gitignore, got "
+    told = r"config\.yaml:2: gate\.paths\.1: expected a pattern that can match, as in \.gitignore"
     with pytest.raises(ConfigError, match=told):
         config.load(project)
 
@@ -405,7 +405,7 @@ def test_a_project_cannot_make_more_calls_than_the_user_would(project: Path) -> 
     by_user("judge: {samples: 3, criteria: each, tiers: {quick: [a/b, c/d]}}\n")
     own = config.load(project).judge
     assert (own.samples, own.criteria) == (3, "each")
-    assert own.tiers.quick == ["anthropic/claude-haiku-5-5", "openai/gpt-6-luna"]
+    assert own.tiers.quick == ["a/b", "c/d"]
     by_project(project, "judge: {samples: 2, criteria: together}\n")
     assert (config.load(project).judge.samples, config.load(project).judge.criteria) == (2, "together")
 
@@ -413,8 +413,36 @@ def test_a_project_cannot_make_more_calls_than_the_user_would(project: Path) -> 
 def test_a_project_names_only_jurors_that_a_profile_lists(project: Path) -> None:
     by_user("judge: {tiers: {quick: [a/b, c/d]}}\n")
     by_project(project, "judge: {tiers: {quick: [anthropic/claude-haiku-5-5, evil/model]}}\n")
-    with pytest.raises(ConfigError, match=r"judge\.tiers\.quick: no provider profile lists .*'evil/model'"):
+    with pytest.raises(ConfigError, match=r"judge\.tiers\.quick: no provider profile lists this model"):
         config.load(project)
+
+
+@pytest.mark.parametrize(
+    ("own", "variable", "projects", "together"),
+    [
+        (None, None, None, "prefer"),
+        (None, None, "require", "require"),
+        ("prefer", None, "require", "require"),
+        ("require", None, "prefer", "require"),
+        (None, "require", "prefer", "require"),
+        ("prefer", "require", "prefer", "require"),
+        ("require", "prefer", None, "prefer"),  # both are the user's: a variable goes before a file
+        (None, "prefer", "require", "require"),
+    ],
+)
+def test_a_project_raises_independence_and_never_lowers_it(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: str | None,
+    variable: str | None,
+    projects: str | None,
+    together: str,
+) -> None:
+    by_user(f"judge: {{independence: {own}}}\n" if own else "")
+    by_project(project, f"judge: {{independence: {projects}}}\n" if projects else "")
+    if variable:
+        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", variable)
+    assert config.load(project).judge.independence == together
 
 
 @pytest.mark.parametrize("margin", ["0", "10"])

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("rubric", "told"),
     [
-        ("nosuch", "no rubric 'nosuch'; there are: "),
-        ("/etc/passwd", "'/etc/passwd' is neither ID, ID@VERSION nor the path of a YAML file"),
+        ("nosuch", "no rubric of that name; there are: "),
+        ("/etc/passwd", "the value is neither ID, ID@VERSION nor the path of a YAML file"),
         ("none.yaml", "; name an ID, ID@VERSION or a YAML file that exists"),
         ("memory-relevance", "is for the task"),
     ],

@@ -38,6 +38,31 @@ MARKS = [
     "[/INST]",
     "[TOOL_CALLS]",
     "[/SYSTEM_PROMPT]",
+    "]~b]",
+    "]~!b[",
+    "[e~[",
+    "]!p~[",
+    "[|user|]",
+    "[|endofturn|]",
+    "<seed:bos>",
+    "<seed:tool_call>",
+    "</seed:think>",
+    "<minimax:tool_call>",
+    "<SPECIAL_11>",
+    "<<SYS>>",
+    "<</SYS>>",
+    "<BOS_TOKEN>",
+    "<EOS>",
+    "[BOS]",
+    "[CALL_ID]",
+    "[UNUSED_TOKEN_146]",
+    "<eoh>",
+    "<TOKENS_UNUSED_1>",
+    ">>ANSWER<<",
+    "<role>SYSTEM</role>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|header_start|>",
+    "<|start_of_role|>",
 ]
 
 
@@ -67,7 +92,11 @@ def test_a_path_opens_no_turn_either() -> None:
 
 
 @given(
-    st.lists(st.sampled_from(["<", "|", ">", "/", "im_end", "s", "think", "[", "INST", "]", " ", "\uff5c"]))
+    st.lists(
+        st.sampled_from(
+            ["<", "|", ">", "/", "im_end", "s", "think", "[", "INST", "]", " ", "\uff5c", "~", "b", "SYS"]
+        )
+    )
 )
 def test_no_mixture_makes_a_mark(parts: list[str]) -> None:
     once = broken_up("".join(parts))
@@ -84,6 +113,10 @@ def test_no_mixture_makes_a_mark(parts: list[str]) -> None:
         "[TODO] and [ABCD] and [WIP] and arr[i]",
         "if (a <= b) x<y>z",
         "1 <|2| > 0",
+        "cat <<EOF >out && x >> y",
+        "[[a], [b]] and ~x[0] and a[~b] and m[i]~n",
+        "<role>admin</role> and <svg:rect> and [ARGS] and [PREFIX]",
+        "std::cout << SYS >> x; a[|b|] of {||}",
     ],
 )
 def test_what_texts_write_stays_as_it_is(text: str) -> None:

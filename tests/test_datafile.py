@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -7,11 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from judgekit import datafile
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.problems import problem, problem_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +44,14 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "key", "problem"),
     [
-        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a whole number, got 'many'"),
+        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a whole number, got a text"),
         ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
         ("kind: x\n", None, "inner", "missing key"),
         (
             "kind: x\ninner: {limit: 1}\nitems:\n  - {limit: 1}\n  - {limit: a}\n",
             5,
             "items.1.limit",
-            "got 'a'",
+            "expected a whole number, got a text",
         ),
         ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
@@ -99,48 +101,48 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("text: 1", "expected a text, got 1"),
+        ("text: 1", "expected a text, got a number"),
         ("text: [a]", "expected a text, got a list of 1"),
         ("text: []", "expected a text, got an empty list"),
         ("text: {a: b}", "expected a text, got a mapping of 1"),
         ("text:", "expected a text, got null"),
         ("text: 2026-01-01", "expected a text, got a date"),
-        ("text: !!python/object:os.system x", "got a value with the tag"),
-        ("text: a", "expected a text of 2 or more characters, got 'a'"),
-        ("text: abcdef", "expected a text of 5 characters at most, got 'abcdef'"),
-        ("text: ABC", "expected a text of the pattern ^[a-z]*$, got 'ABC'"),
-        ("count: two", "expected a whole number, got 'two'"),
-        ("count: 2.5", "expected a whole number, got 2.5"),
+        ("text: !!python/object:os.system x", "got a value with a tag"),
+        ("text: a", "expected a text of 2 or more characters"),
+        ("text: abcdef", "expected a text of 5 characters at most"),
+        ("text: ABC", "expected a text of the pattern ^[a-z]*$"),
+        ("count: two", "expected a whole number, got a text"),
+        ("count: 2.5", "expected a whole number, got a number"),
         ("count: [2]", "expected a whole number, got a list of 1"),
-        ("count: 1", "expected a number of at least 2, got 1"),
-        ("count: 6", "expected a number of at most 5, got 6"),
-        ("share: half", "expected a number, got 'half'"),
-        ("share: .nan", "expected a number, got .nan"),
-        ("share: -.inf", "expected a number, got -.inf"),
-        ("share: 0", "expected a number above 0, got 0"),
-        ("share: 1", "expected a number below 1, got 1"),
-        ("is_on: maybe", "expected true or false, got 'maybe'"),
-        ("is_on: 7", "expected true or false, got 7"),
+        ("count: 1", "expected a number of at least 2"),
+        ("count: 6", "expected a number of at most 5"),
+        ("share: half", "expected a number, got a text"),
+        ("share: .nan", "expected a number"),
+        ("share: -.inf", "expected a number"),
+        ("share: 0", "expected a number above 0"),
+        ("share: 1", "expected a number below 1"),
+        ("is_on: maybe", "expected true or false, got a text"),
+        ("is_on: 7", "expected true or false, got a number"),
         ("is_on: [true]", "expected true or false, got a list of 1"),
-        ("few: x", "expected a list, got 'x'"),
+        ("few: x", "expected a list, got a text"),
         ("few: []", "expected 1 or more entries, got an empty list"),
         ("few: [a, b, c]", "expected 2 entries at most, got a list of 3"),
-        ("inner: 5", "expected a mapping, got 5"),
+        ("inner: 5", "expected a mapping, got a number"),
         ("inner: [1]", "expected a mapping, got a list of 1"),
-        ("named: x", "expected a mapping, got 'x'"),
-        ("named: {a: b}", "expected a whole number, got 'b'"),
+        ("named: x", "expected a mapping, got a text"),
+        ("named: {a: b}", "expected a whole number, got a text"),
         ("some: {}", "expected 1 or more entries, got an empty mapping"),
         ("word: true", "expected 'on' or 'off', got true"),
         ("word:", "expected 'on' or 'off', got null"),
-        ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got 'later'"),
-        ("even: 3", "expected an even number, got 3"),
+        ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got a text"),
+        ("even: 3", "expected an even number"),
         ("more: 1", "unknown key; remove it or mend its spelling"),
-        ("1: 2", "1: expected a key that is a text, got 1"),
+        ("1: 2", "1: expected a key that is a text, got a number"),
         ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
         ("words", "expected a mapping (lines `key: value`), got a text"),
         ("42", "expected a mapping (lines `key: value`), got a number"),
         ("true", "expected a mapping (lines `key: value`), got true"),
-        ("!!python/object:os.system x", "got a value with the tag !!python/object:os.system"),
+        ("!!python/object:os.system x", "got a value with a tag"),
     ],
 )
 def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: str, told: str) -> None:
@@ -358,5 +360,31 @@ def test_json_is_read_as_json(tmp_path: Path, text: str, line: int | None, probl
 def test_a_wrong_value_in_json_is_named_by_its_key(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text('{"kind": "x", "inner": {"limit": "many"}}', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got 'many'"):
+    with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got a text"):
         datafile.read(path, Outer)
+
+
+class Leaf(datafile.Strict):
+    size: int
+
+
+class Tree(datafile.Strict):
+    leaf: Leaf | list[str] | Literal["none", "some"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got a number"),
+        ({"leaf": ["a", 4]}, "leaf.1: expected a text, got a number"),
+        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got a text"),
+        ({"leaf": {}}, "leaf.size: missing key; add it"),
+        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or mend its spelling"),
+    ],
+)
+def test_of_several_shapes_the_one_that_fits_best_is_told_of(data: dict[str, object], told: str) -> None:
+    """And no name that is pydantic's, whether the data came as values or as JSON."""
+    with pytest.raises(ValidationError) as failed:
+        Tree.model_validate(data)
+    assert str(problem(failed.value.errors(include_url=False), data)) == told
+    assert str(problem_in(json.dumps(data), failed.value)) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from typing import TYPE_CHECKING, get_args
@@ -283,3 +284,23 @@ def test_problems_are_printed_one_a_line(
     write(project, "README.md", "[a](b.md) [c](d.md)")
     assert docs.main([]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_promises_need_tests(project: Path) -> None:
+    rows = ["`tests/test_a.py::test_it`", "`tests/test_a.py::test_other`", "`tests/test_b.py`", "none"]
+    table = "".join(f"| a | b | {row} |\n" for row in ("test", *rows))
+    write(project, "docs/threat-model.md", f"{table.replace('| a |', '| promise |', 1)}")
+    write(project, "tests/test_a.py", "def test_it() -> None: ...\n")
+    assert [found.partition(": ")[0] for found in docs.missing_tests(project)] == [
+        f"docs/threat-model.md:{number}" for number in (3, 4, 5)
+    ]
+
+
+def test_no_hint_names_a_package_of_an_index() -> None:
+    """A package of others may have the name judgekit there."""
+    named = re.compile(r"\bjudgekit\[[\w,-]+\]")
+    places = [*docs.ROOT.glob("*.md"), *docs.ROOT.glob("docs/**/*.md")]
+    for folder, kind in (("judgekit", "*.py"), ("providers", "*.yaml"), ("hooks", "*"), ("skills", "*")):
+        places += [each for each in docs.ROOT.joinpath(folder).rglob(kind) if "__pycache__" not in each.parts]
+    found = [each for each in places if each.is_file() and named.search(each.read_text(errors="replace"))]
+    assert found == []

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
+import secret_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.redaction import passage, redact
+from judgekit.control_tokens import broken_up
+from judgekit.lookalikes import folded, plain, skeleton
+from judgekit.redaction import passage, redact, without_secrets
 from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FORMS = sorted(secret_samples.forms(0))
 GIVEN = sorted(secret_samples.given(0))
@@ -252,3 +260,117 @@ def test_the_detector_is_imported_when_something_is_redacted() -> None:
     code = "import sys, judgekit.redaction; print('detect_secrets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_texts_that_give_a_secret_away_are_sent_without_it(seed: int) -> None:
+    """At least 98 of 100 forms, and nothing around them."""
+    missed = []
+    for name, text in secret_texts.TEXTS.items():
+        given, parts = secret_texts.drawn(text, seed)
+        sent = redact(f"Before it.\n\n{given}\n\nAfter it.\n").text
+        assert sent.startswith("Before it.\n\n")
+        assert sent.endswith("\n\nAfter it.\n")
+        assert sent.count("\n") == f"Before it.\n\n{given}\n\nAfter it.\n".count("\n")
+        assert redact(sent).text == sent
+        missed += [name] if secret_texts.leaks(sent, parts) else []
+    assert len(missed) <= len(secret_texts.TEXTS) / 50, missed
+
+
+def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
+    for how, block in secret_texts.key_blocks():
+        found = redact(f"Before it.\n\n{block}\n\nAfter it.\n")
+        assert not secret_texts.leaks(found.text, secret_texts.key_parts()), how
+        assert found.text.startswith("Before it.\n"), how
+        assert found.text.endswith("After it.\n"), how
+        assert found.secrets >= 1, how
+
+
+def test_a_header_without_a_key_is_no_secret() -> None:
+    for text in ("-----BEGIN RSA PRIVATE KEY-----", 'HEADER = "-----BEGIN PRIVATE KEY-----"\nx = 1\n'):
+        assert redact(text) == (text, 0)
+
+
+def test_prose_between_the_lines_of_a_key_stays() -> None:
+    lines = secret_samples.private_key(3).split("\n")
+    prose = "and this is why nobody may approve it"
+    found = redact("\n".join([*lines[:4], prose, *lines[4:]]))
+    assert prose in found.text
+    assert not any(line in found.text for line in lines[1:-1])
+
+
+def test_a_disguised_secret_is_left_out() -> None:
+    missed = [
+        how for how, text, parts in secret_texts.encoded(1) if secret_texts.leaks(redact(text).text, parts)
+    ]
+    assert missed == []
+
+
+def test_what_imitates_nothing_is_sent_as_it_is() -> None:
+    text = (
+        "Пароль нужен. \uff21\uff22 caf\u00e9 \u201cquoted\u201d \u2013 na\u00efve \U0001d400\u0301, e\u0301"
+    )
+    assert redact(text) == (text, 0)
+
+
+def test_texts_of_what_json_holds_are_cleaned_where_one_has_a_secret() -> None:
+    secret = secret_samples.forms(1)["github classic"]
+    clean = {"a": ["x", {"b": "y"}], "n": 1.5, "none": None}
+    assert without_secrets(clean) is clean
+    found = without_secrets({**clean, "path": f"docs/{secret}.md"})
+    assert found == {**clean, "path": "docs/[redacted: GitHub token].md"}
+
+
+_SCHEMES: dict[str, Callable[[int], str]] = {
+    "accents": lambda size: "\u00e9 " + "a" * size,
+    "marks": lambda size: "a" + "\u0301" * size,
+    "styled": lambda size: "\U0001d41a" * size,
+    "cyrillic": lambda size: "p\u0430ss" * (size // 4),
+    "escapes": lambda size: "\\x41" * (size // 4),
+    "percent": lambda size: "%41" * (size // 3),
+    "entities": lambda size: "&#65;" * (size // 5),
+    "literals": lambda size: '"a" + ' * (size // 6),
+    "base64": lambda size: base64.b64encode(b"password=" * (size // 12)).decode(),
+    "base64 lines": lambda size: "QUFBQUFBQUFBQUFBQUFB\n" * (size // 21),
+    "hex": lambda size: "41" * (size // 2),
+    "numbers": lambda size: "65, " * (size // 4),
+    "quotes": lambda size: "\"'`" * (size // 3),
+    "tables": lambda size: "| password | x |\n" * (size // 17),
+    "cells": lambda size: "password," * (size // 9),
+    "headers": lambda size: "-----BEGIN PRIVATE KEY-----\n" * (size // 28),
+    "header lines": lambda size: "-----BEGIN PRIVATE KEY----- " * (size // 28),
+    "words": lambda size: "seed " * (size // 5),
+    "users": lambda size: "tool -u ann " * (size // 12),
+    "names": lambda size: "password: " * (size // 10),
+    "addresses": lambda size: "://a:b" * (size // 6),
+    "signs": lambda size: "@" * size,
+    "colons": lambda size: ":" * size,
+    "slashes": lambda size: "\\" * size,
+    "brackets": lambda size: "<|[" * (size // 3),
+    "long name": lambda size: "token_" * (size // 6) + " = x",
+    "broken": lambda size: "sk-a\n" * (size // 5),
+    "kinds": lambda size: "kind: secret\ndata:\n  a: bbbb\n" * (size // 30),
+    "dollars": lambda size: "$1$" * (size // 3),
+}
+
+
+def _cpu(function: Callable[[str], object], text: str) -> float:
+    def once() -> float:
+        start = time.process_time()
+        function(text)
+        return time.process_time() - start
+
+    return min(once() for _ in range(2))
+
+
+@pytest.mark.parametrize("scheme", sorted(_SCHEMES))
+@pytest.mark.parametrize(
+    "function",
+    [redact, plain, skeleton, folded, broken_up],
+    ids=["redact", "plain", "skeleton", "folded", "marks"],
+)
+def test_twice_the_text_takes_no_four_times_as_long(function: Callable[[str], object], scheme: str) -> None:
+    make: Callable[[int], str] = _SCHEMES[scheme]
+    function("password: x")  # what is made ready once
+    small, large = (_cpu(function, make(size)) for size in (30_000, 120_000))
+    assert large < max(10 * small, 0.3), (small, large)

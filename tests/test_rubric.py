@@ -82,7 +82,7 @@ def test_criteria_are_combined_by_mode(
         (lambda data: data["prompt"]["instructions"].pop("deep"), "missing key"),
         (lambda data: data.update(dimensions={}), "1 or more entries, got an empty mapping"),
         (lambda data: data["modes"].update(severe=data["modes"]["strict"]), "unknown key"),
-        (lambda data: data["tiers"]["quick"].update(timeout=0), "a number above 0, got 0"),
+        (lambda data: data["tiers"]["quick"].update(timeout=0), "a number above 0"),
     ],
 )
 def test_a_wrong_rubric_is_refused(

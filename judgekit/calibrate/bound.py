@@ -84,7 +84,7 @@ def panel(seats: Seats, rubric: Rubric, manner: Manner = USUAL) -> Panel:
             samples=manner.samples,
             criteria="each" if manner.each else "together",
             jury=manner.jury,
-            redact=manner.redact,
+            redact=bool(manner.redact),
         ),
         {tier: _able(jury, scores=scores) for tier, jury in juries.items()},
         {tier: _asking(jury) for tier, jury in juries.items()},

@@ -19,27 +19,36 @@ is a variant.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+import json
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
 from judgekit.cases import Better, CaseCandidate
 from judgekit.comparison import LETTERS
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.readings import How
+from judgekit.problems import problem_in
+from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from judgekit.problems import Problem
     from judgekit.rubric import ModeName
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 Label: TypeAlias = Word | list[Word]
 
+# What a label is in a case that has this key; in any other it is that of a document.
+_LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
 _SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
+
+
+_ANSWERED: Final = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 
 
 class Recorded(Strict):
@@ -80,6 +89,14 @@ class Recorded(Strict):
         if len(said) != 1:
             raise ValueError(f"expected one of {', '.join(_SAID)}, got {', '.join(said) or 'none'}")
         return self
+
+    @property
+    def unanswered(self) -> str | None:
+        """The failure because of which no model answered; None where one did, readable or not."""
+        if self.jury is not None:
+            failures = [each.unanswered for each in self.jury]
+            return failures[0] if all(failures) else None
+        return None if self.failure in _ANSWERED else self.failure
 
 
 class ByMode(Strict):
@@ -133,7 +150,7 @@ class Case(Strict):
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a text may hold other line separators
+        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
@@ -177,13 +194,23 @@ def _case(path: Path, number: int, line: str) -> Case:
     try:
         case = Case.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}:{number}: {key + ': ' if key else ''}{describe(first)}") from None
+        raise InputError(f"{path}:{number}: {_told(problem_in(line, error), line)}") from None
     case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
     if told := _wrong(case):
         raise InputError(f"{case.place}: {told}")
     return case
+
+
+_SHOWN = 60  # characters of a wrong label
+
+
+def _told(found: Problem, line: str) -> str:
+    """Say what is wrong with a line; of a label what it can be."""
+    if found.location[:1] != ("label",) or not found.text.startswith("expected"):
+        return str(found)
+    given = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
+    words = next((words for key, words in _LABELS.items() if f'"{key}"' in line), "accept, improve or reject")
+    return f"{found.key} must be {words}; got {given}"
 
 
 def _wrong(case: Case) -> str:

@@ -15,7 +15,7 @@ from judgekit.judging.ballots import Ballot, Vote
 from judgekit.judging.gates import certainty, margin
 from judgekit.judging.opinion import Mark, Opinion
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
-from judgekit.parse import extract
+from judgekit.parse import read
 from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Reader:
         scores = said.scores
         if said.reply is not None:
             try:
-                scores = extract(said.reply, score_reply_model(rubric)).model_dump()["scores"]
+                scores = read(said.reply, score_reply_model(rubric)).model_dump()["scores"]
             except InvalidReply:
                 return None
         if scores is None:
@@ -137,7 +137,7 @@ class Reader:
 
     def _kept(self, rubric: SelectRubric, reply: str, labels: Mapping[str, str]) -> list[str] | None:
         try:
-            lists = extract(reply, select_reply_model(rubric, list(labels))).model_dump()
+            lists = read(reply, select_reply_model(rubric, list(labels))).model_dump()
         except InvalidReply:
             return None
         names = list(rubric.criteria)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from judgekit import datafile, paths, shelf
+from pydantic import Field
+
+from judgekit import datafile, lock, paths, shelf
 from judgekit.calibrate import bound
+from judgekit.calibrate.evidence import first_flaw
 from judgekit.calibrate.file import SCHEMA, Calibration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging.manner import USUAL
@@ -26,6 +30,7 @@ FOLDER = "calibrations"
 MOST_TOLD = 3  # files that cannot be read are named
 MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
 MOST_BYTES = 64_000  # of one: several times those of the largest that were made
+_WAIT = 2.0  # seconds for another process that accepts one
 _KIND = SCHEMA.partition("@")[0] + "@"
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
@@ -71,8 +76,71 @@ def find(
 
 
 def read(path: Path) -> Calibration:
-    """Return a calibration; raises `ConfigError` naming the key that is wrong."""
+    """Return a calibration.
+
+    Raises `ConfigError` naming the first key that is wrong, or that the counts in the file do not bear out.
+    """
+    known = _parsed(path)
+    _check(known, path)
+    return known
+
+
+def _parsed(path: Path) -> Calibration:
     return datafile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
+
+
+def _check(known: Calibration, path: Path) -> None:
+    flaw = first_flaw(known)
+    if flaw is not None:
+        raise ConfigError(f"{flaw.told}; judgekit calibrate makes a new one", path=path, key=flaw.key)
+
+
+class Accepted(datafile.Strict):
+    """The calibrations that a user lets projects bring: ids by the SHA-256 of their files."""
+
+    schema_: Literal["judgekit/accepted@1"] = Field("judgekit/accepted@1", alias="schema")
+    calibrations: dict[str, str] = {}
+
+
+def accept(path: Path) -> None:
+    """Let projects bring the calibration that `path` holds: a file of the same bytes, whatever its name.
+
+    Raises `ConfigError` for one that cannot be used, and `InputError` if the list cannot be written.
+    """
+    known, digest, kept = read(path), _digest(path), _accepted_path()
+    try:
+        paths.private_folder(str(kept.parent))
+        with lock.held(kept.with_suffix(".lock"), seconds=_WAIT):
+            now = Accepted(calibrations={**_accepted().calibrations, digest: known.id})
+            fresh = kept.with_suffix(".new")
+            fresh.unlink(missing_ok=True)
+            fresh.touch(0o600)
+            fresh.write_text(now.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
+            fresh.replace(kept)
+    except OSError as error:
+        raise InputError(f"{kept}: cannot be written ({error.strerror}); check the folder") from None
+
+
+def is_accepted(path: Path) -> bool:
+    """Whether the user accepted a file of these bytes."""
+    return _digest(path) in _accepted().calibrations
+
+
+def _accepted() -> Accepted:
+    path = _accepted_path()
+    return datafile.read(path, Accepted, version_key="schema") if path.is_file() else Accepted()
+
+
+def _accepted_path() -> Path:
+    return Path(paths.config_home()) / "accepted.json"
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.sha256(file.read(MOST_BYTES + 1)).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
 
 
 def default_path(known: Calibration) -> Path:
@@ -118,12 +186,27 @@ def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibr
             yield f"{folder}: {told}"
         for path in files[:MOST_READ]:
             try:
-                found.append(read(path))
+                if origin == "project":
+                    datafile.check_own(path, path.parents[2])
+                known = _parsed(path)
+                if (known.rubric.id, known.mode) != (rubric, mode):
+                    continue
+                if origin == "project":
+                    _check_accepted(path, project)
+                _check(known, path)
+                found.append(known)
             except ConfigError as error:
                 if _is_meant(path, rubric, mode):
                     yield str(error)
-        fitting = [each for each in found if (each.rubric.id, each.mode) == (rubric, mode)]
-        yield from sorted(fitting, key=lambda each: each.made, reverse=True)
+        yield from sorted(found, key=lambda each: each.made, reverse=True)
+
+
+def _check_accepted(path: Path, project: Path | None) -> None:
+    """Raise `ConfigError` for a project's file that the user has not accepted."""
+    if not is_accepted(path):
+        shown = path.relative_to(project) if project else path
+        told = "the project brings it and you have not accepted it"
+        raise ConfigError(f"{told}; judgekit calibrate accept {shown} shows what it does", path=shown)
 
 
 def _files(folder: Path, of: str) -> list[Path]:
@@ -149,6 +232,8 @@ def _is_meant(path: Path, rubric: str, mode: ModeName) -> bool:
     if id_ is not None:
         return id_[1] == f"{rubric}-{mode}"
     try:
+        if not path.is_file():  # a pipe may have no end
+            return False
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode(errors="replace")
     except OSError:

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from judgekit import checkout
 from judgekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,10 +65,7 @@ def load() -> Library:
             from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - the same
             from matplotlib.figure import Figure  # noqa: PLC0415 - the same
     except (ImportError, OSError, ValueError) as error:  # a settings file in no encoding is a ValueError
-        raise UsageError(
-            f"pictures need matplotlib ({error}): install the extra judgekit[report],"
-            " in a checkout with pip install '.[report]'"
-        ) from None
+        raise UsageError(f"pictures need matplotlib ({error}); {checkout.install('report')}") from None
     shipped: dict[Any, Any] = {
         name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from typer.exceptions import TyperException
 
+from judgekit import environment
 from judgekit.cli import (
     calibrate,
     compare,
@@ -21,6 +22,7 @@ from judgekit.cli import (
     gate,
     index,
     install,
+    interruption,
     judge,
     kpi,
     label,
@@ -116,8 +118,11 @@ def _run(arguments: list[str] | None) -> int:
     if not _has_a_folder():
         complain("the current folder is gone; change to one that exists")
         return Exit.BAD_INPUT
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] != ["hook"]:
+        _tell_unknown_variables()
     try:
-        asked = with_only(sys.argv[1:] if arguments is None else arguments)
+        asked = with_only(words)
         code = int(asked(args=arguments, standalone_mode=False) or 0)
     except TyperException as error:
         _say_how(error)
@@ -126,15 +131,36 @@ def _run(arguments: list[str] | None) -> int:
         complain(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
-        return Exit.INTERRUPTED
+        code = Exit.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
         if os.environ.get("JUDGEKIT_TRACEBACK"):
             sys.excepthook(*sys.exc_info())
         kind = type(error).__name__
         complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
+    if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
+        complain(interruption.line(next(iter(sys.argv[1:] if arguments is None else arguments), "")))
     return code
+
+
+def _tell_unknown_variables() -> None:
+    """Say which variables look like ours and are none; the hooks, which do not come here, say nothing."""
+    given = [each for each in os.environ if each.startswith("JUDGEKIT_") and each not in environment.NAMES]
+    if not (given := [each for each in given if not each.startswith("JUDGEKIT_TEST_")]):
+        return
+    import difflib
+    from pathlib import Path
+
+    from judgekit import config, paths
+
+    known = [*environment.NAMES, *config.variable_names()]
+    own = sorted((Path(paths.config_home()) / "providers").glob("*.yaml"))
+    named = "".join(each.read_text(encoding="utf-8", errors="replace") for each in own if each.is_file())
+    for name in sorted(set(given) - set(known)):
+        if name not in named:  # a provider's profile of the user's own may name any
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            complain(f"{name}: judgekit knows no such variable, and it has no effect{meant}")
 
 
 def _say_how(error: TyperException) -> None:

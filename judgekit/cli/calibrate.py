@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +12,7 @@ import typer
 from judgekit import paths
 from judgekit.cli.measured import progress
 from judgekit.cli.output import complain, emit, say
-from judgekit.errors import UsageError
+from judgekit.errors import Exit, UsageError
 from judgekit.judging.readings import WORDS
 
 if TYPE_CHECKING:
@@ -27,9 +28,20 @@ _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 
 
 def calibrate(
-    labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="Labelled cases, one a line.")],
-    rubric: Annotated[str, typer.Option(help="ID, ID@VERSION or a YAML file.")],
-    mode: Annotated[Literal["strict", "lenient"], typer.Option(help="Which error is the costly one.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LABELS.jsonl|accept FILE",
+            help="Labelled cases, one a line; or `accept` and a project's calibration to allow.",
+        ),
+    ],
+    rubric: Annotated[
+        str | None, typer.Option(help="ID, ID@VERSION or a YAML file (needed to learn).")
+    ] = None,
+    mode: Annotated[
+        Literal["strict", "lenient"] | None,
+        typer.Option(help="Which error is the costly one (needed to learn)."),
+    ] = None,
     error: Annotated[
         float | None, typer.Option(metavar="RATE", help="Promise at most this error rate (default 0.05).")
     ] = None,
@@ -43,17 +55,33 @@ def calibrate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> int:
-    """Learn which opinions of which tier may be final at a promised error rate."""
+    """Learn which opinions of which tier may be final at a promised error rate.
+
+    `calibrate accept FILE` shows what a project's calibration lets through, and lets it count for you.
+    Exit code 2 when a model that was asked did not answer.
+    """
+    if len(files) == 2 and str(files[0]) == "accept":  # noqa: PLR2004 - the word and the file
+        return _accept(files[1])
+    if len(files) > 1:
+        raise UsageError(f"expected one file of labels, got {len(files)}; put all cases into one")
+    if rubric is None or mode is None:
+        missing = "--rubric" if rubric is None else "--mode"
+        raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
+    (labels,) = files
+
     from judgekit import library
     from judgekit.calibrate import labelled, store
     from judgekit.calibrate.choose import Promise
     from judgekit.calibrate.learn import learn
+    from judgekit.evaluation import judge_live
 
     promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
     store.check(out)
     project = Path(paths.project_root(str(Path.cwd())))
     loaded = library.find_rubric(rubric, project)
-    said = _said(labelled.read(labels), labels, loaded, mode, project)
+    given = labelled.read(labels)
+    said = _said(given, labels, loaded, mode, project)
+    lacking = None if any(case.judges for case in given) else judge_live.unanswered(said.cases)
     known = learn(
         said.cases,
         said.models,
@@ -72,9 +100,28 @@ def calibrate(
     if known.gates or out is not None:
         path = out or store.default_path(known)
         store.write(known, path)
+        store.accept(path)
         complain(f"written: {path}")
     else:
         complain("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
+    if lacking is None:
+        return 0
+    complain(lacking)
+    return Exit.HUMAN_NEEDED
+
+
+def _accept(path: Path) -> int:
+    from judgekit.calibrate import store
+
+    known = store.read(path)
+    for line in _lines(known):
+        say(line)
+    say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
+    if sys.stdin.isatty() and not typer.confirm("Let it count wherever a project brings this file?"):
+        complain("not accepted; the rubric's own rules stay in force")
+        return Exit.REJECTED
+    store.accept(path)
+    complain(f"accepted: {path}; a changed file must be accepted again")
     return 0
 
 

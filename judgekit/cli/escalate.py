@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import damaged, here
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import complain, emit, kept, say
 from judgekit.cli.override import last_verdict
 from judgekit.errors import Exit, UsageError
 
@@ -76,9 +76,10 @@ def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = flow.SECONDS * len(verdicts)
-        for each in flow.ensure(verdicts, settings, flow.Place(Path.cwd()), seconds=seconds):
-            done += 1
-            say(str(each))
+        with kept(lambda: f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest"):
+            for each in flow.ensure(verdicts, settings, flow.Place(Path.cwd()), seconds=seconds):
+                done += 1
+                say(str(each))
     except GhError as error:
         complain(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED

@@ -10,7 +10,7 @@ import typer
 from judgekit import paths
 from judgekit.cli.measured import LABEL_WIDTH, figure, progress, resampling
 from judgekit.cli.output import complain, emit, say
-from judgekit.errors import InputError, UsageError
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def judge(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Measure judges on labelled cases: those whose answers are recorded, else the models set up here."""
+    """Measure judges on labelled cases: those whose answers are recorded, else the models set up here.
+
+    Exit code 2 when a model that was asked did not answer: the figures rest on a part, or on nothing.
+    """
     from judgekit import library
     from judgekit.calibrate import labelled
     from judgekit.evaluation import judge as evaluation
@@ -56,10 +59,12 @@ def judge(
     recorded = any(case.judges for case in cases)
     if again and (recorded or loaded is None):
         raise UsageError("--again asks models: name a --rubric, and a file without recorded answers")
+    missing = None
     if loaded and not recorded:
         cases = judge_variants.again(cases) if again else cases
         shown = progress(len(cases), "cases")
         cases = judge_live.ask(cases, file.parent, loaded, mode, project, shown).cases
+        missing = judge_live.unanswered(cases)
     report = evaluation.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
         try:
@@ -72,7 +77,10 @@ def judge(
     else:
         for line in _lines(report):
             say(line)
-    return 0
+    if missing is None:
+        return 0
+    complain(missing)
+    return Exit.HUMAN_NEEDED
 
 
 def _check(html: Path) -> None:
@@ -100,6 +108,9 @@ def _judge(each: JudgeReport) -> Iterator[str]:
     yield figure("Cohen's kappa", each.kappa)
     if each.weighted_kappa:
         yield figure("quadratically weighted kappa", each.weighted_kappa)
+    if each.unanswered:
+        why = ", ".join(f"{count} {kind}" for kind, count in each.unanswered.items())
+        yield escaped(f"  {'not answered':<{LABEL_WIDTH}}{why}")
     yield figure("unreadable", each.unreadable)
     yield from map(_class, each.classes)
     for name, flips in (("flips with the order", each.order_flips), ("flips on rerun", each.rerun_flips)):

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import __version__
+from judgekit.redaction import without_secrets
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+FIRST_LINE = {"startLine": 1}  # of what is said of a whole file; GitHub's code scanning shows nothing without
+_REGION = ("startLine", "startColumn", "endLine", "endColumn")
+_MOST_BYTES = 64_000_000
 _LEVELS = {
     "accept": "note",
     "improve": "warning",
@@ -24,6 +33,8 @@ def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return the records of verdicts in the format `name`: json, jsonl, sarif or junit."""
     if name == "jsonl":
         return "\n".join(map(line, verdicts))
+    if name in ("sarif", "junit"):  # reports are made to be handed on
+        verdicts = without_secrets(list(verdicts))
     return {"json": as_json, "sarif": sarif, "junit": junit}[name](verdicts)
 
 
@@ -39,7 +50,7 @@ def as_json(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    rules = {each["rubric"]["id"] for each in verdicts}
+    rules = {_rule(each) for each in verdicts}
     driver = {
         "name": "judgekit",
         "version": __version__,
@@ -49,7 +60,7 @@ def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     log = {
         "$schema": _SARIF_SCHEMA,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results}],
+        "runs": [{"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}],
     }
     return json.dumps(log, indent=2, ensure_ascii=False)
 
@@ -65,7 +76,7 @@ def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
             suite,
             "testcase",
             name=_xml(each["task_id"]),
-            classname=each["rubric"]["id"],
+            classname=_rule(each),
             time=f"{each['duration_ms'] / 1000:.3f}",
         )
         if each["verdict"] in ("reject", "improve"):
@@ -83,19 +94,73 @@ def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     from urllib.parse import quote
 
     level = _LEVELS[verdict["verdict"]]
-    uri = quote(verdict["subjects"][0]["path"])
-    texts = [f"{verdict['verdict']}: {_summary(verdict)}"]
-    texts += [" ".join(filter(None, (each["issue"], each["suggestion"]))) for each in verdict["findings"]]
-    location = {"physicalLocation": {"artifactLocation": {"uri": uri}}}
+    subjects = verdict["subjects"]
+    texts = {each["path"]: _judged_text(each) for each in subjects}
+    found = [(f"{verdict['verdict']}: {_summary(verdict)}", subjects[0]["path"], FIRST_LINE)]
+    for each in verdict["findings"]:
+        told = " ".join(filter(None, (each["issue"], each["suggestion"])))
+        found.append((told, *_place(each["quote"], texts)))
     return [
         {
-            "ruleId": verdict["rubric"]["id"],
+            "ruleId": _rule(verdict),
             "level": level,
             "message": {"text": text},
-            "locations": [location],
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": region}}],
         }
-        for text in texts
+        for text, path, region in found
     ]
+
+
+def _rule(verdict: Mapping[str, Any]) -> str:
+    return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
+
+
+def _place(passage: str, texts: Mapping[str, str]) -> tuple[str, dict[str, int]]:
+    """Return the file and the region of a quote; the first line of the first file where it is in none."""
+    for path, text in texts.items():
+        found = region(passage, text)
+        if found is not None:
+            return path, found
+    return next(iter(texts)), FIRST_LINE
+
+
+def region(passage: str, text: str) -> dict[str, int] | None:
+    """Return where a quote stands in a text, else in one with other white space; None where it does not.
+
+    Lines and columns count from 1, in characters, and the end column is the one behind the quote.
+    """
+    if not (words := passage.split()):
+        return None
+    start, end = (place := text.find(passage)), place + len(passage)
+    if start < 0:
+        flat, loosely = " ".join(text.split()), " ".join(words)
+        if (place := flat.find(loosely)) < 0:
+            return None
+        start, end = _unflattened(text, flat, place), _unflattened(text, flat, place + len(loosely) - 1) + 1
+    return dict(zip(_REGION, (*_line_and_column(text, start), *_line_and_column(text, end)), strict=True))
+
+
+def _unflattened(text: str, flat: str, place: int) -> int:
+    """Return where a character of `flat`, the text with single blanks, stands in the text."""
+    before = flat.rfind(" ", 0, place) + 1
+    word = next(islice(re.finditer(r"\S+", text), flat.count(" ", 0, before), None))
+    return word.start() + place - before
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+
+
+def _judged_text(subject: Mapping[str, Any]) -> str:
+    """Return the text of a file if it is still the one that was judged, else nothing."""
+    try:
+        with Path(subject["path"]).open("rb") as file:
+            data = file.read(_MOST_BYTES)
+    except (OSError, ValueError):
+        return ""
+    if hashlib.sha256(data).hexdigest() != subject["sha256"]:
+        return ""
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def _summary(verdict: Mapping[str, Any]) -> str:

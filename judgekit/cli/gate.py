@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import Format, coloured, complain, emit, partiality, say, verdict_text
+from judgekit.cli.output import (
+    Format,
+    coloured,
+    complain,
+    emit,
+    partiality,
+    say,
+    tell_substitutes,
+    verdict_text,
+)
 from judgekit.errors import UsageError
 from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.gate.report import Begin, Report, Row
     from judgekit.hooks.gated import Wanted
     from judgekit.ledger.records import GateMode
@@ -93,7 +104,8 @@ def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int
 
 def _escalate(report: Report, address: str = "") -> None:
     """Open issues where that is configured: at the end, when all else has been said."""
-    found = [each["verdict"] for each in report.rows if each["verdict"]["verdict"] in ("escalate", "reject")]
+    words = ("escalate", "reject", "improve")
+    found = [each["verdict"] for each in report.rows if each["verdict"]["verdict"] in words]
     if not found or report.escalate["issues"] != "on":
         return
     from judgekit.config import EscalateConfig
@@ -109,7 +121,7 @@ def _escalate(report: Report, address: str = "") -> None:
 def _report(report: Report, format_: Format) -> None:
     if format_ is Format.TABLE:
         for each in report.rows:
-            say(_row(each))
+            say(_row(each, report.notes))
     else:
         from judgekit.cli import formats
 
@@ -118,10 +130,12 @@ def _report(report: Report, format_: Format) -> None:
         complain(f"UNDETERMINED: {line}")
     for note in report.notes:
         complain(note)
+    tell_substitutes(name for each in report.rows for name in each["verdict"].get("substitutes", ()))
     _advise(report)
 
 
-def _row(row: Row) -> str:
+def _row(row: Row, notes: Sequence[str]) -> str:
+    """Return a file's lines; a reason that is one of the `notes` is not said with each file."""
     verdict, word = row["verdict"], row["word"]
     shown = coloured(word.ljust(12), _KIND[word])
     head = f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"
@@ -129,10 +143,10 @@ def _row(row: Row) -> str:
     if decided is not None:
         return f"{head}\n    {decided['decision']}ed by {decided['who']}: {decided['why']}"
     if not verdict["rounds"]:
-        return f"{head}\n    {verdict['degraded']}"
+        return head if verdict["degraded"] in notes else f"{head}\n    {verdict['degraded']}"
     if word == "GO":
         return "\n    ".join([head, *partiality(verdict)])
-    return f"{head}\n    {verdict_text(verdict)}"
+    return f"{head}\n    {verdict_text(verdict, headed=False)}"
 
 
 def _advise(report: Report) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from judgekit import paths
 from judgekit.cli import judging
+from judgekit.cli.interruption import AGAIN, REPLIES, keeps
 from judgekit.cli.output import (
     Format,
     check_family,
@@ -20,9 +21,11 @@ from judgekit.cli.output import (
     messages_text,
     say,
     tell_redacted,
+    tell_substitutes,
     verdict_text,
 )
 from judgekit.errors import Exit
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 
 Mode: TypeAlias = Literal["strict", "lenient"]
+_NAMED = 3  # files, where reasons differ
 
 
 def judge(
@@ -81,7 +85,7 @@ def judge(
     if show_prompt:
         found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]
         return _show(found, Path(project), wish) or documents.bad
-    told = Told(format_)
+    told = Told(format_, cached=not no_cache)
     if task_id is None:
         judging.judge(documents.each(task), project, wish, told.add, at_once=jobs, engine=not no_engine)
     else:
@@ -109,13 +113,15 @@ def exit_code(words: Collection[str], bad: int = 0) -> int:
 class Told:
     """Prints verdicts in a format: as they come where it has no beginning and end, else all at the end."""
 
-    def __init__(self, format_: Format) -> None:
+    def __init__(self, format_: Format, *, cached: bool = True) -> None:
         self.words: set[str] = set()
+        self._cached = cached
         self._format = format_
         self._count = 0
         self._kept: list[Record] = []
-        self._why: set[str] = set()
+        self._why: dict[str, list[str]] = {}
         self._redacted = 0
+        self._substitutes: set[str] = set()
         # Where verdicts are printed on the same terminal they are progress enough.
         shown = format_ in _AT_ONCE and sys.stdout is not None and sys.stdout.isatty()
         self._progress = sys.stderr is not None and sys.stderr.isatty() and not shown
@@ -124,13 +130,17 @@ class Told:
         """Hear of one more verdict."""
         self.words.add(verdict["verdict"])
         if verdict["verdict"] == "undetermined" and verdict["degraded"]:
-            self._why.add(verdict["degraded"])
+            name = verdict["task_id"].rpartition("@")[0] or verdict["task_id"]
+            self._why.setdefault(verdict["degraded"], []).append(name)
         if self._format in _AT_ONCE:
             _AT_ONCE[self._format](verdict)
         else:
             self._kept.append(verdict)
         self._count += 1
+        done = "1 verdict is" if self._count == 1 else f"{self._count} verdicts are"
+        keeps(f"{done} complete, {REPLIES if self._cached else 'no reply was kept (--no-cache)'}; {AGAIN}")
         self._redacted += verdict.get("redacted", 0)
+        self._substitutes.update(verdict.get("substitutes", ()))
         if self._progress:
             sys.stderr.write(f"\r{self._count} judged")
             sys.stderr.flush()
@@ -143,13 +153,16 @@ class Told:
             from judgekit.cli import formats
 
             emit(formats.render(self._format, self._kept))
-        for reason in sorted(self._why):
-            complain(f"undetermined: {reason}")
+        for reason, names in sorted(self._why.items()):
+            which = f" ({escaped(', '.join(names[:_NAMED]))}{', …' if names[_NAMED:] else ''})"
+            complain(f"undetermined: {reason}{which if len(self._why) > 1 else ''}")
         tell_redacted(self._redacted)
+        tell_substitutes(self._substitutes)
 
 
 def _print_table(verdict: Record) -> None:
-    say(verdict_text(verdict))
+    # Why nothing was determined is said once, at the end.
+    say(verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
 
 
 def _print_line(verdict: Record) -> None:

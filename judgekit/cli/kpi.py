@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import UNCHANGED, complain, emit, kept, say
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -32,17 +33,18 @@ def kpi(
     from judgekit.ledger import Wanted, read, times
     from judgekit.ledger import kpi as kpis
 
-    wanted = Wanted(since=times.point(since), project=named(project))
+    wanted = Wanted(since=times.point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError(f"{plot}: name a file that ends in .svg or .html")
-    with read_from(ledger, project, since, of_team=team) as where:
-        found = kpis.evidence(read.records(where, wanted, damaged))
-    if plot is not None:
-        _write(plot, found)
-    if as_json:
-        emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
-    else:
-        _print(found)
+    with kept(lambda: UNCHANGED):
+        with read_from(ledger, project, since, of_team=team) as where:
+            found = kpis.evidence(read.records(where, wanted, damaged))
+        if plot is not None:
+            _write(plot, found)
+        if as_json:
+            emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+        else:
+            _print(found)
     return 0
 
 
@@ -58,16 +60,18 @@ def _print(found: Evidence) -> None:
 
 
 def _table(name: str, found: Evidence) -> None:
-    from judgekit.ledger.kpi import measure
+    from judgekit.ledger.kpi import measure, reliance
     from judgekit.ledger.standing import said
 
     say(f"{name}: {len(found.verdicts)} verdicts, {_labelled(found)} of them labelled")
     for each in measure(found):
         say(f"  {_MARKS[each.state]:<7} {said(each)}")
+    for each in reliance(found):
+        say(f"  {'':<7} {said(each)}")
 
 
 def _labelled(found: Evidence) -> int:
-    return sum(found.labels.get(each.id) in ("go", "no-go") for each in found.verdicts)
+    return sum(map(found.sure, found.verdicts))
 
 
 def _object(found: Evidence) -> dict[str, Any]:
@@ -81,13 +85,23 @@ def _object(found: Evidence) -> dict[str, Any]:
 
 
 def _group(found: Evidence) -> dict[str, Any]:
-    from judgekit.ledger.kpi import measure
+    from judgekit.ledger.kpi import measure, reliance
 
-    measured = {each.name: _figures(each) for each in measure(found)}
+    measured = {each.name: _figures(each) for each in [*measure(found), *reliance(found)]}
     return {"verdicts": len(found.verdicts), "labelled": _labelled(found), "kpis": measured}
 
 
 def _figures(each: Kpi) -> dict[str, Any]:
+    if each.limit.rate:
+        low, high = each.interval or (None, None)
+        return {
+            "estimate": each.value,
+            "low": low,
+            "high": high,
+            "labels": each.total,
+            "limit": each.limit.high,
+            "state": each.state,
+        }
     return {
         "value": each.value,
         "interval": list(each.interval) if each.interval else None,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Since, damaged, here
-from judgekit.cli.output import complain, say, verdict_text
+from judgekit.cli.output import complain, kept, say, verdict_text
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import one_line
+from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import LabelWord
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
+# What a file may say instead: the words of a judge, as the gate reads them.
+_IN_FILES: dict[str, LabelWord] = {
+    **{each: each for each in _WORDS.values()},
+    "accept": "go",
+    "improve": "no-go",
+    "reject": "no-go",
+}
 _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
 _HEADING = ["id", "label"]
 _SHOWN = 100  # characters of a line that cannot be used
@@ -32,13 +39,17 @@ def label(
     since: Since = None,
     limit: Annotated[int, typer.Option("-n", min=1, help="How many at most.")] = 1_000_000,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="FILE", help="Lines `id,go|no-go|unsure`; - for stdin.")
+        str | None,
+        typer.Option("--from", metavar="FILE", help="Lines `id,accept|improve|reject|unsure`; - for stdin."),
     ] = None,
 ) -> int:
     """Say about verdicts whether the content should go, so that the gate's errors can be counted.
 
-    Comes back where you left off. What you say is kept at once; b takes the last one back.
+    Asks first for the labels that promote lacks. Comes back where you left off. What you say is kept at once;
+    b takes the last one back.
     """
+    from judgekit import paths
+    from judgekit.cli.promote import readiness
     from judgekit.ledger import Wanted, person, queue, times
 
     ledger, who = here(), person.who()
@@ -47,17 +58,22 @@ def label(
     if not person.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
     wanted = Wanted(since=times.point(since) if since else None)
-    waiting = queue.waiting(ledger.records(wanted, damaged), who)[:limit]
-    done = _go_through(ledger, waiting, who, blind=blind)
-    say(f"{done} labelled, {len(waiting) - done} left")
+    lacking, _ = readiness(Path(paths.project_root(str(Path.cwd()))))
+    records = ledger.records(wanted, damaged)
+    waiting = queue.waiting(records, who, lacking.labels, lacking.found)[:limit]
+    said: dict[int, bool] = {}
+    with kept(lambda: f"{sum(said.values())} labels are kept; judgekit label goes on from there"):
+        _go_through(ledger, waiting, who, said, blind=blind)
+    say(f"{sum(said.values())} labelled, {len(waiting) - sum(said.values())} left")
     return 0
 
 
-def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
-    """Ask about each verdict and keep the answers; return how many there are."""
+def _go_through(
+    ledger: Ledger, waiting: Sequence[VerdictLine], who: str, said: dict[int, bool], *, blind: bool
+) -> None:
+    """Ask about each verdict and keep the answers; `said` tells, by position, labelled from skipped."""
     from judgekit.ledger import Label
 
-    said: dict[int, bool] = {}  # by position: whether it was labelled, not skipped
     position = 0
     while position < len(waiting):
         verdict = waiting[position]
@@ -70,11 +86,10 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
             if said.pop(position, False):
                 ledger.add(Label(of=waiting[position].id, label="withdrawn", who=who, blind=blind))
             continue
-        said[position] = key in _WORDS
         if key in _WORDS:
             ledger.add(Label(of=verdict.id, label=_WORDS[key], who=who, blind=blind))
+        said[position] = key in _WORDS
         position += 1
-    return sum(said.values())
 
 
 def _key(verdict: VerdictLine) -> str:
@@ -104,7 +119,7 @@ def _texts(verdict: VerdictLine, most: int | None) -> None:
     from judgekit.ledger import content
 
     for path, text in content.texts(verdict, Path.cwd()).items():
-        lines = ["(not in this repository any more)"] if text is None else text.splitlines()
+        lines = ["(not in this repository any more)"] if text is None else lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")
         say("\n".join(f"  {each}" for each in shown))
@@ -120,29 +135,40 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
     ids = [each.id for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged)]
     labels, bad = [], 0
     for number, row in enumerate(_rows(name), 1):
-        if number == 1 and row[:2] == _HEADING:
+        if not row or (number == 1 and row[:2] == _HEADING):
             continue
-        word: LabelWord | None = next((each for each in _WORDS.values() if row[1:2] == [each]), None)
-        matching = [each for each in ids if row and each.startswith(row[0])]
+        matching = [each for each in ids if each.startswith(row[0])]
         exact = [each for each in matching if each == row[0]] or matching
-        if row and word is not None and len(exact) == 1:
-            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
-        elif row:
+        word = _IN_FILES.get("".join(row[1:2]))
+        problem = _problem(row, exact, word)
+        if word is None or problem:
             bad += 1
-            told = "expected ID,go|no-go|unsure with the id of one verdict"
-            complain(f"{name}:{number}: {told}, got {one_line(repr(row), _SHOWN)}")
+            complain(f"{name}:{number}: {problem}")
+        else:
+            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if bad else 0
 
 
+def _problem(row: Sequence[str], ids: Sequence[str], word: LabelWord | None) -> str:
+    """Say what is wrong with a line of a file; "" where nothing is."""
+    given, *rest = (one_line(each, _SHOWN) for each in row)
+    if not rest:
+        return f"expected ID,LABEL, got {given!r}"
+    if len(ids) != 1:
+        found = f"{len(ids)} verdicts have one that begins so" if ids else "no verdict has it"
+        return f"id must be that of one verdict; got {given!r}, and {found}"
+    return "" if word else f"label must be accept, improve or reject; got {rest[0] or 'nothing'}"
+
+
 def _rows(name: str) -> Iterator[list[str]]:
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    return map(_row, text.splitlines())
+    return map(_row, lines_of(text))
 
 
 def _row(line: str) -> list[str]:

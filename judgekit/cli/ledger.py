@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import complain, emit, kept, say
 from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def import_(
     if not read.files(sources):
         read.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
-    done = importing.bring(here(), sources, text=config.load(None).ledger.text)
+    with kept(lambda: "lines that were added stay; import them again for the rest"):
+        done = importing.bring(here(), sources, text=config.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
         complain(str(line))
     if unsaid := done.damaged[_MOST_SAID:]:

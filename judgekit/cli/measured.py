@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from judgekit.cli.interruption import AGAIN, REPLIES, keeps
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,10 +30,12 @@ def resampling(how: Resampling, what: str) -> str:
 
 def progress(total: int, what: str) -> Callable[[int], None]:
     """Return what shows on a terminal how many are done."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return lambda _: None
+    terminal = sys.stderr is not None and sys.stderr.isatty()
 
     def show(done: int) -> None:
+        keeps(f"{done} of {total} {what} are done, {REPLIES}; {AGAIN}")
+        if not terminal:
+            return
         sys.stderr.write(f"\r{done} of {total} {what}" if done < total else "\r\x1b[K")
         sys.stderr.flush()
 

@@ -7,15 +7,16 @@ import math
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped
+from judgekit.errors import Exit, JudgekitError, UsageError
+from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.gateway.base import Message
 
@@ -46,6 +47,7 @@ _COST_SOURCES = {
 }
 
 
+UNCHANGED = "the ledger is as it was"  # what an interrupted report leaves
 _COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
@@ -55,6 +57,21 @@ def complain(line: str) -> None:
     if sys.stderr is not None:
         uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
         sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
+
+
+class InterruptedCommandError(JudgekitError):
+    """Somebody stopped a command; the text says what was kept."""
+
+    exit_code = Exit.INTERRUPTED
+
+
+@contextmanager
+def kept(what: Callable[[], str]) -> Iterator[None]:
+    """Turn an interruption while this is entered into an error that says what was kept."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort):
+        raise InterruptedCommandError(f"interrupted; {what()}") from None
 
 
 def say(text: str = "") -> None:
@@ -104,6 +121,16 @@ def tell_redacted(secrets: int) -> None:
         complain(f"{were} left out of what is sent")
 
 
+def tell_substitutes(providers: Iterable[str]) -> None:
+    """Say which providers were asked because of who wrote a text, where any was."""
+    names = ", ".join(sorted(set(providers)))
+    if names:
+        complain(
+            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
+            "configuration says which providers may be asked"
+        )
+
+
 def finite(given: float | None) -> float | None:
     """Return a number that was given; raises `typer.BadParameter` for one without an end, or none at all."""
     if given is not None and not math.isfinite(given):
@@ -132,14 +159,19 @@ def coloured(word: str, kind: str) -> str:
     return typer.style(word, fg=COLOURS[kind], bold=True)
 
 
-def verdict_text(verdict: Mapping[str, Any]) -> str:
-    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend."""
+def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
+    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend.
+
+    Not `headed`, the word and the name are left out, and not `degraded` why no model answered: they are
+    printed elsewhere.
+    """
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
     word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
-    lines = [f"{word}  {name}{mean}{scores}", _who(verdict), *partiality(verdict)]
-    if verdict["degraded"]:
+    first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
+    lines = [*filter(None, [first]), _who(verdict), *partiality(verdict)]
+    if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
@@ -150,7 +182,7 @@ def verdict_text(verdict: Mapping[str, Any]) -> str:
         lines.append(f"- {where + ': ' if where else ''}{each['issue']}")
         lines += [f'  > "{each["quote"]}"'] if each["quote"] else []
         lines += [f"  -> {each['suggestion']}"] if each["suggestion"] else []
-    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in text.splitlines())])
+    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
 
 
 def partiality(verdict: Mapping[str, Any]) -> list[str]:
@@ -171,7 +203,9 @@ def _unspoken(verdict: Mapping[str, Any]) -> list[str]:
 
 
 def _who(verdict: Mapping[str, Any]) -> str:
-    rubric = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}, {verdict['mode']}"
+    own = verdict["rubric"]
+    ref = f"{own['id']}@{own['version']}"
+    rubric = f"{rubric_name(ref, own.get('source'))}, {verdict['mode']}"
     if not verdict["rounds"]:
         return rubric
     rounds = ", ".join(map(_round, verdict["rounds"]))
@@ -184,10 +218,19 @@ def _who(verdict: Mapping[str, Any]) -> str:
 def cost_text(verdict: Mapping[str, Any]) -> str:
     """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
     cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
+    if verdict.get("cost_source") == "local":
+        return ", cost 0 (local)"
     if cost is None:
-        return ", at a cost that nobody states" if complete is False else ""
+        return f", cost unknown ({_unpriced(verdict)})" if complete is False else ""
     least = "at least " if complete is False else ""
     return f", {least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+
+
+def _unpriced(verdict: Mapping[str, Any]) -> str:
+    """Say of which calls nobody says what they cost."""
+    rounds = [each for each in verdict["rounds"] if (each.get("usage") or {}).get("unpriced_calls")]
+    models = dict.fromkeys(each["model"] for each in rounds if each["opinion"])
+    return f"no price for {', '.join(models)}" if models else "a call that failed may have been charged"
 
 
 def source_text(source: str | None) -> str:

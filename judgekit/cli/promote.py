@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,25 @@ from judgekit.cli.ledger import Ledgers, damaged, here, places
 from judgekit.cli.output import complain, say
 from judgekit.errors import ConfigError, Exit, UsageError
 
+if TYPE_CHECKING:
+    from judgekit.ledger.standing import Readiness
+
+_DEPENDENT = (
+    "independence: an author's own model family may accept alone; set judge.independence: require, "
+    "or promote with --accept-dependence"
+)
+
 
 def promote(
     force: Annotated[
         bool, typer.Option("--force", help="Promote although something is missing; the ledger keeps that.")
+    ] = False,
+    accept_dependence: Annotated[
+        bool,
+        typer.Option(
+            "--accept-dependence",
+            help="Promote without judge.independence: require; the ledger keeps that.",
+        ),
     ] = False,
     ledger: Ledgers = None,
 ) -> int:
@@ -23,27 +38,54 @@ def promote(
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
-    from judgekit import config, datafile, library
-    from judgekit.ledger import ModeChange, person, read, standing
+    from judgekit import config, datafile
+    from judgekit.ledger import ModeChange, person
 
     project = _repository()
     path = config.project_file(project)
     _refuse_links(path)
-    rubric = library.configured_rubric("gate", config.load(project).gate.rubric, project).rubric.ref
-    found = standing.readiness(read.records(places(ledger, None), standing.window(), damaged), rubric)
-    say(f"{rubric}, verdicts of the last {standing.WINDOW.days} days:")
-    for each in found.kpis:
-        say(f"  {'ok' if each.state == 'holds' else 'missing':<8} {standing.said(each)}")
-    for lack in found.missing:
+    dependent = config.load(project).judge.independence != "require"
+    found, rubric = readiness(project, ledger)
+    say(f"{rubric}, verdicts of the last {_window_days()} days:")
+    _say_what_holds(found)
+    missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
+    for lack in missing:
         complain(f"missing: {lack}")
-    if not (found.ready or force):
+    if missing and not force:
         complain("not promoted; judgekit kpi shows the figures, --force promotes all the same")
         return Exit.REJECTED
-    change = ModeChange(mode="blocking", who=person.who(project), forced=not found.ready, why=found.missing)
     datafile.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
+    change = ModeChange(
+        mode="blocking", who=person.who(project), forced=bool(missing), why=missing, dependent=dependent
+    )
     here().add(change)  # last: the ledger must not tell of a promotion that failed
     return 0
+
+
+def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readiness, str]:
+    """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
+    from judgekit import config, library
+    from judgekit.ledger import read, standing
+
+    rubric = library.configured_rubric("gate", config.load(project).gate.rubric, project).rubric.ref
+    records = read.records(places(ledger, None), standing.window(), damaged)
+    return standing.readiness(records, rubric), rubric
+
+
+def _say_what_holds(found: Readiness) -> None:
+    """Print the KPIs that hold; the others are named with what they lack."""
+    from judgekit.ledger import standing
+
+    for each in found.kpis:
+        if each.state == "holds":
+            say(f"  ok       {standing.said(each)}")
+
+
+def _window_days() -> int:
+    from judgekit.ledger import standing
+
+    return standing.WINDOW.days
 
 
 def _repository() -> Path:

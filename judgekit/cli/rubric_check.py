@@ -109,7 +109,8 @@ def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
 
     found = trial.agreement(tried)
     if found.share is None or found.bounds is None:
-        complain(f"{mode}: nothing was decided")
+        why = next((each.why for each in tried if each.why), "there are no cases" if not tried else "")
+        complain(f"{mode}: nothing was decided{f': {why}' if why else ''}")
         return Exit.HUMAN_NEEDED
     low, high = (f"{bound:.0%}" for bound in found.bounds)
     left = f", {found.undecided} undecided" if found.undecided else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
-from judgekit.cli.output import emit, say
+from judgekit.cli.output import UNCHANGED, emit, kept, say
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -32,13 +32,14 @@ def triage(
     from judgekit.ledger.triage import triage as sort_out
 
     wanted = Wanted(since=times.point(since), project=named(project))
-    with read_from(ledger, project or "all", since, of_team=team) as where:
-        found = sort_out(read.records(where, wanted, damaged))
-    if as_json:
-        emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
-        return 0
-    lines = list(_lines(found))
-    say("\n".join(lines) if lines else "nothing needs a person")
+    with kept(lambda: UNCHANGED):
+        with read_from(ledger, project or "all", since, of_team=team) as where:
+            found = sort_out(read.records(where, wanted, damaged))
+        if as_json:
+            emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+            return 0
+        lines = list(_lines(found))
+        say("\n".join(lines) if lines else "nothing needs a person")
     return 0
 
 
@@ -52,7 +53,8 @@ def _lines(found: Triage) -> Iterator[str]:
     yield from _group(
         "Changes of mode",
         [
-            f"{each.project}: {each.mode}{' (forced)' if each.forced else ''} {'; '.join(each.why)}"
+            f"{each.project}: {each.mode}{' (forced)' if each.forced else ''}"
+            f"{' (dependence accepted)' if each.dependent else ''} {'; '.join(each.why)}"
             for each in found.changes
         ],
     )

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 
 from judgekit.engine import asked, flows, working
 from judgekit.engine.door import Door
+from judgekit.engine.service import NotReady
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> Door:
     app.state.service = service
     app.include_router(router)
     app.include_router(flows.router)
-    for kind in (JudgekitError, working.Gone, RequestValidationError):
+    for kind in (JudgekitError, NotReady, working.Gone, RequestValidationError):
         app.add_exception_handler(kind, _said)
     app.add_exception_handler(Exception, working.Faults(log))
     door = Door(app, token=token)

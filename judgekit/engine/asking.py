@@ -77,5 +77,5 @@ def post(connection: Connection, path: str, body: dict[str, Any], seconds: float
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise EngineLost("the engine was lost: it answered with what is no JSON") from None

@@ -32,6 +32,7 @@ _POLL = 0.005
 _TAKEN_POLL = 0.1
 _CHUNK = 65536
 _MOST_HEAD = 65536
+_MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _OK, _BUSY = 200, 503
 # What an engine gets of the environment of whoever starts it: how to find Python's modules, its own files
 # and the network. No key, nothing of git's, nothing of the session.
@@ -149,8 +150,8 @@ class Connection:
             return self.ask(method, path, body, seconds=end - time.monotonic())
         if answer.status == _BUSY:
             retry_after = self._retry_after
-            answer.read()
-            raise EngineBusy("it has too much to do, or is leaving", retry_after)
+            said = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
+            raise EngineBusy(said or "it has too much to do, or is leaving", retry_after)
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes, end: float) -> Answer:
@@ -195,7 +196,11 @@ class Connection:
     def _pieces(self, headers: dict[str, str], end: float) -> Iterator[bytes]:
         """Yield a body; when it is whole, the connection is ready for the next request, or closed."""
         if "chunked" in headers.get("transfer-encoding", ""):
+            left = _MOST_ANSWER
             while size := self._chunk_size(end):
+                left -= size
+                if left < 0:
+                    raise self._lost("its answer does not end")
                 yield self._exactly(size, end)
                 self._exactly(2, end)
             self._exactly(2, end)
@@ -209,15 +214,20 @@ class Connection:
 
     def _chunk_size(self, end: float) -> int:
         while b"\r\n" not in self._buffer:
+            if len(self._buffer) > _MOST_HEAD:
+                raise self._lost("it does not speak HTTP")
             self._more(end)
         size, _, self._buffer = self._buffer.partition(b"\r\n")
         return self._size(size.partition(b";")[0], 16)
 
     def _size(self, text: str | bytes, base: int) -> int:
         try:
-            return int(text, base)
+            size = int(text, base)
         except ValueError:
-            raise self._lost("it does not speak HTTP") from None
+            size = -1
+        if not 0 <= size <= _MOST_ANSWER:
+            raise self._lost("it does not speak HTTP")
+        return size
 
     def _exactly(self, count: int, end: float) -> bytes:
         pieces, have = [self._buffer], len(self._buffer)
@@ -364,8 +374,11 @@ def wait_until_ready(seconds: float = START_SECONDS) -> bool:
     while (left := end - time.monotonic()) > 0:
         try:
             with Connection() as connection:
-                if b'"ready":true' in connection.ask("GET", "/v1/health", seconds=left).read():
+                told = connection.ask("GET", "/v1/health", seconds=left).read()
+                if b'"ready":true' in told:
                     return True
+                if b'"failure":"' in told:
+                    return False
         except (NoEngine, EngineLost):
             pass
         time.sleep(_POLL)
@@ -415,7 +428,7 @@ def _door(place: Place) -> tuple[int, str | tuple[str, int], str]:
     """Return the kind of socket, its address, and the token to show there."""
     if hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door):
         return _socket.AF_UNIX, place.socket, ""
-    with open(place.door, encoding="ascii") as file:
+    with open(place.door, encoding="ascii", newline="\n") as file:
         port, token = file.read().split()
     return _socket.AF_INET, ("127.0.0.1", int(port)), token
 

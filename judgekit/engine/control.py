@@ -48,7 +48,7 @@ def health(place: Place) -> dict[str, Any] | None:
     try:
         with client.Connection(place) as connection:
             told = json.loads(connection.ask("GET", "/v1/health", seconds=ANSWER_SECONDS).read())
-    except (client.NoEngine, client.EngineLost, ValueError):
+    except (client.NoEngine, client.EngineLost, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
 
@@ -64,7 +64,7 @@ def process_of(place: Place) -> int | None:
     end = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < end:
         with suppress(OSError, ValueError):
-            return int(Path(place.lock).read_text(encoding="ascii"))
+            return int(Path(place.lock).read_bytes())
         time.sleep(_POLL)  # it is just beginning
     return None
 
@@ -111,10 +111,10 @@ def _asked_to_leave(place: Place) -> bool:
 def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)
-        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        state = Path(f"/proc/{process}/stat").read_bytes()
         threads = len(os.listdir(f"/proc/{process}/task"))  # the others may end later, and hold the lock
     except FileNotFoundError:  # no such file: not Linux, or it has just ended
         return not Path("/proc/self/stat").exists()
     except OSError:
         return False
-    return threads > 1 or not state.rpartition(")")[2].startswith(" Z")  # ended, and nobody has asked how
+    return threads > 1 or not state.rpartition(b")")[2].startswith(b" Z")  # ended, and nobody has asked how

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 512  # at work or waiting
 MOST_BYTES = 64_000_000  # of all bodies at once
+HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
 MOST_BODY = 16_000_000
 Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
 ALWAYS = ("/v1/health", "/v1/stop")  # answered however much there is to do
@@ -22,7 +24,8 @@ class Door:
     """An ASGI application before another one.
 
     It answers 401 without the `token`, where there is one; 411 or 413 for a body of unknown or too great a
-    size; and 503 with `Retry-After` when the queue is full or the engine is leaving.
+    size; and 503 with `Retry-After` when the queue is full or the engine is leaving. Where requests have a
+    holder, nobody has more of the queue, or of the bytes, than is left for the others.
     """
 
     def __init__(
@@ -38,6 +41,8 @@ class Door:
         self.inside = 0
         self.leaving = False
         self._bytes = 0
+        self._requests_of: Counter[str] = Counter()
+        self._bytes_of: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or say why not."""
@@ -46,28 +51,37 @@ class Door:
             return
         headers = dict(scope["headers"])
         size = _size(headers)
-        refused = self._refused(scope["path"], headers, size)
+        holder: str | None = scope.get(HOLDER)
+        refused = self._refused(scope["path"], headers, size, holder)
         if refused is not None:
             await refuse(send, *refused)
             return
         counted = scope["path"] not in self._always
         self.requests += counted
-        self.inside += counted
-        self._bytes += size
+        self._count(holder, counted, size)
         try:
             await self._app(scope, receive, send)
         finally:
-            self.inside -= counted
-            self._bytes -= size
+            self._count(holder, -counted, -size)
 
-    def _refused(self, path: str, headers: dict[bytes, bytes], size: int) -> Refusal | None:
+    def _count(self, holder: str | None, requests: int, size: int) -> None:
+        self.inside += requests
+        self._bytes += size
+        if holder is not None:
+            for counter, change in ((self._requests_of, requests), (self._bytes_of, size)):
+                counter[holder] += change
+                counter += Counter()  # drops who has nothing
+
+    def _refused(
+        self, path: str, headers: dict[bytes, bytes], size: int, holder: str | None
+    ) -> Refusal | None:
         if not self._knows_token(headers.get(b"authorization", b"")):
             return 401, "token", "this engine answers only to who knows its token", 0
         if b"transfer-encoding" in headers or size < 0:
             return 411, "input", "send a body with its Content-Length", 0
         if size > MOST_BODY:
             return 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
-        return None if path in self._always else self._full(size)
+        return None if path in self._always else self._full(size) or self._greedy(size, holder)
 
     def _knows_token(self, given: bytes) -> bool:
         return not self._token or secrets.compare_digest(given, f"Bearer {self._token}".encode())
@@ -79,6 +93,16 @@ class Door:
             return 503, "busy", f"{self.inside} requests are waiting already", 1
         if self._bytes + size > MOST_BYTES:
             return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are on their way already", 1
+        return None
+
+    def _greedy(self, size: int, holder: str | None) -> Refusal | None:
+        if holder is None:
+            return None
+        requests, size_of = self._requests_of[holder], self._bytes_of[holder]
+        if requests and requests + 1 > self._most - self.inside - 1:
+            return 503, "busy", f"{requests} requests of yours are waiting already", 1
+        if size_of and size_of + size > MOST_BYTES - self._bytes - size:
+            return 503, "busy", f"{size_of // 1_000_000} MB of yours are on their way already", 1
         return None
 
 

@@ -178,6 +178,7 @@ async def _value(request: Request, service: Service, given: Carried, work: Calla
 async def gate(request: Request, given: Gate) -> Response:
     """Judge changed files and say of each what came of it, a line of JSON each."""
     service: Service = request.app.state.service
+    await service.usable()
     return StreamingResponse(_gate(service, given), media_type=LINES)
 
 

@@ -6,6 +6,7 @@ import _socket
 import asyncio
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -79,6 +80,11 @@ class Engine(uvicorn.Server):
 
     async def _prepare(self) -> None:
         await self._service.prepare()
+        if self._service.failure:  # the next one may fare better, but not one at every prompt
+            self._log.add(f"not ready: {self._service.failure}")
+            self._idle = _SUCCEEDED
+            await asyncio.to_thread(Path(self._seat.place.tried).touch, 0o600)
+            return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
         await asyncio.to_thread(listening.dismiss, self._seat.place, _SUCCEEDED)

@@ -8,7 +8,11 @@ import time
 import traceback
 from contextlib import suppress
 
+from judgekit.text import one_line
+
 MAX_BYTES = 200_000  # of the file; then it becomes the older one, `.1`, and the older one goes
+AGAIN_SECONDS = 60.0  # after which the same text is written once more: strangers must not fill it
+_MOST_TEXTS = 1000
 
 
 class Log:
@@ -16,9 +20,16 @@ class Log:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._written: dict[str, float] = {}
 
     def add(self, text: str) -> None:
-        """Write one line down, with the time and the process."""
+        """Write one line down, with the time and the process; not again what was written just now."""
+        now = time.monotonic()
+        if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
+            return
+        if len(self._written) >= _MOST_TEXTS:
+            self._written.clear()
+        self._written[text] = now
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with suppress(OSError):
             self._append(f"{moment} {os.getpid()} {text}\n".encode("utf-8", "replace"))
@@ -58,4 +69,5 @@ class Handler(logging.Handler):
         if error is not None:
             self._log.fault(error)
         else:
-            self._log.add(f"{record.name}: {str(record.msg).splitlines()[0][:200] if record.msg else ''}")
+            first = str(record.msg).partition("\n")[0]
+            self._log.add(f"{record.name}: {one_line(first, 200)}")

@@ -15,6 +15,7 @@ from judgekit.engine.starts import Starts
 from judgekit.gateway import litellm_
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.pace import Pace
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from judgekit.verdict import Verdict
 
 _UNBOUNDED = 1_000_000
+_SAID = 300  # characters of why something could not be loaded
+
+
+class NotReady(Exception):  # noqa: N818 - no error of who asks: they judge in their own process
+    """What judging needs cannot be loaded here; the text says why."""
 
 
 class Service:
@@ -36,7 +42,8 @@ class Service:
 
     def __init__(self, stop: Callable[[float], None]) -> None:
         self.stop = stop
-        self.ready = asyncio.Event()
+        self.ready = asyncio.Event()  # or failed
+        self.failure = ""
         self.gateway: Gateway = open_gateway({})
         self.judges = Judges(self.gateway)
         self._bearable: dict[tuple[object, ...], Pace] = {}
@@ -44,12 +51,20 @@ class Service:
         self._since = datetime.now(UTC)
 
     async def prepare(self) -> None:
-        """Load what every judging needs. What cannot be loaded fails again, and is said, when it is used."""
-        with suppress(ImportError):
+        """Load what every judging needs; `failure` says why it cannot be, and nobody waits any longer."""
+        try:
             await litellm_.loaded()
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, those who wait are told
+            self.failure = one_line(f"{type(error).__name__}: {error}", _SAID)
         self.ready.set()
-        with suppress(ImportError):
+        with suppress(Exception):  # fails again, and is said, when it is used
             await asyncio.to_thread(redaction.load)  # what a judging needs first
+
+    async def usable(self) -> None:
+        """Wait until what judging needs is loaded; raises `NotReady` where it cannot be."""
+        await self.ready.wait()
+        if self.failure:
+            raise NotReady(f"not ready: {self.failure}")
 
     async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the verdict on a document, judged when its provider bears one more at a time.
@@ -78,7 +93,8 @@ class Service:
             "version": __version__,
             "pid": os.getpid(),
             "since": self._since.isoformat(timespec="seconds"),
-            "ready": self.ready.is_set(),
+            "ready": self.ready.is_set() and not self.failure,
+            "failure": self.failure or None,
             "leaving": leaving,
             "requests": requests,
             "waiting": waiting,
@@ -89,7 +105,7 @@ class Service:
 def rss_bytes() -> int:
     """Return the memory of this process; the most it ever had where the present cannot be known."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open("/proc/self/statm", encoding="ascii", newline="\n") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         pass

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.datafile import expectation
 from judgekit.engine.door import error_body
+from judgekit.engine.service import NotReady
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gateway.pace import caller
+from judgekit.problems import problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -56,7 +57,7 @@ async def done(
 
 
 async def _with_environment(service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
-    await service.ready.wait()
+    await service.usable()
     with on_behalf_of(asked):
         return await work()
 
@@ -93,11 +94,16 @@ def said(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or _NO_BODY
         kind = "size" if first["type"] == "too_long" else "input"
-        return _response(422, kind, f"{where}: {expectation(first)}", Exit.BAD_INPUT)
+        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        asked["body"] = error.body
+        told = problem(error.errors(), asked)
+        where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
+        return _response(422, kind, f"{where}: {told.text}", Exit.BAD_INPUT)
     if isinstance(error, Gone):
         return Response(status_code=NOBODY_WAITS)
+    if isinstance(error, NotReady):
+        return _response(503, "not_ready", str(error), Exit.INTERNAL)
     if not isinstance(error, JudgekitError):
         message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
         return _response(500, "internal", message, 70)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from judgekit.errors import JudgekitError
 from judgekit.escalate import issue, remote
 from judgekit.escalate.gh import Gh, GhError
 from judgekit.git import Repository
+from judgekit.ledger import Ledger, VerdictLine, Wanted
 from judgekit.ledger.triage import triage
 from judgekit.text import one_line
 
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.config import EscalateConfig
-    from judgekit.ledger import Record, VerdictLine
+    from judgekit.ledger import Record
     from judgekit.verdict import Verdict
 
 SECONDS = 10.0  # for all issues of one run
 MOST = 10  # issues of one push
+_IMPROVED = 2  # rounds
 _LATER = "judgekit escalate tries again"
 
 
@@ -77,7 +80,12 @@ def _configured(place: Place) -> EscalateConfig:
 def _by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig) -> list[str]:
     if settings.issues != "on":
         return []
-    wanted = [each for each in verdicts if concerns(each, rejects=settings.rejects)]
+    given = list(verdicts)
+    before: Sequence[VerdictLine] = ()
+    if settings.rejects and any(each.verdict == "improve" for each in given):
+        records = Ledger.of(place.folder).records(Wanted(kinds=[VerdictLine]))
+        before = [each for each in records if isinstance(each, VerdictLine)]
+    wanted = [each for each in given if concerns(each, before, rejects=settings.rejects)]
     lines: list[str] = []
     done = 0
     try:
@@ -95,17 +103,46 @@ def _by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConf
     return lines
 
 
-def concerns(verdict: Verdict, *, rejects: bool) -> bool:
-    """Whether a verdict is for a person to settle, and none has."""
-    words = {"escalate", "reject"} if rejects else {"escalate"}
-    return verdict.verdict in words and verdict.human_override is None
+def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
+    """Whether a verdict is for a person to settle, and none has.
+
+    With `rejects` a rejection is; and `improve` where models came to it in two rounds, of this verdict and of
+    those right `before` it on the same task: its author does not get on alone.
+    """
+    if verdict.human_override is not None:
+        return False
+    if verdict.verdict == "improve":
+        return rejects and _improved(verdict, before) >= _IMPROVED
+    return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
+
+
+def _improved(verdict: Verdict, before: Iterable[VerdictLine]) -> int:
+    """Return in how many rounds models came to `improve`, back to the task's last verdict of another word."""
+    name = issue.task_name(verdict.task_id)
+    earlier = [
+        each
+        for each in before
+        if issue.task_name(each.task_id) == name
+        and each.timestamp <= verdict.timestamp
+        and each.id != verdict.id
+    ]
+    newest = sorted(earlier, key=lambda each: each.timestamp, reverse=True)
+    row = takewhile(lambda each: each.verdict == "improve", [verdict, *newest])
+    return sum(map(_improve_rounds, row))
+
+
+def _improve_rounds(verdict: Verdict) -> int:
+    outcomes = [each.opinion.get("outcome") for each in verdict.rounds if each.opinion]
+    return max(1, outcomes.count("improve"))
 
 
 def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
     """Return the last verdict of each task that is for a person to settle, newest first."""
-    found = triage(records)
+    lines = list(records)
+    found = triage(lines)
+    before = [each for each in lines if isinstance(each, VerdictLine)]
     listed = [*found.unclear, *found.nogo]
-    wanted = [each for each in listed if concerns(each, rejects=rejects)]
+    wanted = [each for each in listed if concerns(each, before, rejects=rejects)]
     return sorted(wanted, key=lambda each: each.timestamp, reverse=True)
 
 

@@ -9,9 +9,10 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import programs
 from judgekit.errors import Exit, JudgekitError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NEWEST = 50  # issues that are looked through; older ones are searched for
+_MOST = 16_000_000  # bytes of what gh may print; a thousand issues are a tenth of that
+_POLL = 0.02
 _SAID = 200  # characters of gh's own words
 _NOT_SIGNED_IN = 4  # gh's exit code
 _FIELDS = "number,url,state,body"
@@ -113,7 +116,7 @@ class Gh:
         said = self._ask("list", "--state", "all", "--json", _FIELDS, *words)
         try:
             listed = json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise GhError("gh issue list: no JSON came; update gh", general=True) from None
         return [found for each in listed if (found := _standing(each))] if isinstance(listed, list) else []
 
@@ -133,27 +136,43 @@ def run(
 ) -> tuple[int, bytes, bytes]:
     """Run a program in the home folder and return its exit code, output and errors.
 
-    When it takes longer it is killed, with all that it started. Raises `GhError`.
+    When it takes longer, or prints too much, it is killed, with all that it started. Raises `GhError`.
     """
-    try:
-        process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
-            argv,
-            cwd=Path.home(),  # nothing of a clone is read
-            env=dict(environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:  # ValueError: a NUL in a word
-        raise GhError(f"gh could not be started ({error})", general=True) from None
-    try:
-        out, err = process.communicate(stdin, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise GhError(f"gh issue {argv[2]}: no answer in time", general=True) from None
-    finally:
-        _end(process)
-    return process.returncode, out, err
+    end = time.monotonic() + seconds
+    # Files, not pipes: nothing that it leaves running can keep them open, and their size is known.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
+                argv,
+                cwd=Path.home(),  # nothing of a clone is read
+                env=dict(environ),
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+            raise GhError(f"gh could not be started ({error})", general=True) from None
+        try:
+            while process.poll() is None:
+                _check(argv, end, out, err)
+                time.sleep(_POLL)
+            _check(argv, float("inf"), out, err)
+        finally:
+            _end(process)
+        for file in (out, err):
+            file.seek(0)
+        return process.returncode, out.read(), err.read()
+
+
+def _check(argv: Sequence[str], end: float, *printed: IO[bytes]) -> None:
+    """Raise `GhError` when the time is over, or too much was printed."""
+    if time.monotonic() > end:
+        raise GhError(f"gh issue {argv[2]}: no answer in time", general=True)
+    if any(os.fstat(file.fileno()).st_size > _MOST for file in printed):
+        raise GhError(f"gh issue {argv[2]}: printed more than {_MOST:,} bytes", general=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -162,10 +181,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.escalate import markdown
 from judgekit.ledger import verdict_line
 from judgekit.ledger.overrides import is_blob
+from judgekit.redaction import redact
+from judgekit.text import rubric_name
 from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _HEADS = {
     "improve": "Models find {} in need of work.",
 }
 _OTHER = "Models came to no verdict about {}."
-_TITLES = {"escalate": "models disagree about", "reject": "rejected:", "improve": "to be improved:"}
 
 
 class Issue(NamedTuple):
@@ -54,8 +55,9 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     shown = verdict_line(verdict, text=text)
     token, state = token_of(verdict.task_id), _state(verdict)
     name = task_name(verdict.task_id)
-    title = f"judgekit: {_TITLES.get(verdict.verdict, 'no verdict about')} {markdown.title(name)}"
-    return Issue(token, state, title, f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}")
+    title = f"[JUDGE-DISAGREEMENT] Review needed: {markdown.title(name)}"
+    body = f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}"
+    return Issue(token, state, redact(title).text, redact(body).text)
 
 
 def mark(body: str) -> Mark | None:
@@ -93,7 +95,8 @@ def _body(verdict: Verdict, name: str, token: str) -> str:
 
 
 def _facts(verdict: Verdict) -> str:
-    rubric = markdown.inline(f"{verdict.rubric.id}@{verdict.rubric.version}")
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
+    rubric = markdown.inline(rubric_name(ref, verdict.rubric.source))
     lines = [f"- rubric {rubric}, {verdict.mode}; judged {verdict.timestamp:%Y-%m-%d %H:%M} UTC"]
     if verdict.commit:
         lines.append(f"- commit {markdown.inline(verdict.commit, 64)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
 from judgekit.git import GitError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +53,8 @@ def of_project(repository: Repository, environ: Mapping[str, str], address: str 
 
 def _origin(repository: Repository) -> str:
     try:
-        remotes = repository.ask("remote").decode("utf-8", "replace").split()
+        remotes = lines_of(os.fsdecode(repository.ask("remote")))
         chosen = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
-        return repository.ask("remote", "get-url", "--", chosen).decode("utf-8", "replace").strip()
+        return repository.ask("remote", "get-url", "--", chosen).decode("utf-8", "replace").rstrip("\n")
     except GitError:
         return ""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from judgekit.datafile import describe
 from judgekit.errors import InputError
+from judgekit.problems import problem_in
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ def _items(path: Path, kind: type[Item]) -> list[Item]:
         try:
             item = kind.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise _wrong(path, number, f"{key}: {describe(first)}" if key else describe(first)) from None
+            raise _wrong(path, number, str(problem_in(line, error))) from None
         if item.id in found:
             raise _wrong(path, number, f"id: {item.id!r} stands there twice; expected each id once")
         found[item.id] = item

@@ -39,6 +39,7 @@ class Item(NamedTuple):
     calls: int
     cost_usd: float | None
     orders: tuple[str | None, ...] = ()
+    unanswered: str | None = None
 
 
 def report(
@@ -52,7 +53,7 @@ def report(
     cases = [_with_jurors(case) for case in cases]
     judges = dict.fromkeys(judge for case in cases for judge in case.judges)
     if not judges:
-        raise InputError(f"{name}: expected recorded answers under `judges`, or --rubric to ask models")
+        raise InputError(f"{name}: expected recorded answers under `judges`; name a --rubric to ask models")
     reader = Reader(loaded.rubric, mode) if loaded else None
     return JudgingReport(
         file=name,
@@ -77,7 +78,9 @@ def items(cases: Sequence[Case], judge: str, reader: Reader | None) -> list[Item
             cost = said.cost_usd if first or said.cost_usd is None else 0.0
             calls = said.calls if first else 0
             orders = tuple((said.orders or {}).values())
-            found.append(Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost, orders))
+            found.append(
+                Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost, orders, said.unanswered)
+            )
     return found
 
 
@@ -111,7 +114,8 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
         judge=judge,
         model=next((name_of(case.judges[judge]) for case in cases if judge in case.judges), ""),
         items=len(originals),
-        unreadable=interval(mean([each.said is None for each in found])),
+        unanswered=dict(Counter(each.unanswered for each in found if each.unanswered)),
+        unreadable=interval(mean([each.said is None for each in found if not each.unanswered])),
         accuracy=agreement.accuracy(pairs),
         kappa=plain,
         weighted_kappa=weighted,

@@ -82,6 +82,20 @@ def ask(
     return running.run(run())
 
 
+def unanswered(cases: Sequence[Case]) -> str | None:
+    """Say in one line how many cases some tier has no model's answer for, and why; None if it is none."""
+    failures = [{each.unanswered for each in case.judges.values()} - {None} for case in cases]
+    missing = [each for each in failures if each]
+    if not missing:
+        return None
+    nobody = all(each.unanswered for case in cases for each in case.judges.values())
+    why = ", ".join(sorted({str(kind) for kinds in missing for kind in kinds}))
+    told = "no model answered" if nobody else "not every tier answered"
+    rest = "the figures rest on nothing" if nobody else "the figures leave these answers out"
+    count = f"{len(missing)} of {len(cases)} cases"
+    return f"{told} {count} ({why}); {rest}; judgekit provider check asks each model"
+
+
 @dataclass(frozen=True, slots=True)
 class _Asker:
     """Asks all tiers about one case after the other."""
@@ -106,6 +120,8 @@ class _Asker:
     async def _scored(self, judge: DocumentJudge, case: Case) -> dict[str, Recorded]:
         document = self._document(case)
         found = await judge.judge(document)
+        if not found.rounds:
+            raise InputError(f"{case.where}: no model was asked ({found.degraded or 'no reason is known'})")
         cut = {
             tier
             for tier, jury in judge.juries.items()

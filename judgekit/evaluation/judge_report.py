@@ -58,11 +58,15 @@ class Probabilities(Part):
 
 
 class JudgeReport(Part):
-    """One judge on the originals; `unreadable` answers are counted neither as right nor as wrong."""
+    """One judge on the originals; `unreadable` answers are counted neither as right nor as wrong.
+
+    `unanswered` counts the items, variants too, that no model answered, by failure. No other figure has them.
+    """
 
     judge: str
     model: str
     items: int
+    unanswered: dict[str, int] = {}
     unreadable: Interval | None
     accuracy: Interval | None
     kappa: Interval | None

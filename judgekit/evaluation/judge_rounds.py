@@ -83,18 +83,25 @@ def _given(seat: Endpoint, verdicts: Mapping[str, Verdict], manner: Manner, ques
 
 def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
     """Return what one model said: in each order, or of more calls what they come to."""
+    if not any(map(_better, calls)):
+        return {"failure": next((each.failure.kind for each in calls if each.failure), "not_recorded")}
     if len(calls) == _BOTH:
         return {"orders": {"".join(each.order): _better(each) for each in calls}}
     words = [_better(each) for each in calls]
     vote = of_calls([Vote(word) if word else None for word in words], criteria)
     if vote is None:
-        return {"failure": next((each.failure.kind for each in calls if each.failure), "not_recorded")}
+        return {"failure": next((each.failure.kind for each in calls if each.failure), "invalid_reply")}
     return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
 
 
 def _how(manner: Manner) -> dict[str, Any]:
     criteria = "each" if manner.each else "together"
-    return {"samples": manner.samples, "criteria": criteria, "rule": manner.jury, "redact": manner.redact}
+    return {
+        "samples": manner.samples,
+        "criteria": criteria,
+        "rule": manner.jury,
+        "redact": bool(manner.redact),
+    }
 
 
 def renamed(one: Round, names: Mapping[str, str]) -> Round:

@@ -20,7 +20,7 @@ def check(path: Path, names: Iterable[str]) -> None:
     if wrong is not None:
         raise InputError(f"id {wrong!r}: a TREC run has no place for ids with spaces; rename it")
     try:
-        path.open("a").close()
+        path.open("ab").close()
     except OSError as error:
         raise _unwritable(path, error) from None
 

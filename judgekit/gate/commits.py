@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
 from judgekit.gate.rules_commit import names_of
-from judgekit.text import escaped
+from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str, ur
 
 
 def _refs(repository: Repository, below: str) -> list[str]:
-    return repository.ask("for-each-ref", "--format=%(objectname)", below).decode().split()
+    return lines_of(repository.ask("for-each-ref", "--format=%(objectname)", below).decode())
 
 
 def _of_tip(
@@ -193,7 +193,7 @@ def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: 
     words = ("log", "--ignore-missing", "--stdin", "--topo-order", most, f"--format=tformat:{_FORMAT}")
     fields = os.fsdecode(repository.ask(*words, stdin=revisions)).split("\0")
     commits = [
-        Commit(oid.strip(), author, committer, tuple(filter(None, trailers.split("\n"))))
+        Commit(oid.strip(), author, committer, tuple(filter(None, lines_of(trailers))))
         for oid, author, committer, trailers in zip(*(fields[at:-1:4] for at in range(4)), strict=True)
     ]
     if len(commits) > MAX_COMMITS:
@@ -231,7 +231,7 @@ def _shallow(repository: Repository) -> list[str]:
     if repository.ask("rev-parse", "--is-shallow-repository").strip() != b"true":
         return []
     path = os.fsdecode(repository.ask("rev-parse", "--git-path", "shallow")).rstrip("\n")
-    return (repository.folder / path).read_text(encoding="ascii").split()
+    return lines_of((repository.folder / path).read_bytes().decode("ascii"))
 
 
 def _files(repository: Repository, commit: str) -> dict[str, str]:

@@ -37,9 +37,9 @@ class Pushed(NamedTuple):
 def read(repository: Repository, changes: Sequence[Change]) -> Iterator[Pushed]:
     """Yield each changed file as it is pushed, in the order of its paths."""
     ordered = sorted(changes, key=lambda change: change.path)
-    content = dict(repository.blobs(dict.fromkeys(change.blob for change in ordered), MAX_BYTES))
-    for change in ordered:
-        yield _pushed(change, content[change.blob])
+    blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
+    for change, (_, data) in zip(ordered, blobs, strict=True):
+        yield _pushed(change, data)
 
 
 def _family(change: Change) -> str | None:

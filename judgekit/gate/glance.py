@@ -56,7 +56,7 @@ def keep(repository: Repository, rules: Sequence[str], chosen: list[str], author
 
 def _kept(repository: Repository, rules: Sequence[str]) -> Wanted | None:
     try:
-        kept = json.loads(Path(_path(repository)).read_text(encoding="utf-8"))
+        kept = json.loads(Path(_path(repository)).read_bytes())
         return Wanted(kept["paths"], kept["authors"]) if kept["key"] == _key(repository, rules) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

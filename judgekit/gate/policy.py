@@ -59,9 +59,8 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
             raise _unread(
                 commit, name.decode(), "no regular file; the gate follows no links, put it there itself"
             )
-    content = dict(repository.blobs(dict.fromkeys(blob for blob, _ in files), MAX_BYTES))
-    for blob, path in files:
-        data = content[blob]
+    blobs = repository.blobs((blob for blob, _ in files), MAX_BYTES)
+    for (_, path), (_, data) in zip(files, blobs, strict=True):
         if data is not None:
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -154,6 +154,8 @@ def _judged(
     ledger = Ledger.of(repository.folder)
     loaded = library.configured_rubric("gate", settings.gate.rubric, folder)
     mode, said = _standing(ledger, mode, loaded.rubric.ref)
+    if loaded.source:
+        said.append(f"judged under {loaded.name}, not under the {loaded.rubric.rubric} that judgekit brings")
     keeper = Gatekeeper(
         folder,
         loaded,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from judgekit.errors import InputError
+from judgekit.text import lines_of
 
 _FIELDS = 4
 
@@ -40,7 +41,7 @@ def parse(text: str) -> list[RefUpdate]:
     from their end.
     """
     updates = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         fields = line.rsplit(" ", _FIELDS - 1)

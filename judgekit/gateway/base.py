@@ -97,7 +97,8 @@ class Reply:
     """What a model answered.
 
     `model` is the name in the reply. `tokens` are what it wrote, piece by piece, and `logprobs` beside each
-    the alternatives there were, itself among them; both are empty where a provider gives neither.
+    the alternatives there were, itself among them; both are empty where a provider gives neither. `held` says
+    that the provider was to hold the text to the request's schema.
     """
 
     text: str
@@ -105,6 +106,7 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     logprobs: tuple[dict[str, float], ...] = ()
     tokens: tuple[str, ...] = ()
+    held: bool = False
 
 
 class Gateway(Protocol):

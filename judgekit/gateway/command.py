@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment, programs
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import failures, leftovers, printed
+from judgekit.gateway import failures, leftovers, one_loop, printed
 from judgekit.gateway.endpoints import INSIDE, secrets
 from judgekit.gateway.invocation import Invocation, prepare
 from judgekit.gateway.pace import Paces, no_turn
 from judgekit.provider import CommandProfile
+from judgekit.text import lines_of
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _MAX_STDERR = 8_000
 _POLL = 0.05
 _LAST_WORDS = 0.3  # seconds for what an ended program has written and nobody has read yet
 _DYING = 1.0  # seconds, of which a killed program needs milliseconds
+_TIDYING = 3.0  # seconds to end what a program has started, of which milliseconds are needed
 
 
 class CommandGateway:
@@ -49,14 +51,17 @@ class CommandGateway:
         if environment.environ().get(INSIDE):
             told = "a program that judgekit runs started it again"
             raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=Usage())
-        begun = False
-        try:
-            async with (
-                asyncio.timeout(request.timeout),
-                self._paces.of(endpoint).turn(time.monotonic() + request.timeout),
-            ):
+        begun, end = False, time.monotonic() + request.timeout
+
+        async def in_turn() -> Reply:
+            nonlocal begun
+            async with self._paces.of(endpoint).turn(end):
                 begun = True
                 return await _reply(profile, endpoint, request)
+
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await one_loop.inside(in_turn, patience=_TIDYING)
         except TimeoutError:
             if not begun:
                 raise no_turn(request) from None
@@ -182,5 +187,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _last_line(output: bytes) -> str:
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in lines_of(output.decode(errors="replace")) if line.strip()]
     return lines[-1][: failures.MAX_MESSAGE] if lines else ""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from judgekit import providers
+from judgekit.gateway import probe
 from judgekit.gateway.base import Endpoint
 from judgekit.provider import CommandProfile, LitellmProfile, by_beginning
 
@@ -40,6 +41,14 @@ def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str
         logprobs=profile.logprobs_of(model) and not profile.pointwise,
         price=profile.price_of(model),
     )
+
+
+def is_local(endpoint: Endpoint) -> bool:
+    """Whether a model runs on this machine, at no price: judgekit's own, or a known server's at its port."""
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile):
+        return False
+    return profile.embedded or bool(profile.detect.port and probe.is_loopback(endpoint.api_base or ""))
 
 
 def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:

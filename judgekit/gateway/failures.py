@@ -101,19 +101,23 @@ _BY_CAUSE: Final = (
         ),
     ),
 )
-_BROKEN_REPLY = frozenset({"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"})
+_BROKEN_REPLY = frozenset(
+    {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
+)
 _REJECTED_FORMAT = re.compile(
     r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
     r"|structured.?output|grammar|tool_?choice|\btools?\b|function.?call|additionalProperties",
     re.IGNORECASE,
 )
 MAX_MESSAGE = 300
+_MOST_READ = 20_000  # characters of what an exception says
 
 
 def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Return the failure that an exception of a call means; none of the `secrets` is in its message."""
-    if isinstance(error, GatewayError):
-        return error
+    own = next((each for each in _causes(error) if isinstance(each, GatewayError)), None)
+    if own is not None:
+        return own
     message = redact(_one_line(error), secrets)
     return GatewayError(_kind(error), message, retry_after=_retry_after(error))
 
@@ -131,7 +135,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         if len(secret) >= 6:  # noqa: PLR2004 - shorter ones are no keys, and would blank out words
             text = text.replace(secret, "[key]")
-            text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|[\w-]*\*{{3,}}[\w*-]*", "[key]", text)
+            text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
             text = _without_end(text, secret)
     return text
 
@@ -183,11 +187,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error).split("Traceback (most recent call last)")[0]
+    text = str(error)[:_MOST_READ].split("Traceback (most recent call last)")[0]
     text = _inner_message(text) or text
     text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
     text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^>]*>| \[Connect call failed [^]]*\]", "", text)
+    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
     text = " ".join(text.split()).strip(" |") or type(error).__name__
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
@@ -199,7 +203,7 @@ def _inner_message(text: str) -> str | None:
         return None
     try:
         data, _ = json.JSONDecoder().raw_decode(text[start:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     found: Any = data.get("error", data) if isinstance(data, dict) else None
     words = found.get("message") if isinstance(found, dict) else found

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
+from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import failures, offers, reading, schema
+from judgekit.gateway import bounded, failures, offers, one_loop, reading, schema
 from judgekit.gateway.endpoints import extra_arguments, secrets
 from judgekit.gateway.pace import Pace, Paces, no_turn
 from judgekit.provider import LitellmProfile, OutputMode, by_beginning
+from judgekit.text import one_line
+from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
 _CONCESSIONS = 5  # as many as a manner has: the limit's name, temperature, probabilities, the format twice
+_MOST_SAID = 64_000  # characters of what an error of litellm's says
 _LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
@@ -75,7 +79,30 @@ def _load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         logger = logging.getLogger(name)
         logger.handlers[:] = [logging.NullHandler()]
         logger.propagate = False
+    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
+    from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport  # noqa: PLC0415 - the same
+
+    # It looks for secrets in what an error says, which may hold a whole reply: seconds for each megabyte.
+    redact = secret_redaction.python_redact_string
+    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
+    bounded.bound(LiteLLMAiohttpTransport)
+    one_loop.close_at_exit(vars(litellm)["close_litellm_async_clients"])
     return litellm
+
+
+def _forked() -> None:
+    """Leave the connections alone that this process has of the one it was forked from, and keep no lock."""
+    global _LOCK  # noqa: PLW0603 - one for the process
+    _LOCK = threading.Lock()
+    if _load.cache_info().currsize:
+        litellm = _load()
+        _left.append(litellm.in_memory_llm_clients_cache)
+        litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
+
+
+_left: list[object] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class _Tokenizer:
@@ -144,7 +171,7 @@ class LitellmGateway:
         work = _Work(endpoint, request, time.monotonic() + request.timeout)
         try:
             async with asyncio.timeout(request.timeout):
-                return await self._in_a_manner_that_is_taken(work)
+                return await one_loop.inside(lambda: self._in_a_manner_that_is_taken(work))
         except TimeoutError:
             if not work.begun:
                 raise no_turn(request) from None
@@ -152,9 +179,7 @@ class LitellmGateway:
             raise GatewayError(FailureKind.TIMEOUT, message) from None
 
     async def aclose(self) -> None:
-        """Close litellm's connections, if it was ever loaded."""
-        if _load.cache_info().currsize:
-            await load().close_litellm_async_clients()
+        """Nothing is closed before the process ends: others may be asking on the same connections."""
 
     async def _in_a_manner_that_is_taken(self, work: _Work) -> Reply:
         """Ask; where the address rejects the manner, ask in weaker ones and remember what it rejected."""
@@ -197,23 +222,8 @@ class LitellmGateway:
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm beside the event loop, so that the deadline holds from the first call on.
-
-    A thread of its own: the end of `asyncio.run` waits for the threads of the event loop.
-    """
-    if not _load.cache_info().currsize:
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def work() -> None:
-            with contextlib.suppress(Exception):  # raised again below, where someone can catch it
-                load()
-            with contextlib.suppress(RuntimeError):  # the deadline came first, and the loop is gone
-                loop.call_soon_threadsafe(done.set)
-
-        threading.Thread(target=work, name="judgekit-litellm", daemon=True).start()
-        await done.wait()
-    return load()
+    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
+    return load() if _load.cache_info().currsize else await running.aside(load)
 
 
 def _pause(state: RetryCallState) -> float:
@@ -229,11 +239,16 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
-    litellm = await loaded()
     try:
-        response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
+        litellm = await loaded()
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
+        told = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
+        raise GatewayError(FailureKind.BAD_REQUEST, one_line(told, 300), usage=Usage()) from None
+    try:
+        with bounded.replies():
+            response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
         pace.heard(_headers(response))
-        return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint))
+        return reading.reply_of(response, endpoint, request, _cost(litellm, response, endpoint), manner.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secrets(endpoint))
     if failure.kind is FailureKind.NOT_FOUND:
@@ -319,6 +334,15 @@ def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> reading.Cost:  # n
             if math.isfinite(usd) and usd >= 0:
                 return reading.Cost(usd, source)
     return reading.Cost()
+
+
+def has_price(model: str) -> bool:
+    """Whether litellm's table has a price for a model."""
+    try:
+        load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
+    except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
+        return False
+    return True
 
 
 def _by_table(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects

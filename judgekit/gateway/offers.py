@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from judgekit.errors import GatewayError
+
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
     from judgekit.provider import LitellmProfile
@@ -21,15 +23,18 @@ async def offered(endpoint: Endpoint, profile: LitellmProfile, seconds: float) -
 
     import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
 
+    from judgekit.gateway import bounded  # noqa: PLC0415 - the same
+
     if profile.models_path is None or endpoint.api_base is None or seconds <= 0:
         return []
     url = endpoint.api_base.rstrip("/") + profile.models_path
     headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     try:
-        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
-            listed = (await client.get(url, headers=headers)).json()["data"]
-            names = [str(each["id"]) for each in listed]
-    except (httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError):
+        with bounded.replies():
+            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+                listed = (await client.get(url, headers=headers)).json()["data"]
+                names = [str(each["id"]) for each in listed]
+    except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
         return []
     bare = profile.bare_name(endpoint.model)
     near = difflib.get_close_matches(bare, names, n=SHOWN, cutoff=0.3)

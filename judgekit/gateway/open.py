@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from judgekit.errors import GatewayError
 from judgekit.gateway import replay
+from judgekit.gateway.endpoints import is_local
+from judgekit.usage import Usage, free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
 
 Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
 
 
+def _lasting(make: Callable[[], Gateway]) -> Gateway:
+    """Return the one gateway of its kind: connections, and turns to ask, are those of the whole process."""
+    from judgekit.gateway import one_loop  # noqa: PLC0415 - asyncio, when used
+
+    return one_loop.lasting(make)
+
+
 def _litellm() -> Gateway:
     from judgekit.gateway.litellm_ import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
 
-    return LitellmGateway()
+    return _lasting(LitellmGateway)
 
 
 def _command() -> Gateway:
     from judgekit.gateway.command import CommandGateway  # noqa: PLC0415 - asyncio's subprocesses, when used
 
-    return CommandGateway()
+    return _lasting(CommandGateway)
 
 
 def _embedded() -> Gateway:
@@ -54,6 +65,27 @@ before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking
 """What is called whenever the current task is about to wait for a provider."""
 
 
+def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
+    """Return the models of whose calls nobody will say what they cost, each once.
+
+    Raises what importing litellm does, whose table has most prices.
+    """
+    return list(dict.fromkeys(each.model for each in endpoints if not _has_price(each)))
+
+
+def _has_price(endpoint: Endpoint) -> bool:
+    profile = endpoint.profile
+    if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
+        return True
+    if profile.kind == "command":
+        return profile.usage is not None and profile.usage.cost is not None
+    if profile.states_cost:
+        return True
+    from judgekit.gateway import litellm_  # noqa: PLC0415 - seconds of CPU, only when used
+
+    return litellm_.has_price(endpoint.model)
+
+
 async def prepare(endpoint: Endpoint) -> None:
     """Load what asking an endpoint needs; what cannot be loaded fails again, and is said, when it is used."""
     if kind_of(endpoint) in ("litellm", "embedded"):
@@ -77,7 +109,14 @@ class Router:
             self._opened[kind] = self._implementations[kind]()
         if told := before_asking.get():
             told()
-        return await self._opened[kind].complete(endpoint, request)
+        if not is_local(endpoint):
+            return await self._opened[kind].complete(endpoint, request)
+        try:
+            reply = await self._opened[kind].complete(endpoint, request)
+        except GatewayError as error:
+            error.usage = free(error.usage or Usage())
+            raise
+        return replace(reply, usage=free(reply.usage))
 
     async def aclose(self) -> None:
         """Close what was opened."""

@@ -29,7 +29,7 @@ def models(base: str, seconds: float = SECONDS) -> list[str] | None:
     try:
         body = _get(url.hostname or "", url.port or 80, url.path.rstrip("/") + "/models", seconds)
         return [name for name in _names(json.loads(body)) if not _NO_CHAT.search(name)]
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

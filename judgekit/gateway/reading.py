@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import codecs
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Reply, Request
 from judgekit.usage import CostSource, Usage
+
+if TYPE_CHECKING:
+    from judgekit.provider import OutputMode
 
 _LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
 
@@ -20,11 +23,17 @@ class Cost(NamedTuple):
     source: CostSource | None = None
 
 
-def reply_of(response: Any, endpoint: Endpoint, request: Request, cost: Cost) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
+def reply_of(
+    response: Any,  # noqa: ANN401 - litellm's object, as its version shapes it
+    endpoint: Endpoint,
+    request: Request,
+    cost: Cost,
+    mode: OutputMode,
+) -> Reply:
     """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
 
-    The text is the content, else the arguments of a tool call, else the reasoning, where some servers put
-    JSON by mistake.
+    The text is the content, else the arguments of the tool calls, else the reasoning, where some servers put
+    JSON by mistake. If the `mode` asks for a tool call, its arguments come first: the content is commentary.
     """
     usage = _usage(response, endpoint, cost).of_call()
     choices = getattr(response, "choices", None) or []
@@ -35,11 +44,18 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, cost: Cost) ->
     problem = _problem(choice, message, request)
     if problem is not None:
         raise GatewayError(*problem, usage=usage)
-    text = _text(message)
+    text, held = _text(message, mode)
     logprobs, tokens = _logprobs(choice, request)
     if not text and (request.schema is not None or not logprobs):
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
-    return Reply(text, getattr(response, "model", None) or endpoint.model, usage, logprobs, tokens)
+    return Reply(
+        text,
+        getattr(response, "model", None) or endpoint.model,
+        usage,
+        logprobs,
+        tokens,
+        held and request.schema is not None,
+    )
 
 
 def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, str] | None:  # noqa: ANN401 - litellm's objects
@@ -57,15 +73,17 @@ def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, 
     return None
 
 
-def _text(message: Any) -> str:  # noqa: ANN401 - litellm's object
+def _text(message: Any, mode: OutputMode) -> tuple[str, bool]:  # noqa: ANN401 - litellm's object
+    """Return the text of a reply, and whether it stands where the provider holds it to a schema."""
     content = getattr(message, "content", None)
-    if isinstance(content, str) and content.strip():
-        return content
-    for call in getattr(message, "tool_calls", None) or []:
-        arguments = getattr(getattr(call, "function", None), "arguments", None)
-        if arguments:
-            return str(arguments)
-    return str(getattr(message, "reasoning_content", None) or "")
+    said = content if isinstance(content, str) and content.strip() else ""
+    calls = [getattr(each, "function", None) for each in getattr(message, "tool_calls", None) or []]
+    called = "\n".join(str(each.arguments) for each in calls if each is not None and each.arguments)
+    if called and (mode == "tool" or not said):
+        return called, mode == "tool"
+    return said or str(getattr(message, "reasoning_content", None) or ""), bool(
+        said
+    ) and mode == "json_schema"
 
 
 def _extra(message: Any, name: str) -> Any:  # noqa: ANN401 - litellm's object

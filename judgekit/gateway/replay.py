@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from judgekit import paths, providers
-from judgekit.datafile import Strict, describe
+from judgekit.datafile import Strict
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.problems import problem_in
 from judgekit.rubric import TierName
-from judgekit.text import encodable
+from judgekit.text import encodable, lines_of
 from judgekit.usage import CostSource, Usage
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class RecordedReply(Strict):
     cache_write_tokens: int = 0
     logprobs: list[dict[str, float]] = []
     tokens: list[str] = []
+    held: Literal[True] | None = None
 
 
 class RecordedFailure(Strict):
@@ -93,10 +95,10 @@ class Line(Strict):
 def read(path: Path) -> list[Line]:
     """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # replies may hold other line separators
+        texts = lines_of(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
-    return [_line(path, number, text) for number, text in enumerate(lines, 1) if text.strip()]
+    return [_line(path, number, text) for number, text in enumerate(texts, 1) if text.strip()]
 
 
 def endpoints(path: Path) -> dict[TierName, Endpoint]:
@@ -225,9 +227,8 @@ def _line(path: Path, number: int, text: str) -> Line:
     except ValueError as error:
         if not isinstance(error, ValidationError):
             raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(describe(first), path=path, line=number, key=key) from None
+        found = problem_in(text, error)
+        raise ConfigError(found.text, path=path, line=number, key=found.key) from None
 
 
 def _readable(path: Path) -> list[Line]:
@@ -268,6 +269,7 @@ def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
         usage,
         tuple(recorded.logprobs),
         tuple(recorded.tokens),
+        bool(recorded.held),
     )
 
 
@@ -293,4 +295,5 @@ def _recorded(reply: Reply) -> RecordedReply:
         cache_write_tokens=reply.usage.cache_write_tokens,
         logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
         tokens=[encodable(each) for each in reply.tokens],
+        held=reply.held or None,
     )

@@ -12,7 +12,16 @@ from judgekit.gateway import probe
 from judgekit.gateway.base import Matter, Message, Request
 from judgekit.gateway.endpoints import first_set
 from judgekit.gateway.open import prepare
-from judgekit.gateway.resolve import Wanted, detect, served
+from judgekit.gateway.resolve import (
+    Wanted,
+    detect,
+    is_addressed,
+    models_at,
+    names,
+    profile_of,
+    served,
+    signed_in,
+)
 from judgekit.provider import CommandProfile, LitellmProfile
 from judgekit.usage import Usage, of_failure
 
@@ -117,10 +126,22 @@ def _problem(
         lacking = f"nothing answers on port {profile.detect.port}"
     if lacking is None and profile.detect.port and not listed:
         lacking = "it has no model that can chat"
+    if lacking is None and isinstance(profile, LitellmProfile) and is_addressed(profile):
+        lacking = _unnamed(profile, environ, wanted)
     if not wanted.allows(profile):
         how = f"add {profile.provider} to providers.allow in your own configuration"
+        if isinstance(profile, CommandProfile) and lacking is None:
+            return f"not allowed: {signed_in([profile])}"
         return f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
     return lacking
+
+
+def _unnamed(profile: LitellmProfile, environ: Mapping[str, str], wanted: Wanted) -> str | None:
+    """Return what is lacking at an address of the user's own, whose models are the user's to name."""
+    named = [name for given in wanted.models.values() if given for name in names(given)]
+    if any(profile_of(name, providers.profiles())[0] == profile for name in named):
+        return None
+    return models_at(profile, environ)[1]
 
 
 def _found(profile: Profile, environ: Mapping[str, str]) -> str:

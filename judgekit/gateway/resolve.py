@@ -6,10 +6,11 @@ server that answers, the embedded model, a command that the user allowed.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import programs, providers
 from judgekit.gateway import probe, replay
@@ -18,10 +19,11 @@ from judgekit.provider import CommandProfile, LitellmProfile, Profile
 from judgekit.rubric import TIERS, TierName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
 
+Others: TypeAlias = "Callable[[], Sequence[Mapping[TierName, tuple[Endpoint, ...]]]]"
 CUSTOM = "openai-compatible"
 _NOTHING = (
     "no model found: set a provider's key (judgekit provider list names them) or JUDGEKIT_API_BASE with "
@@ -61,12 +63,14 @@ class Panel:
     """Who judges: the endpoints of each tier, none at all when no model was found.
 
     `provider` is the profile that filled the tiers; `reason` says in one line what was chosen or what to
-    do. Tiers may share an endpoint; several in one tier are its jury.
+    do. Tiers may share an endpoint; several in one tier are its jury. `others` returns what the tiers would
+    be with each provider that may be asked, in the order of choice; it may ask local servers, as `resolve`.
     """
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]
     provider: str | None
     reason: str
+    others: Others = field(default=tuple, compare=False, repr=False)
 
 
 def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
@@ -78,12 +82,16 @@ def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
     if recording:
         return _of(replay.juries(Path(recording)), "replay", f"replies recorded in {recording}")
     known = _ordered([profile for profile in providers.profiles() if wanted.allows(profile)], wanted.order)
+    others = functools.cache(
+        lambda: tuple(each.endpoints for each in _detected(known, wanted, environ) if each.endpoints)
+    )
     if any(wanted.models.values()):
-        return _named(wanted, known, environ)
+        return _named(wanted, known, environ, others)
     own = _models_without_address(known, environ)
     if own:
-        return _named(replace(wanted, models=own, listed_only=frozenset()), known, environ)
-    return _detected(known, wanted, environ) or Panel({}, None, _nothing(wanted))
+        return _named(replace(wanted, models=own, listed_only=frozenset()), known, environ, others)
+    panel = next(_detected(known, wanted, environ), None)
+    return replace(panel, others=others) if panel else Panel({}, None, _nothing(wanted, environ))
 
 
 def fill(endpoints: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -125,79 +133,88 @@ def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
     return first_set(profile.base_env, environ) or profile.base or ""
 
 
-def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Panel | None:
-    steps: list[Callable[[], Panel | None]] = [
-        lambda: _custom(known, environ),
-        lambda: _by_key(known, wanted, environ),
-        lambda: _by_server(known, environ),
-        lambda: _embedded(known, environ),
-        lambda: _by_command(known, environ),
-    ]
-    return next((panel for step in steps if (panel := step()) is not None), None)
+def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Iterator[Panel]:
+    """Yield the panel of each provider that is there, in the order of choice.
 
-
-def _custom(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
-    """Return the panel of an address that the user names; which models it has is the user's to say."""
+    One without models says what is wrong with an address of the user's own.
+    """
+    unnamed: list[Panel] = []
     for profile in _addressed(known, environ):
-        models = _models_in(profile, environ)
-        base = served(profile, environ)
-        if not base.startswith(("http://", "https://")):
-            expected = "expected an address such as http://127.0.0.1:8080/v1"
-            return Panel({}, None, f"the address of {profile.provider} is {base!r}: {expected}")
-        if not models and profile.provider == CUSTOM:
-            listed = probe.models(base) or []
-            models = dict.fromkeys(TIERS, listed[:1]) if listed else {}
-            if not models:
-                return Panel(
-                    {}, None, f"JUDGEKIT_API_BASE is {base}: set JUDGEKIT_MODEL to a model that is there"
-                )
-        if models:
-            return _of(_reached(profile, models, environ), profile.provider, f"{profile.title}: {base}")
-    return None
+        models, problem = models_at(profile, environ)
+        if problem is None:
+            why = f"{profile.title}: {served(profile, environ)}"
+            yield _of(_reached(profile, models, environ), profile.provider, why)
+        elif profile.provider == CUSTOM:  # it was meant, and nothing that comes after it
+            yield Panel({}, None, problem)
+        else:
+            unnamed.append(Panel({}, None, problem))
+    yield from _by_key(known, wanted, environ)
+    yield from _by_server(known, environ)
+    yield from _embedded(known, environ)
+    yield from _by_command(known, environ)
+    yield from unnamed
 
 
-def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Panel | None:
+def models_at(
+    profile: LitellmProfile, environ: Mapping[str, str]
+) -> tuple[Mapping[TierName, Sequence[str]], str | None]:
+    """Return the models at an address that the user names, or why there are none.
+
+    Which they are is the user's to say. `JUDGEKIT_API_BASE` alone is asked for them, where it is on this
+    machine.
+    """
+    base, models = served(profile, environ), _models_in(profile, environ)
+    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
+    if not base.startswith(("http://", "https://")):
+        expected = "expected an address such as http://127.0.0.1:8080/v1"
+        return {}, f"the address of {profile.provider} is {base!r}: {expected}"
+    if not models and profile.provider == CUSTOM and (listed := probe.models(base)):
+        models = dict.fromkeys(TIERS, listed[:1])
+    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model that is there"
+
+
+def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Iterator[Panel]:
     asked = set(_unaliased(wanted.allow or ()))
     for profile in known:
         if not isinstance(profile, LitellmProfile) or not profile.models.by_tier:
             continue
         if detect(profile, environ, named=profile.provider in asked) is None:
-            return _profile_panel(profile, environ, "its key is set")
-    return None
+            yield _profile_panel(profile, environ, "its key is set")
 
 
-def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
     servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
     lists = probe.models_of_all([served(each, environ) for each in servers])
     for profile, listed in zip(servers, lists, strict=True):
         if listed:
-            return _of(
+            yield _of(
                 _reached(profile, dict.fromkeys(TIERS, listed[:1]), environ),
                 profile.provider,
                 f"{profile.title} answers at {served(profile, environ)}",
             )
-    return None
 
 
-def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
     for profile in known:
         if isinstance(profile, LitellmProfile) and profile.embedded:
             models = _models_in(profile, environ)
             if models and detect(profile, environ) is None:
                 named = f"the embedded model {next(iter(models.values()))[0]}"
-                return _of(_reached(profile, models, environ), profile.provider, named)
-    return None
+                yield _of(_reached(profile, models, environ), profile.provider, named)
 
 
-def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Panel | None:
+def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
     for profile in known:
         if isinstance(profile, CommandProfile) and detect(profile, environ) is None:
-            return _profile_panel(profile, environ, f"the command {profile.detect.command} is on PATH")
-    return None
+            yield _profile_panel(profile, environ, f"the command {profile.detect.command} is on PATH")
 
 
-def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str]) -> Panel:
-    """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere."""
+def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str], others: Others) -> Panel:
+    """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
+
+    Where all of them are at a server or an address of the user's own, texts are meant to stay there: another
+    provider takes a tier for the sake of independence only where `allow` names it.
+    """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     named = {tier: names(name) for tier, name in wanted.models.items() if name}
     for tier, name in ((tier, name) for tier, jury in named.items() for name in jury):
@@ -211,7 +228,16 @@ def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str])
     if all(each.profile == first for jury in endpoints.values() for each in jury):
         endpoints = {**_own(first, environ), **endpoints}
     by = "project" if wanted.listed_only.issuperset(named) else "user"
-    return _of(endpoints, first.provider, f"named by the {by}")
+    panel = _of(endpoints, first.provider, f"named by the {by}")
+    at_home = all(_is_own(each.profile) for jury in endpoints.values() for each in jury)
+    return panel if at_home and wanted.allow is None else replace(panel, others=others)
+
+
+def _is_own(profile: Profile) -> bool:
+    """Whether what a provider is sent goes to a server or an address of the user's own."""
+    if not isinstance(profile, LitellmProfile):
+        return False
+    return bool(profile.detect.port or profile.models_env.by_tier or profile.embedded)
 
 
 def _unusable(profile: Profile, tier: TierName, wanted: Wanted, environ: Mapping[str, str]) -> str | None:
@@ -280,8 +306,13 @@ def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[Tier
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    named = [each for each in known if isinstance(each, LitellmProfile) and each.models_env.by_tier]
+    named = [each for each in known if isinstance(each, LitellmProfile) and is_addressed(each)]
     return [each for each in named if first_set(each.base_env, environ)]
+
+
+def is_addressed(profile: LitellmProfile) -> bool:
+    """Whether a provider's address and its models are both the user's to name."""
+    return bool(profile.base_env and profile.models_env.by_tier)
 
 
 def _models_without_address(
@@ -304,7 +335,23 @@ def _unaliased(names: Sequence[str]) -> list[str]:
     return [providers.unaliased(name) for name in names]
 
 
-def _nothing(wanted: Wanted) -> str:
+def _nothing(wanted: Wanted, environ: Mapping[str, str]) -> str:
+    """Say that there is no model, and of commands that are there what keeps them from being used."""
     if wanted.allow is None:
-        return _NOTHING
-    return f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+        told = _NOTHING
+    else:
+        told = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+    there = [
+        each
+        for each in providers.profiles()
+        if isinstance(each, CommandProfile) and not wanted.allows(each) and detect(each, environ) is None
+    ]
+    return f"{told}; {signed_in(there)}" if there else told
+
+
+def signed_in(commands: Sequence[CommandProfile]) -> str:
+    """Say how to judge with commands that are there and not allowed."""
+    names = " and ".join(str(each.detect.command) for each in commands)
+    allow = ", ".join(each.provider for each in commands)
+    there = f"{names} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is no API key"
+    return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"

@@ -11,7 +11,7 @@ import time
 
 from judgekit import paths
 from judgekit.retrieval import sqljson
-from judgekit.text import one_line
+from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def _append(path: str, line: bytes) -> None:
 
 def _lines(path: str) -> list[dict[str, Any]]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            texts = file.read(2 * MAX_BYTES).splitlines()
+        with open(path, "rb") as file:
+            texts = lines_of(file.read(2 * MAX_BYTES).decode("utf-8", "replace"))
     except OSError:
         return []
     found = []

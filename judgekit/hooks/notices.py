@@ -32,7 +32,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
 
 def _read(path: str) -> dict[str, float]:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", newline="\n") as file:
             found = sqljson.loads(file.read(1_000_000))
     except (FileNotFoundError, ValueError):
         return {}

@@ -45,10 +45,12 @@ def ended(words: Sequence[str]) -> int | None:
     found = watchdog.split(PREPARATION)
     if found is None or found[0] is not None:
         return found and found[0]
-    from judgekit.cli.output import complain  # noqa: PLC0415 - most pushes end before
-
-    fault(JudgekitError("no end within the budget"), complain)
+    fault(JudgekitError("no end within the budget"), _complain)
     return found[1] or Exit.ACCEPTED
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"judgekit: {line}\n")
 
 
 def begun(begin: Begin, blocked: int) -> None:

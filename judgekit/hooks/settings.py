@@ -97,7 +97,7 @@ def descriptions(root: str) -> dict[str, str]:
     if not os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep):
         return {}
     try:
-        with open(source, encoding="utf-8", errors="replace") as file:
+        with open(source, encoding="utf-8", errors="replace", newline="\n") as file:
             found = sqljson.loads(file.read(1_000_000))
     except (OSError, ValueError):
         return {}
@@ -146,7 +146,7 @@ def _inside(folder: str) -> list[str]:
 def _kept(project: str, key: str) -> dict[str, Any] | None:
     """Return the settings that were kept under `key`."""
     try:
-        with open(path(project), encoding="utf-8") as file:
+        with open(path(project), encoding="utf-8", newline="\n") as file:
             found = sqljson.loads(file.read())
     except (OSError, ValueError):
         return None

@@ -60,7 +60,7 @@ class Memory:
         self._path = cachefile.place(FOLDER, cachefile.name_for(session) + ".json")
         found: Any = None
         try:
-            with open(self._path, encoding="utf-8") as file:
+            with open(self._path, encoding="utf-8", newline="\n") as file:
                 found = sqljson.loads(file.read(1_000_000))
             self.seen, self.told = [str(each) for each in found["seen"]], int(found["told"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -85,11 +85,12 @@ def asks_to_go_on(verdict: Verdict) -> bool:
 
 def reason(verdict: Verdict) -> str:
     """Return facts for the agent. What a model says of a file may have been steered by that file."""
-    from judgekit.text import one_line  # noqa: PLC0415 - loaded by then
+    from judgekit.text import one_line, rubric_name  # noqa: PLC0415 - loaded by then
 
     names = ", ".join(_harmless(one_line(each.path, 100)) for each in verdict.subjects)
     task = _harmless(one_line(verdict.task_id, 100))
-    rubric = f"{verdict.rubric.id}@{verdict.rubric.version}, {verdict.mode}"
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
+    rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     scores = ", ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
     head = f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
     decided = verdict.human_override

@@ -17,7 +17,9 @@ _TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth 
 _MOST = 1_000_000  # characters of a file; no configuration has as many
 # No section but `retrieval` has such a key, in a configuration of ours.
 _KEY = re.compile(r"""(?<![\w.\\/-])(["']?)enabled\1\s*:\s*["']?(\w*)""")
-_COMMENT = re.compile(r"^\s*#.*$|^([^\"'\n]*?)\s#.*$", re.MULTILINE)  # where it cannot stand inside a text
+_COMMENT = re.compile(
+    r"^[^\S\n]*+#.*$|^([^\"'\n]*?)\s#.*$", re.MULTILINE
+)  # where it cannot stand inside a text
 
 
 def is_off(project: str) -> bool:

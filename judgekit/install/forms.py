@@ -22,8 +22,10 @@ OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
 _RUNNERS = {"env", "exec", "nice", "pipx", "poetry", "timeout", "uv", "uvx"}
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py")
+_LONGEST = 4096  # characters of a command that may be ours
+_MOST_WORDS = 100  # of one
 _IMPORT = re.compile(r"\b(?:from|import) judgekit\.hooks\b")
-_MENTION = re.compile(r"\bjudgekit\b.*\bhook")
+_MENTION = re.compile(r"\bjudgekit\b(?:(?!\bjudgekit\b).)*\bhook")
 
 
 def fastest(python: str | None = None) -> dict[str, Any]:
@@ -69,10 +71,10 @@ def argument_vector(hook: object) -> list[str] | None:
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return None
     command, arguments = hook.get("command"), hook.get("args")
-    if not isinstance(command, str) or not command.strip():
+    if not isinstance(command, str) or not command.strip() or len(command) > _LONGEST:
         return None
     if isinstance(arguments, list):
-        return [command, *(str(each) for each in arguments)]
+        return [command, *(str(each) for each in arguments)] if len(arguments) < _MOST_WORDS else None
     if command in (PORTABLE, OLDER):
         return ["judgekit", "hook"]
     return _split(command)
@@ -89,7 +91,7 @@ def _split(command: str) -> list[str] | None:
         found = list(words)
     except ValueError:
         return None
-    if not found or any(set(word) <= set("();<>|&") for word in found):
+    if not 0 < len(found) <= _MOST_WORDS or any(set(word) <= set("();<>|&") for word in found):
         return None
     return found
 

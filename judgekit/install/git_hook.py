@@ -24,7 +24,11 @@ BLOCKED = (
 )
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_PYTHON = re.compile(r"^python=(.*?)\n(?:root=(.*?)\n)?before=", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(
+    r"^python=((?:(?!^python=).)*?)\n(?:root=((?:(?!^root=).)*?)\n)?before=", re.MULTILINE | re.DOTALL
+)
+
+_LONGEST = 4096  # characters of a path in quotes
 
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
@@ -90,7 +94,8 @@ def root_of(content: bytes) -> str:
 
 def _value(content: bytes, group: int) -> str:
     found = _PYTHON.search(os.fsdecode(content))
-    return "".join(shlex.split(found[group] or "")) if found else ""
+    words = (found[group] or "") if found else ""
+    return "".join(shlex.split(words)) if len(words) <= _LONGEST else ""
 
 
 def seat(hooks: Path) -> Path:

@@ -12,6 +12,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
 from judgekit.install import files, git_hook, git_place, pre_commit
 from judgekit.install.git_hook import HOOK, KEPT
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +161,7 @@ def _configured(folder: Path) -> Iterator[Finding]:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
     except GitError:
         return
-    for line in os.fsdecode(raw).splitlines():
+    for line in lines_of(os.fsdecode(raw)):
         name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
         command = git_place.configured(folder, f"hook.{name}.command") or ""
         yield Finding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')

@@ -88,12 +88,12 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
         try:
             done = subprocess.run(  # noqa: S603 - what the user's own settings run on every prompt
                 _started(hook),
-                input=json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": _PROMPT, "cwd": folder}),
+                input=json.dumps(
+                    {"hook_event_name": "UserPromptSubmit", "prompt": _PROMPT, "cwd": folder}
+                ).encode(),
                 cwd=folder,
                 env=_environment(folder),
                 capture_output=True,
-                encoding="utf-8",
-                errors="replace",
                 timeout=deadline,
                 check=False,
             )
@@ -103,7 +103,7 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
             return f"it cannot be started ({error.strerror})"
     if done.returncode:
         return f"it ends with code {done.returncode}: {_last_line(done.stderr)}"
-    return None if "<memory-" in done.stdout else f"it does not answer: {_last_line(done.stderr)}"
+    return None if b"<memory-" in done.stdout else f"it does not answer: {_last_line(done.stderr)}"
 
 
 def _gone(hook: dict[str, Any]) -> str | None:
@@ -144,5 +144,5 @@ def _write_store(project: Path) -> None:
     (store / "index.md").write_text(line, encoding="utf-8")
 
 
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it says nothing"])[-1]
+def _last_line(said: bytes) -> str:
+    return said.decode(errors="replace").strip().rpartition("\n")[2] or "it says nothing"

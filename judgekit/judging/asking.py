@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from judgekit.errors import FailureKind, GatewayError, InvalidReply
+from judgekit.errors import AmbiguousReply, FailureKind, GatewayError, InvalidReply
 from judgekit.gateway.base import Message, Request
 from judgekit.judging import likely, pointwise
 from judgekit.judging.replies import json_schema
 from judgekit.judging.session import Paid, Session, Stopwatch
-from judgekit.parse import extract
+from judgekit.parse import read
 from judgekit.parse.cause import cause
 from judgekit.text import one_line
 from judgekit.usage import Usage, of_failure
@@ -52,13 +53,15 @@ class Answer(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[ReplyModel]):
-    """What is asked of one tier; `tokens` bounds the reply, `labels` maps the prompt's labels to ids.
+    """What is asked of one tier: `messages` makes the prompt, of texts of `size` characters.
 
-    Where several replies to one question are wanted, `sample` is the number of this one, from 1. `likely`
-    asks models that can tell it for the probabilities of the reply's tokens.
+    `tokens` bounds the reply, `labels` maps the prompt's labels to ids. Where several replies to one question
+    are wanted, `sample` is the number of this one, from 1. `likely` asks models that can tell it for the
+    probabilities of the reply's tokens.
     """
 
-    messages: tuple[Message, ...]
+    messages: Callable[[], tuple[Message, ...]]
+    size: int
     reply: type[ReplyModel]
     matter: Matter
     tokens: int
@@ -72,12 +75,13 @@ async def ask(
 ) -> Answer[ReplyModel]:
     """Ask once, and once more when the reply cannot be read and the deadline allows."""
     watch, usage, model = Stopwatch(), Usage(), endpoint.model
-    messages, matter = question.messages, question.matter
+    messages, matter = tuple[Message, ...](), question.matter
     if question.sample:
         matter = matter.within(f"sample{question.sample}")
     failure: Failure | None = None
     for about in (matter, matter.within("reask")):
         try:
+            messages = messages or await session.aside(question.messages, question.size)
             seconds = session.call_timeout(timeout)
             request = Request(
                 messages,
@@ -89,7 +93,7 @@ async def ask(
                 labels=question.labels,
                 sample=question.sample,
             )
-            kept = session.cache and session.cache.find(endpoint, request)
+            kept = await session.found(endpoint, request)
             reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
             spent = of_failure(error)
@@ -97,17 +101,26 @@ async def ask(
             usage = usage.plus(spent)
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or _failure(error.kind, error.message)
-            break
-        session.spend(reply.usage)
+            if error.kind is not FailureKind.INVALID_REPLY:
+                break
+            continue  # an empty one: there is nothing to answer to
+        session.pay(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
-            value = extract(reply.text, question.reply)
+            work = partial(read, reply.text, question.reply, held=reply.held)
+            value = await session.aside(work, len(reply.text))
+        except GatewayError as error:
+            failure = failure or _failure(error.kind, error.message)
+            break
         except InvalidReply as error:
-            failure = _failure(cause(reply.text), str(error))
-            messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
+            ambiguous = isinstance(error, AmbiguousReply)
+            kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
+            failure = _failure(kind, str(error))
+            if reply.text.strip():  # providers refuse an empty message
+                messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
-            if session.cache and not kept:
-                session.cache.keep(endpoint, request, reply)
+            if not kept:
+                await session.keep(endpoint, request, reply)
             return Answer(value, None, usage, watch.ms, model, reply)
     return Answer(None, failure, usage, watch.ms, model)
 
@@ -141,7 +154,7 @@ async def ask_pointwise(
     watch = Stopwatch()
     try:
         found, usage, model = await pointwise.ask(
-            pointwise.Remembering(Paid(session), session.remembered, session.cache),
+            pointwise.Remembering(Paid(session), session.remembered, session),
             endpoint,
             system=points.system,
             context=points.context,

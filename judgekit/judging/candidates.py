@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from judgekit.errors import GatewayError
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.choosing import Choice, Query
@@ -14,6 +15,7 @@ from judgekit.judging.gates import certainty
 from judgekit.judging.judge import Judge
 from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
 from judgekit.judging.session import Stopwatch
+from judgekit.prompt import candidate_text
 from judgekit.rubric import SelectRubric
 from judgekit.verdict import Decision, Selection
 
@@ -40,15 +42,22 @@ class CandidateJudge(Judge[SelectRubric]):
     async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
-        if self.manner.redact:
-            query = Query(outgoing.request(query.text), outgoing.turns(query.turns))
-            candidates = [outgoing.shown(each) for each in candidates]
         session = self.session()
         session.call_seconds = self.call_seconds
+        late = ""
+        if self.manner.redact:
+            size = sum(map(len, (query.text, *query.turns, *(each.text for each in candidates))))
+            try:
+                query, candidates = await session.aside(partial(_outgoing, query, candidates), size)
+            except GatewayError as error:
+                late = f"{error.kind} ({error.message})"
+            left_out = outgoing.left_out(query.text, *query.turns, *map(candidate_text, candidates))
+            if refusal := self.manner.refusal(left_out):
+                late = f"nothing was judged: {refusal}"
         rules = self.rules()
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
-        for tier in self.seats:
+        for tier in () if late else self.seats:
             asked = [each for each in candidates if _next(rules, marks, each.id) == tier]
             if asked:
                 answers = await self._ask(tier, query, asked, marks, session)
@@ -66,7 +75,7 @@ class CandidateJudge(Judge[SelectRubric]):
             decisions=decisions,
             rounds=rounds,
             calibration=self.gates.id if self.gates else None,
-            degraded=failures(rounds) if left else None,
+            degraded=late or (failures(rounds) if left else None),
             duration_ms=watch.ms,
             **cost_of(rounds),
         )
@@ -93,6 +102,14 @@ class CandidateJudge(Judge[SelectRubric]):
         seats = self.juries[tier]
         said = [(seat, each.value) for seat, each in zip(seats, answers, strict=True) if each.value]
         return jury.marks(said, len(seats), self.manner.jury)
+
+
+def _outgoing(query: Query, candidates: Sequence[Shown]) -> tuple[Query, list[Shown]]:
+    """Return the request and the candidates without their secrets."""
+    return (
+        Query(outgoing.request(query.text), outgoing.turns(query.turns)),
+        [outgoing.shown(each) for each in candidates],
+    )
 
 
 def _next(rules: Rules, marks: Mapping[TierName, Marks], candidate: str) -> TierName | Final:

@@ -125,7 +125,7 @@ class Choice:
         )
         tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
         model = select_reply_model(rubric, list(ids))
-        question = Question(messages, model, self._matter(batch, part), tokens, ids, sample)
+        question = Question(lambda: messages, 0, model, self._matter(batch, part), tokens, ids, sample)
         answer = await ask(session, seat, question, self._timeout)
         names = list(rubric.criteria)
         keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import authors
 from judgekit.comparison import LETTERS, TIE, CompareRound, Comparison, Contestant
-from judgekit.judging.independence import is_independent
+from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.providers import UNKNOWN_FAMILY
 from judgekit.verdict import Usage
@@ -19,6 +19,8 @@ from judgekit.verdict import Usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from judgekit.errors import GatewayError
+    from judgekit.judging.independence import Independence
     from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
@@ -39,6 +41,11 @@ class Contest:
     prompt: str
     files: tuple[File, ...]
     authors: tuple[str | None, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many characters there are to look through."""
+        return len(self.prompt) + sum(len(each.text) for each in self.files)
 
     @property
     def letters(self) -> str:
@@ -99,7 +106,8 @@ class Contest:
 class Terms:
     """Under what was compared: `nobody` says why no model was there, `notes` what else is to be known.
 
-    `redacted` secrets were left out of what models were asked.
+    `redacted` secrets were left out of what models were asked. `substitutes` are the providers that were
+    asked only because of who wrote the texts. `independence` is what a win must have.
     """
 
     loaded: LoadedRubric
@@ -108,6 +116,8 @@ class Terms:
     nobody: str = ""
     notes: str | None = None
     redacted: int = 0
+    independence: Independence = "prefer"
+    substitutes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +169,7 @@ def comparison(
     scores: Mapping[str, tuple[float, TierName]] | None = None,
 ) -> Comparison:
     """Return the record of a comparison; `scores` holds the mean of each subject and the last tier's name."""
-    known = scores or {}
+    known, ended = scores or {}, _demanding(contest, terms, ended)
     subjects = [
         Contestant(
             letter=letter,
@@ -192,7 +202,27 @@ def comparison(
         families=list(ended.families),
         independent=is_independent(contest.wrote, ended.families),
         redacted=terms.redacted if rounds else 0,
+        substitutes=list(terms.substitutes),
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
         **cost_of(rounds),
     )
+
+
+def unprepared(
+    contest: Contest, loaded: LoadedRubric, mode: ModeName, error: GatewayError, duration_ms: int
+) -> Comparison:
+    """Return the record of a comparison whose texts could not be prepared by the deadline."""
+    terms = Terms(loaded, mode, nobody=f"{error.kind} ({error.message})")
+    return comparison(contest, terms, Ended("undetermined", "none"), (), duration_ms)
+
+
+def _demanding(contest: Contest, terms: Terms, ended: Ended) -> Ended:
+    """Return the end of a comparison where a win by the winner's own family alone is none, if it has to."""
+    if ended.verdict not in tuple(contest.letters):
+        return ended
+    why = lacking(terms.independence, contest.families(ended.verdict), ended.families)
+    if why is None:
+        return ended
+    told = "; ".join(filter(None, (why, ended.degraded)))
+    return Ended("undetermined", "none", degraded=told, truncated=ended.truncated, families=ended.families)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from judgekit import authors
+from judgekit.errors import GatewayError
 from judgekit.fence import Fence
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.gates import margin
-from judgekit.judging.independence import is_independent
+from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.judge import Judge
 from judgekit.judging.readings import WORDS
-from judgekit.judging.record import Judged, verdict
+from judgekit.judging.record import Judged, unsettled, verdict
 from judgekit.judging.scoring import Rating
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import is_cut
 from judgekit.prompt import Earlier
+from judgekit.redaction import without_secrets
 from judgekit.rubric import ScoreRubric
+from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Message
@@ -57,9 +61,11 @@ class DocumentJudge(Judge[ScoreRubric]):
 
     async def judge(self, document: Document) -> Verdict:
         """Return the verdict on a document; what failed on the way is in it, never raised."""
-        families = authors.listed(self._wrote(document))
-        document = replace(document, author=replace(document.author, family=families))
-        return await DocumentJudge._judge(self.facing(document), document)
+        wrote = self._wrote(document)
+        document = replace(document, author=replace(document.author, family=authors.listed(wrote)))
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, document) if wrote and self.seats else self
+        return await DocumentJudge._judge(judge, document)
 
     def facing(self, document: Document) -> DocumentJudge:
         """Return the judge without models of the families that wrote a document, where others are there."""
@@ -71,17 +77,25 @@ class DocumentJudge(Judge[ScoreRubric]):
         return tuple(dict.fromkeys(said))
 
     async def _judge(self, document: Document) -> Verdict:
-        watch = Stopwatch()
-        document, left_out = self._outgoing(document)
-        if self.elsewhere is not None:
+        watch, session = Stopwatch(), self.session()
+        try:
+            document, left_out = await session.aside(partial(self._outgoing, document), document.size)
+        except GatewayError as error:
+            nobody = f"{error.kind} ({error.message})"
+            late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), nobody)
+            return verdict(late, watch.ms)
+        refusal = self.manner.refusal(left_out)
+        if self.elsewhere is not None and not refusal:
             found = await self.elsewhere.judge(self, document)
-            return found.model_copy(update={"redacted": left_out + found.redacted})
-        session = self.session()
+            found = found.model_copy(update={"redacted": left_out + found.redacted})
+            accepted = found.verdict == "accept" and not found.independent and not found.human_override
+            why = lacking(self.independence, self._wrote(document), ()) if accepted else None
+            return unsettled(found, why) if why else found
         cut = {tier for tier in self.seats if self._is_cut(tier, document)}
         rules = self.rules(cut, self.manner.margin)
         course = Course()
-        lacking = document.lacks(self.rubric)
-        step = rules.next({}) if self.seats and not lacking else UNDETERMINED
+        missing = refusal or document.lacks(self.rubric)
+        step = rules.next({}) if self.seats and not missing else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, document, course, session)
             known = {tier: each for tier, each in course.opinions.items() if each}
@@ -91,7 +105,8 @@ class DocumentJudge(Judge[ScoreRubric]):
                 {tier: each.divided for tier, each in known.items() if each.divided is not None},
             )
         calibration = self.gates.id if self.gates else None
-        nobody = lacking or self.nobody
+        nobody = missing or self.nobody
+        wrote = self._wrote(document)
         judged = Judged(
             document,
             self.loaded,
@@ -102,10 +117,17 @@ class DocumentJudge(Judge[ScoreRubric]):
             nobody,
             calibration,
             "; ".join(filter(None, (self.stale, self._unread(course)))) or None,
-            is_independent(self._wrote(document), course.families(step)),
+            is_independent(wrote, course.families(step)),
         )
         found = verdict(judged, watch.ms)
-        return found.model_copy(update={"redacted": left_out}) if found.rounds else found
+        if not found.rounds:
+            return found
+        if self.manner.redact:
+            found = _said_without_secrets(found)
+        asked = self.asked_instead(course.opinions)
+        found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
+        why = lacking(self.independence, wrote, course.families(step)) if step.verdict == "accept" else None
+        return unsettled(found, why) if why else found
 
     def prompts(
         self, tier: TierName, document: Document, seat: Endpoint | None = None
@@ -114,7 +136,9 @@ class DocumentJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        document, _ = self._outgoing(document)
+        document, left_out = self._outgoing(document)
+        if self.manner.refusal(left_out):
+            return []
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._rating(tier, document, Course()).prompts(first, Fence())
 
@@ -167,3 +191,22 @@ class DocumentJudge(Judge[ScoreRubric]):
         enough = jury.has_quorum(len(said), len(seats))
         decide = partial(self.rubric.decide, mode=self.mode)
         course.note(tier, seats, answers, jury.opinion(said, self.manner.jury, decide) if enough else None)
+
+
+def _said_without_secrets(found: Verdict) -> Verdict:
+    """Return a verdict without the secrets in what models said: they may have put one together."""
+    said = [
+        found.reasoning,
+        [each.model_dump() for each in found.findings],
+        [each.opinion for each in found.rounds],
+    ]
+    clean = without_secrets(said)
+    if clean is said:
+        return found
+    reasoning, findings, opinions = clean
+    rounds = [
+        each.model_copy(update={"opinion": opinion})
+        for each, opinion in zip(found.rounds, opinions, strict=True)
+    ]
+    told = [Finding(**each) for each in findings]
+    return found.model_copy(update={"reasoning": reasoning, "findings": told, "rounds": rounds})

@@ -6,30 +6,46 @@ Favor Their Own Generations", arXiv:2404.13076).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit.providers import UNKNOWN_FAMILY
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
     from judgekit.rubric import TierName
 
 
+Independence: TypeAlias = Literal["prefer", "require"]
+"""Whether what models of the author's own family accept, and nobody else, is accepted."""
+
+Others: TypeAlias = "Callable[[], Sequence[Mapping[TierName, tuple[Endpoint, ...]]]]"
+"""Returns what judges with the other providers that may be asked would be, the first choice first."""
+
+
 def apart(
-    seats: Mapping[TierName, tuple[Endpoint, ...]], wrote: Collection[str]
+    seats: Mapping[TierName, tuple[Endpoint, ...]],
+    wrote: Collection[str],
+    others: Others = tuple,
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return who judges what the families in `wrote` wrote.
 
-    Of a jury those of other families remain. Where none does, models of the nearest tier that has some take
-    the places, a deeper one first. Where no tier has any, a tier stays as it is: somebody has to judge.
+    Of a jury those of other families remain. Where none does, models of other families take the places: those
+    of the nearest tier that has some, a deeper one first, else those of the first of the panels that `others`
+    returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
+    stays as it is: somebody has to judge.
     """
-    others = {
-        tier: tuple(seat for seat in jury if seat.family not in _known(wrote)) for tier, jury in seats.items()
-    }
-    return {tier: _nearest(tier, others)[: len(jury)] or jury for tier, jury in seats.items()}
+    strangers, known = _but(seats, _known(wrote)), _but(seats, {*wrote, UNKNOWN_FAMILY})
+    apart = dict(seats)
+    for tier, jury in seats.items():
+        found = strangers[tier] or _nearest(tier, known)
+        if not found:
+            panels = (_but(each, {*wrote, UNKNOWN_FAMILY}) for each in others())
+            found = next((each for panel in panels if (each := _nearest(tier, panel))), ())
+        apart[tier] = (found or _nearest(tier, strangers))[: len(jury)] or jury
+    return apart
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
@@ -44,6 +60,24 @@ def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | No
         return False
     strangers = set(judged) - _known(wrote) - {UNKNOWN_FAMILY}
     return True if strangers and UNKNOWN_FAMILY not in wrote else None
+
+
+def lacking(independence: Independence, wrote: Sequence[str], judged: Collection[str]) -> str | None:
+    """Say in one line why an acceptance by `judged` may not stand; None where it may."""
+    if independence == "prefer" or not wrote or is_independent(wrote, judged):
+        return None
+    return (
+        f"accepted, but by no model that is known to be of another family than the author's "
+        f"({', '.join(wrote)}), as judge.independence: require wants; judgekit provider list says which "
+        "models can be had, and families in a provider's profile of which family they are"
+    )
+
+
+def _but(
+    seats: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models of each tier that are of none of `families`."""
+    return {tier: tuple(seat for seat in jury if seat.family not in families) for tier, jury in seats.items()}
 
 
 def _known(families: Collection[str]) -> set[str]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from judgekit.gateway.base import seated
+from judgekit.gateway.model_info import with_family
 from judgekit.judging.escalation import Rules
 from judgekit.judging.independence import apart
 from judgekit.judging.manner import USUAL, AnyRubric, Manner
 from judgekit.judging.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from typing import Self
 
     from judgekit.gateway.base import Endpoint, Gateway, Seats
     from judgekit.judging.gates import Gates
+    from judgekit.judging.independence import Independence, Others
     from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName
@@ -31,7 +33,10 @@ class Judge(Generic[AnyRubric]):
     `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
     `cache` holds replies of earlier judgings. `gates` are those of a calibration, `stale` says in one line
     why one that is there is not used. `written_by` names families of models that wrote the subjects, beside
-    what these say themselves. Of `max_cost_usd` so much as `spent_usd` was spent before.
+    what these say themselves. Of `max_cost_usd` so much as `spent_usd` was spent before. Where the family of
+    the author judges, `others` may take its places, but not for the families in `claimed`, which only a
+    project names; `substitutes` are the providers that did. `independence` says whether what nobody else
+    accepts is accepted.
     """
 
     gateway: Gateway
@@ -47,6 +52,10 @@ class Judge(Generic[AnyRubric]):
     manner: Manner = USUAL
     written_by: str | None = None
     spent_usd: float = 0.0
+    others: Others = tuple
+    claimed: frozenset[str] = frozenset()
+    substitutes: frozenset[str] = frozenset()
+    independence: Independence = "prefer"
 
     @property
     def rubric(self) -> AnyRubric:
@@ -58,27 +67,9 @@ class Judge(Generic[AnyRubric]):
         """The models of each tier, where there is one as where there are several."""
         return seated(self.seats)
 
-    @property
-    def _families(self) -> set[str]:
-        return {seat.family for jury in self.juries.values() for seat in jury}
-
     def turned(self, kind: type[AnyJudge]) -> AnyJudge:
         """Return a judge of another kind with all that this one has."""
-        return kind(
-            self.gateway,
-            self.seats,
-            self.loaded,
-            self.mode,
-            self.deadline,
-            self.max_cost_usd,
-            self.nobody,
-            self.cache,
-            self.gates,
-            self.stale,
-            self.manner,
-            self.written_by,
-            self.spent_usd,
-        )
+        return kind(**{each.name: getattr(self, each.name) for each in fields(Judge)})
 
     def apart_from(self, wrote: Collection[str], sided: Collection[str] = ()) -> Self:
         """Return the judge without the models of the families in `wrote`, where others are there.
@@ -86,16 +77,23 @@ class Judge(Generic[AnyRubric]):
         Where none are, models of the families in `sided` go first. A calibration holds for the models that it
         was learned for, and no others.
         """
-        others = apart(apart(self.juries, wrote), sided)
-        if others == self.juries:
+        if not wrote:
             return self
-        stale = self.stale
-        if self.gates is not None:
-            stay = {seat.family for jury in others.values() for seat in jury}
-            left = [each for each in dict.fromkeys([*wrote, *sided]) if each in self._families - stay]
-            told = f"calibration {self.gates.id} not used: {', '.join(left)} wrote this, others judge it"
-            stale = "; ".join(filter(None, (told, self.stale)))
-        return replace(self, seats=others, gates=None, stale=stale)
+        juries = {tier: tuple(map(with_family, jury)) for tier, jury in self.juries.items()}
+        # For a family that only a project names, nobody else is sent anything.
+        seats = apart(juries, set(wrote) - self.claimed, self.others)
+        seats = apart(apart(seats, wrote), set(sided) - self.claimed, self.others)
+        seats = apart(seats, sided)
+        stale, gates = self.stale, self.gates
+        if _models(seats) != _models(juries) and gates is not None:
+            stay = {seat.family for jury in seats.values() for seat in jury}
+            were = {seat.family for jury in juries.values() for seat in jury}
+            left = [each for each in dict.fromkeys([*wrote, *sided]) if each in were - stay]
+            told = f"calibration {gates.id} not used: {', '.join(left)} wrote this, others judge it"
+            gates, stale = None, "; ".join(filter(None, (told, self.stale)))
+        return replace(
+            self, seats=seats, gates=gates, stale=stale, substitutes=_providers(seats) - _providers(juries)
+        )
 
     def session(self) -> Session:
         """Begin a judging: its deadline runs from now on."""
@@ -108,3 +106,21 @@ class Judge(Generic[AnyRubric]):
         models = {tier: frozenset(seat.model for seat in jury) for tier, jury in self.juries.items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm
         return Rules(confirm, tuple(self.seats) or ("quick",), cut, models, self.gates, margin)
+
+    def name(self, seat: Endpoint) -> str:
+        """Return what a model is called where it is said who would be asked."""
+        instead = seat.profile.provider in self.substitutes
+        return f"{seat.model}, in place of the author's own family" if instead else seat.model
+
+    def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
+        """Return the providers that were asked in `tiers` only because of who wrote the subjects."""
+        asked = {tier: jury for tier, jury in self.juries.items() if tier in tiers}
+        return sorted(_providers(asked) & self.substitutes)
+
+
+def _models(seats: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, list[str]]:
+    return {tier: [seat.model for seat in jury] for tier, jury in seats.items()}
+
+
+def _providers(seats: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:
+    return frozenset(seat.profile.provider for jury in seats.values() for seat in jury)

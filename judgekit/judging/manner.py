@@ -27,7 +27,7 @@ class Manner(NamedTuple):
     samples: int = 1
     each: bool = False
     margin: float = 0.0
-    redact: bool = True
+    redact: bool | Literal["refuse"] = True
 
     def samples_of(self, seat: Endpoint) -> int:
         """Return how many replies of a model there must be: token probabilities leave nothing to repeat."""
@@ -42,6 +42,13 @@ class Manner(NamedTuple):
         if not self.each or len(rubric.questions) == 1:
             return {"": rubric}
         return {name: rubric.about(name) for name in rubric.questions}
+
+    def refusal(self, secrets: int) -> str:
+        """Say why nothing is sent of what so many secrets were found in; "" where it is, without them."""
+        if self.redact != "refuse" or not secrets:
+            return ""
+        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
+        return f"{were} found, and judge.redact is refuse"
 
 
 USUAL = Manner()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from judgekit.prompt import PROMPT_CHARS, TURN_CHARS
-from judgekit.redaction import MARGIN, redact
+from judgekit.redaction import MARGIN, MARK, redact
 from judgekit.subject import Task
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ def request(text: str) -> str:
 def turns(given: Sequence[str]) -> tuple[str, ...]:
     """Return the turns of a conversation without their secrets."""
     return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in given)
+
+
+def left_out(*texts: str) -> int:
+    """Return how many secrets were left out of texts, by what stands in their place."""
+    return sum(text.count(MARK) for text in texts)
 
 
 def words(text: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE
+from judgekit.errors import GatewayError
 from judgekit.fence import Fence
 from judgekit.judging import outgoing
 from judgekit.judging.ballots import Ballot, ballot, ended, outcomes
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Terms, compare_round, comparison, identical
+from judgekit.judging.contest import Terms, compare_round, comparison, identical, unprepared
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import Said
@@ -46,7 +48,9 @@ class PairJudge(Judge[CompareRubric]):
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is better; what failed on the way is in it, never raised."""
         contest = contest.written_by(self.written_by)
-        return await PairJudge._judge(self.facing(contest), contest)
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, contest) if contest.wrote and self.seats else self
+        return await PairJudge._judge(judge, contest)
 
     def facing(self, contest: Contest) -> PairJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
@@ -54,14 +58,20 @@ class PairJudge(Judge[CompareRubric]):
         return self.apart_from(told.wrote, told.sided)
 
     async def _judge(self, contest: Contest) -> Comparison:
-        watch = Stopwatch()
-        contest, left_out = outgoing.contest(contest, self.manner)
-        session = self.session()
+        watch, session = Stopwatch(), self.session()
+        try:
+            sent, left_out = await session.aside(
+                partial(outgoing.contest, contest, self.manner), contest.size
+            )
+        except GatewayError as error:
+            return unprepared(contest, self.loaded, self.mode, error, watch.ms)
+        contest = sent
+        refusal = self.manner.refusal(left_out)
         cut = {tier for tier in self.seats if self._is_cut(tier, contest)}
         rules = self.rules(cut)
         course = _Course()
         same = len(contest.distinct) == 1
-        step = rules.next({}) if self.seats and not same else UNDETERMINED
+        step = rules.next({}) if self.seats and not same and not refusal else UNDETERMINED
         while not isinstance(step, Final):
             await self._ask(step, contest, course, session)
             rules = replace(rules, partial=course.partial(contest))
@@ -70,7 +80,17 @@ class PairJudge(Judge[CompareRubric]):
         found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in course.rounds}
+        terms = Terms(
+            self.loaded,
+            self.mode,
+            calibration,
+            nobody,
+            notes,
+            left_out,
+            self.independence,
+            self.asked_instead(asked),
+        )
         agreed = self._agreed(found, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable
@@ -84,7 +104,9 @@ class PairJudge(Judge[CompareRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         first = seat or next(iter(self.juries.get(tier, ())), None)
         return self._preference(tier, contest, _Course()).prompts(first, Fence())
 

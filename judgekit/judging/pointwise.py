@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
-    from judgekit.judging.reply_cache import Cache
+    from judgekit.judging.session import Session
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -78,21 +78,21 @@ Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
 class Remembering:
     """A gateway that does not ask a model the same twice: at temperature 0 it would only answer the same.
 
-    `cache`, where there is one, holds what it answered in earlier sessions.
+    `earlier`, where it is given, knows what was answered in earlier sessions.
     """
 
-    def __init__(self, inner: Gateway, remembered: Remembered, cache: Cache | None = None) -> None:
-        self._inner, self._remembered, self._cache = inner, remembered, cache
+    def __init__(self, inner: Gateway, remembered: Remembered, earlier: Session | None = None) -> None:
+        self._inner, self._remembered, self._earlier = inner, remembered, earlier
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, without usage where it was given before."""
         key = endpoint.model, request.messages
         if key in self._remembered:
             return replace(self._remembered[key], usage=KEPT)
-        kept = self._cache and self._cache.find(endpoint, request)
+        kept = await self._earlier.found(endpoint, request) if self._earlier else None
         reply = self._remembered[key] = kept or await self._inner.complete(endpoint, request)
-        if self._cache and not kept and reply.logprobs:
-            self._cache.keep(endpoint, request, reply)
+        if self._earlier and not kept and reply.logprobs:
+            await self._earlier.keep(endpoint, request, reply)
         return reply
 
     async def aclose(self) -> None:

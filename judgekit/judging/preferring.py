@@ -121,7 +121,8 @@ class Preference:
             return Call(order, criterion, sample, vote)
         ids = {label: each for each, label in self._labels.items()}
         question = Question(
-            self._messages(asked, order, seat),
+            partial(self._messages, asked, order, seat),
+            self.contest.size,
             compare_reply_model(list(ids)),
             self._matter(order, criterion),
             REPLY_TOKENS,

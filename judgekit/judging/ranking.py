@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,9 +10,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from judgekit.comparison import TIE, CompareRound
+from judgekit.errors import GatewayError
 from judgekit.judging import outgoing, readings, standing
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Ended, Terms, comparison, identical
+from judgekit.judging.contest import Ended, Terms, comparison, identical, unprepared
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import voter
@@ -49,7 +51,9 @@ class RankingJudge(Judge[ScoreRubric]):
     async def judge(self, contest: Contest) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
         contest = contest.written_by(self.written_by)
-        return await RankingJudge._judge(self.facing(contest), contest)
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        judge = await asyncio.to_thread(self.facing, contest) if contest.wrote and self.seats else self
+        return await RankingJudge._judge(judge, contest)
 
     def facing(self, contest: Contest) -> RankingJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
@@ -57,14 +61,33 @@ class RankingJudge(Judge[ScoreRubric]):
         return self.apart_from(told.wrote, told.sided)
 
     async def _judge(self, contest: Contest) -> Comparison:
-        watch = Stopwatch()
-        contest, left_out = outgoing.contest(contest, self.manner)
-        run = _Run(self, contest, self.session(), self.ranks(contest))
+        watch, session = Stopwatch(), self.session()
+        try:
+            sent, left_out = await session.aside(
+                partial(outgoing.contest, contest, self.manner), contest.size
+            )
+        except GatewayError as error:
+            return unprepared(contest, self.loaded, self.mode, error, watch.ms)
+        contest = sent
+        run = _Run(self, contest, session, self.ranks(contest))
         same = len(contest.distinct) == 1
-        ended = identical(contest) if same else await run.end()
+        refusal = self.manner.refusal(left_out)
+        ended = (
+            identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
+        )
         notes = "; ".join(filter(None, (run.note, self.stale))) or None
         calibration = self.gates.id if self.gates else None
-        terms = Terms(self.loaded, self.mode, calibration, "" if same else self.nobody, notes, left_out)
+        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in run.rounds}
+        terms = Terms(
+            self.loaded,
+            self.mode,
+            calibration,
+            nobody,
+            notes,
+            left_out,
+            self.independence,
+            self.asked_instead(asked),
+        )
         return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
 
     def prompts(
@@ -74,7 +97,9 @@ class RankingJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, _ = outgoing.contest(contest, self.manner)
+        contest, left_out = outgoing.contest(contest, self.manner)
+        if self.manner.refusal(left_out):
+            return []
         one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
         return [each for letter in contest.distinct for each in one.prompts(tier, document(contest, letter))]
 
@@ -89,7 +114,7 @@ class RankingJudge(Judge[ScoreRubric]):
         if session is not None:
             own = replace(own, deadline=session.left(), spent_usd=session.spent_usd)
         # Who judges was settled for all subjects together.
-        own = replace(own, gates=None, stale=None, written_by=None)
+        own = replace(own, gates=None, stale=None, written_by=None, others=tuple, independence="prefer")
         return replace(own.turned(DocumentJudge), compared=True)
 
     async def each(

@@ -48,7 +48,8 @@ class Judged:
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     """Return the reference that verdicts carry."""
-    return RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256)
+    own = loaded.rubric
+    return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
 
 
 def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None) -> Round:
@@ -130,6 +131,13 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         duration_ms=duration_ms,
         **cost_of(course.rounds),
     )
+
+
+def unsettled(found: Verdict, why: str) -> Verdict:
+    """Return a verdict with its rounds that settles nothing, and says why in `degraded`."""
+    nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
+    nothing |= {"verdict": "undetermined", "consensus": "none", "reasoning": "", "findings": []}
+    return found.model_copy(update={**nothing, "degraded": "; ".join(filter(None, (why, found.degraded)))})
 
 
 def _consensus(judged: Judged) -> Consensus:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 import threading
 import time
 import weakref
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from judgekit import __version__, lock, paths
+from judgekit import __version__, lock, paths, running
 from judgekit.fence import without_nonce
 from judgekit.gateway.base import Reply
 from judgekit.gateway.endpoints import secrets
 from judgekit.usage import KEPT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from judgekit.gateway.base import Endpoint, Request
 
 MAX_REPLIES = 20_000
@@ -50,24 +53,39 @@ _DESCRIBING = {
     "base_env",
     "limits",
     "price",
+    "states_cost",
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+Value = TypeVar("Value")
 
 
 _lasting = threading.local()
 
 
-class Cache(Protocol):
-    """Where replies are kept between sessions."""
+class Busy(Exception):  # noqa: N818 - a normal state, not an error
+    """Somebody else writes, and it was not to be waited for."""
 
-    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+
+class Cache(Protocol):
+    """Where replies are kept between sessions; it may `wait` a second for others, or raises `Busy`."""
+
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         ...
 
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
         """Keep a reply that could be read."""
         ...
+
+
+async def aside(work: Callable[[bool], Value]) -> Value:
+    """Return what `work` returns when it is told not to wait; if it must, it waits beside the event loop."""
+    try:
+        return work(False)  # noqa: FBT003 - whether to wait is all that it takes
+    except Busy:
+        return await running.aside(lambda: work(True))  # noqa: FBT003 - the same
 
 
 class ReplyCache:
@@ -80,54 +98,77 @@ class ReplyCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._opened: sqlite3.Connection | None = None
-        self._mark: tuple[int, int] | None = None
+        self._mark: tuple[int, ...] | None = None
         self._kept = 0
+        self._turn = threading.Lock()
 
     def is_of(self, path: Path) -> bool:
         """Whether it is the cache at `path`, and not of a file that has been removed since."""
         return path == self._path and (self._opened is None or _mark(path) == self._mark)
 
-    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
         try:
             wanted = (key(endpoint, request),)
-            found = self._connection().execute("SELECT reply FROM reply WHERE key = ?", wanted).fetchone()
+            with self._connected(wait=wait) as connection:
+                found = connection.execute("SELECT reply FROM reply WHERE key = ?", wanted).fetchone()
             if found is None:
                 return None
             kept = json.loads(found[0])
             tokens = tuple(kept.get("tokens", ()))
-            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens)
+            held = bool(kept.get("held"))
+            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
         except sqlite3.Error as error:
-            self._renew(error)
+            self._renew(error, wait=wait)
+        except Busy:
+            if not wait:
+                raise
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return None
 
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
         """Keep a reply that could be read."""
         if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
             return
         kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
-        text = json.dumps(kept)
+        text = json.dumps({**kept, "held": reply.held})
         if len(text) > MAX_REPLY:
             return
         row = (key(endpoint, request), time.time(), text)
-        self._kept += 1
         try:
-            connection = self._connection()
-            connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
-            if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
-                _trim(connection)
+            with self._connected(wait=wait) as connection:
+                connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
+                self._kept += 1
+                if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
+                    _trim(connection)
         except sqlite3.Error as error:
-            self._renew(error)
+            self._renew(error, wait=wait)
+        except Busy:
+            if not wait:
+                raise
         except OSError:
             pass
 
-    def _renew(self, error: sqlite3.Error) -> None:
+    @contextmanager
+    def _connected(self, *, wait: bool) -> Iterator[sqlite3.Connection]:
+        """Hold the connection, which is one thread's at a time; raises `Busy` where it must `wait`."""
+        if not self._turn.acquire(timeout=2 * _WAIT if wait else 0):
+            raise Busy
+        try:
+            connection = self._connection(_WAIT if wait else 0)
+            connection.execute(f"PRAGMA busy_timeout = {int(_WAIT * 1000) if wait else 0}")
+            yield connection
+        finally:
+            self._turn.release()
+
+    def _renew(self, error: sqlite3.Error, *, wait: bool = True) -> None:
         """Make room where there is none, and remove a damaged file; other errors pass by themselves."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if not wait and code in (*_TAKEN, *_DAMAGED):  # what takes long is done where it may
+            raise Busy from None
         if code == sqlite3.SQLITE_FULL and self._opened is not None:
             with suppress(sqlite3.Error):
                 _trim(self._opened)
@@ -143,13 +184,13 @@ class ReplyCache:
                 for end in ("", "-wal", "-shm"):
                     Path(f"{self._path}{end}").unlink(missing_ok=True)
 
-    def _connection(self) -> sqlite3.Connection:
+    def _connection(self, timeout: float = _WAIT) -> sqlite3.Connection:
         if self._opened is None:
             paths.private_folder(str(self._path.parent))
             self._path.touch(0o600)
             # Judging may go on in another thread than it began, one at a time.
             connection = sqlite3.connect(
-                self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False
+                self._path, timeout=timeout, isolation_level=None, check_same_thread=False
             )
             try:
                 # Without a wait for the disk at each reply: the last ones may be lost with the power.
@@ -178,12 +219,12 @@ def _trim(connection: sqlite3.Connection) -> None:
         connection.execute(_TRIM_BYTES, (MAX_BYTES // 4,))
 
 
-def _mark(path: Path) -> tuple[int, int] | None:
+def _mark(path: Path) -> tuple[int, ...] | None:
     try:
         state = path.stat()
     except OSError:
         return None
-    return state.st_dev, state.st_ino
+    return state.st_dev, state.st_ino, os.getpid()  # no connection may be used on in a forked process
 
 
 def _is_damaged(path: Path) -> bool:
@@ -207,18 +248,18 @@ class Tally:
         """Whether all that was asked had been kept."""
         return self.found > 0 and self.missed == 0
 
-    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
         """Return what is kept."""
-        reply = self._inner.find(endpoint, request)
+        reply = self._inner.find(endpoint, request, wait=wait)
         if reply is None:
             self.missed += 1
         else:
             self.found += 1
         return reply
 
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
         """Keep a reply."""
-        self._inner.keep(endpoint, request, reply)
+        self._inner.keep(endpoint, request, reply, wait=wait)
 
 
 def user_cache() -> ReplyCache:

@@ -106,7 +106,8 @@ class Rating:
         self, rubric: ScoreRubric, seat: Endpoint, session: Session, part: str, sample: int
     ) -> Answer[Said]:
         question = Question(
-            self._messages(rubric, seat),
+            partial(self._messages, rubric, seat),
+            self.document.size,
             score_reply_model(rubric),
             self._matter(part),
             REPLY_TOKENS,

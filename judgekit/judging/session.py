@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.fence import Fence
+from judgekit.judging import reply_cache
 from judgekit.usage import Usage, of_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
     from judgekit.judging.pointwise import Remembered
     from judgekit.judging.reply_cache import Cache
 
+Value = TypeVar("Value")
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
+_LONG = 8_000  # characters, for which a change of threads takes less than the work
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
 
@@ -33,6 +40,7 @@ class Session:
     max_cost_usd: float | None = None
     call_seconds: float | None = None
     spent_usd: float = 0.0
+    unpriced: bool = False
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: Remembered = field(default_factory=dict)
@@ -51,14 +59,47 @@ class Session:
         if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
+        if self.max_cost_usd is not None and self.unpriced:
+            told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
+            raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
 
     def left(self) -> float:
         """Return the seconds that are left, negative when the deadline is over."""
         return self.started + self.seconds - time.monotonic()
 
+    async def aside(self, work: Callable[[], Value], size: int) -> Value:
+        """Return what `work` makes of texts of `size` characters; the event loop does not wait for long ones.
+
+        Raises `GatewayError` when the deadline comes first; the work may go on then, and nobody hears of it.
+        """
+        if size < _LONG:
+            return work()
+        try:
+            async with asyncio.timeout(max(0.0, self.left())):
+                return await running.aside(work)
+        except TimeoutError:
+            told = "the deadline came while its text was being prepared"
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
+
+    async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what was replied to the same request in an earlier session, None where that is not kept."""
+        if (cache := self.cache) is None:
+            return None
+        return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
+
+    async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply for later sessions."""
+        if (cache := self.cache) is not None:
+            await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
+
     def spend(self, usage: Usage) -> None:
-        """Count the cost of a call; one that nobody states cannot be counted."""
+        """Count the cost of a call that failed; one that nobody states cannot be counted."""
         self.spent_usd += usage.cost_usd or 0.0
+
+    def pay(self, usage: Usage) -> None:
+        """Count the cost of a reply; where nobody states it, no limit can be kept any more."""
+        self.spend(usage)
+        self.unpriced |= usage.cost_usd is None
 
 
 class Paid:
@@ -75,7 +116,7 @@ class Paid:
         except GatewayError as error:
             self._session.spend(of_failure(error))
             raise
-        self._session.spend(reply.usage)
+        self._session.pay(reply.usage)
         return reply
 
     async def aclose(self) -> None:

@@ -60,6 +60,11 @@ class Document:
         listing = "".join(f"{each.path}\0{each.sha256}\n" for each in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
+    @property
+    def size(self) -> int:
+        """How many characters there are to look through."""
+        return sum(len(each.text) for each in self.files) + len(self.task.description + self.task.acceptance)
+
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
         there = {

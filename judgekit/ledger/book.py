@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.ledger import append, overrides, project, read
 from judgekit.ledger.records import Label, OverrideLine, line
+from judgekit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -61,4 +62,5 @@ class Ledger:
         override given without a terminal counts only `without_terminal`.
         """
         lines = self.records(read.Wanted(kinds=[OverrideLine]))
+        task_id = redact(task_id).text  # as the ledger has it
         return overrides.newest(lines, task_id, subjects, without_terminal=without_terminal)

@@ -88,7 +88,7 @@ def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Pla
 def _places(folder: Path) -> dict[str, Place]:
     """Return how far each file was handed on; where that cannot be told, all is handed on again."""
     try:
-        found = json.loads((folder / PLACES).read_text(encoding="utf-8"))
+        found = json.loads((folder / PLACES).read_bytes())
         return {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

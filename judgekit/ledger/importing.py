@@ -11,6 +11,8 @@ from pydantic import ValidationError
 
 from judgekit.ledger import older, read, records
 from judgekit.ledger.read import Damage
+from judgekit.ledger.records import OverrideLine
+from judgekit.problems import problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +50,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
                 done.known += 1
             else:
                 ids.add(found.id)
-                waiting.append(found)
+                waiting.append(_elsewhere(found))
                 done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
@@ -57,11 +59,18 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     return done
 
 
+def _elsewhere(record: Record) -> Record:
+    """Return a record as it counts here: nobody typed an override of another ledger at a terminal of ours."""
+    return record.model_copy(update={"terminal": False}) if isinstance(record, OverrideLine) else record
+
+
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if raw.strip():
+            for number, raw in enumerate(read.lines(file.readline), 1):
+                if raw is None:
+                    yield read.too_long(path, number)
+                elif raw:
                     found = _read(raw, text=text)
                     yield Damage(path, number, found) if isinstance(found, str) else found
     except OSError as error:
@@ -97,7 +106,6 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     try:
         return older.verdict(found, text=text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return str(problem(error.errors(include_url=False), found))
     except ValueError as error:
         return str(error)

@@ -1,30 +1,45 @@
-"""The six measures that decide whether a gate may block, over the lines of a ledger."""
+"""The six KPIs that decide whether a gate may block, over the lines of a ledger."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.ledger import interval
-from judgekit.ledger.records import Fault, Label, VerdictLine
+from judgekit.ledger import interval, rates
+from judgekit.ledger.overrides import same_blob
+from judgekit.ledger.rates import LEAST, Stratum
+from judgekit.ledger.records import Fault, Label, OverrideLine, VerdictLine
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from judgekit.ledger.interval import Interval
+    from judgekit.ledger.rates import Quality, Rate
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
-LEAST = 20  # verdicts; the interval of a handful is too sure of itself, and a gate must not flip on a bad day
 State: TypeAlias = Literal["holds", "missed", "open"]
-KpiName: TypeAlias = Literal["wrong_nogo", "wrong_go", "go", "undetermined", "availability", "latency"]
+RateName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"]
+KpiName: TypeAlias = Literal[
+    RateName, "wrong_nogo", "wrong_go", "go", "undetermined", "availability", "latency"
+]
+
+RATES: Mapping[RateName, tuple[GateWord, Quality]] = {
+    "false_positive_rate": ("NO-GO", "good"),
+    "false_negative_rate": ("GO", "bad"),
+}
+RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
+"""No KPIs: how often a NO-GO, or a GO, can be relied upon."""
 
 
 class Limit(NamedTuple):
     """What a measure must be: more than `low` and less than `high` (`closed`: they may be reached).
 
-    `labelled` measures are of a sample, so their whole interval must be inside; others count every verdict.
+    `labelled` measures are of a sample. A `rate` holds when its estimate does and its interval ends within
+    twice the limit; of any other labelled one the whole interval must be inside; others count every verdict.
     """
 
     title: str
@@ -32,6 +47,7 @@ class Limit(NamedTuple):
     high: float | None = None
     closed: bool = False
     labelled: bool = False
+    rate: bool = False
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
@@ -47,12 +63,14 @@ class Limit(NamedTuple):
 
 
 LIMITS: Mapping[KpiName, Limit] = {
-    "wrong_nogo": Limit("wrong NO-GO", high=0.10, labelled=True),
-    "wrong_go": Limit("wrong GO", high=0.05, labelled=True),
+    "false_positive_rate": Limit("false-positive rate", high=0.10, labelled=True, rate=True),
+    "false_negative_rate": Limit("false-negative rate", high=0.05, labelled=True, rate=True),
     "go": Limit("GO", low=0.70, high=0.90, closed=True),
     "undetermined": Limit("UNDETERMINED", high=0.15),
     "availability": Limit("availability", low=0.95),
     "latency": Limit("median latency", high=30.0, unit="seconds"),
+    "wrong_nogo": Limit("wrong NO-GO", high=0.10, labelled=True),
+    "wrong_go": Limit("wrong GO", high=0.05, labelled=True),
 }
 
 
@@ -74,13 +92,18 @@ class Kpi(NamedTuple):
     def state(self) -> State:
         """Whether it holds, is shown to be missed, or is open for lack of evidence.
 
-        A labelled one holds when its whole interval is inside the limit, any other when its value is. Missed
-        means the whole interval is outside. Fewer than `LEAST` verdicts show nothing.
+        Missed means the whole interval is outside the limit. Fewer than `LEAST` verdicts (of a rate: labels)
+        show nothing.
         """
-        if self.value is None or self.total < LEAST:
+        if self.total < LEAST:
             return "open"
         if self.interval is not None and self.limit.excludes(self.interval):
             return "missed"
+        if self.value is None:
+            return "open"
+        if self.limit.rate:
+            sure = self.interval is not None and self.interval.high <= 2 * (self.limit.high or 0)
+            return "holds" if sure and self.limit.holds(self.value) else "open"
         if self.limit.labelled:
             return "holds" if self.interval and all(map(self.limit.holds, self.interval)) else "open"
         return "holds" if self.limit.holds(self.value) else "open"
@@ -88,34 +111,76 @@ class Kpi(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The verdicts to measure, the labels of their ids, and how many files faults left unjudged."""
+    """The verdicts to measure, what people said of their content, by their ids, and files left unjudged.
+
+    Of a content that was judged several times the last verdict counts. `decided` are the ids of those about
+    whose content a person decided by an override.
+    """
 
     verdicts: Sequence[VerdictLine]
     labels: Mapping[str, LabelWord]
     faults: int = 0
+    decided: Collection[str] = field(default_factory=frozenset)
 
     def only(self, verdicts: Sequence[VerdictLine]) -> Evidence:
         """Return the same labels over some of the verdicts; faults belong to no rubric or model."""
-        return Evidence(verdicts, self.labels)
+        return Evidence(verdicts, self.labels, decided=self.decided)
+
+    def sure(self, verdict: VerdictLine) -> bool:
+        """Whether people said of a verdict's content that it should go, or that it should not."""
+        return self.labels.get(verdict.id) in ("go", "no-go")
+
+    def strata(self) -> list[Stratum]:
+        """Return the verdicts by word, those that people decided about apart."""
+        groups: dict[tuple[GateWord, bool], list[VerdictLine]] = {}
+        for each in self.verdicts:
+            decided = each.id in self.decided and self.sure(each)
+            groups.setdefault((each.word, decided), []).append(each)
+        return [
+            Stratum(
+                word,
+                len(members),
+                sum(map(self.sure, members)),
+                sum(self.labels.get(each.id) == "go" for each in members),
+                decided,
+            )
+            for (word, decided), members in sorted(groups.items())
+        ]
 
 
-def evidence(records: Iterable[Record]) -> Evidence:
-    """Return what can be measured: the gate's verdicts that models were asked for, and their labels.
+def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
+    """Return what can be measured: the gate's verdicts that models were asked for, and what people said.
 
-    A label of a verdict that was used again counts for the one that a model was asked for.
+    Each content counts once: its last verdict, one that models answered before one that they did not. What
+    people said of a content counts whichever of its verdicts they said it of. With a `rubric`, `id@version`,
+    only verdicts under it are measured.
     """
-    verdicts: list[VerdictLine] = []
+    asked: dict[str, VerdictLine] = {}
+    contents: dict[str, str] = {}
+    tasks: dict[str, str] = {}
     labels: list[Label] = []
-    again: list[VerdictLine] = []
-    faults = 0
+    overrides: list[OverrideLine] = []
+    unjudged: list[str] = []
     for each in records:
         if isinstance(each, VerdictLine) and not each.of_task:
-            (again if used_again(each) else verdicts).append(each)
+            name = contents[each.id] = tasks[each.task_id] = content(each)
+            if not used_again(each) and (rubric is None or _is_of(each, rubric)):
+                asked[name] = max(asked.get(name, each), each, key=_newer)
         elif isinstance(each, Label):
             labels.append(each)
+        elif isinstance(each, OverrideLine) and each.terminal:
+            overrides.append(each)
         elif isinstance(each, Fault):
-            faults += max(1, len(each.paths))
-    return Evidence(verdicts, agreed(_of_asked(labels, again, verdicts)), faults)
+            unjudged += each.paths or [f"\0{each.id}"]
+    said = [each.model_copy(update={"of": contents[each.of]}) for each in labels if each.of in contents]
+    decisions = list(_decisions(overrides, tasks))
+    words = agreed([*said, *decisions])
+    return Evidence(
+        verdicts=list(asked.values()),
+        labels={each.id: words[name] for name, each in asked.items() if name in words},
+        faults=len(set(unjudged)),
+        decided={asked[each.of].id for each in decisions if each.of in asked},
+    )
 
 
 def used_again(verdict: VerdictLine) -> bool:
@@ -123,10 +188,27 @@ def used_again(verdict: VerdictLine) -> bool:
     return verdict.gate is not None and verdict.gate.cached
 
 
-def content(verdict: VerdictLine) -> tuple[object, ...]:
-    """Return what makes two labels one: what was judged, by which rubric, with which outcome."""
-    files = tuple(each.sha256 or each.path for each in verdict.subjects)
-    return (verdict.task_id, files, verdict.rubric.id, verdict.rubric.version, verdict.word)
+def content(verdict: VerdictLine) -> str:
+    """Return what was judged: the hashes of its files; of an older record without them, its task."""
+    return _content([each.sha256 for each in verdict.subjects]) or verdict.task_id
+
+
+def _content(hashes: Sequence[str]) -> str:
+    return "\n".join(sorted(hashes)) if all(hashes) else ""
+
+
+def _newer(verdict: VerdictLine) -> tuple[bool, datetime]:
+    return verdict.answered, verdict.timestamp
+
+
+def _decisions(overrides: Iterable[OverrideLine], tasks: Mapping[str, str]) -> Iterable[Label]:
+    """Yield overrides, each as the label of a content: who accepts it says that it should go."""
+    for each in overrides:
+        named = (of for task, of in tasks.items() if same_blob(task, each.task_id))
+        of = _content(each.subjects) or next(named, None)
+        if of is not None:
+            word: LabelWord = "go" if each.decision == "accept" else "no-go"
+            yield Label(of=of, label=word, who=each.who, timestamp=each.timestamp)
 
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
@@ -138,18 +220,32 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
 
 
 def measure(found: Evidence) -> list[Kpi]:
-    """Return the six measures."""
+    """Return the six KPIs."""
+    strata = found.strata()
     words = Counter(each.word for each in found.verdicts)
     total = len(found.verdicts) + found.faults
     answered = sum(each.answered for each in found.verdicts)
     return [
-        _wrong("wrong_nogo", found, "NO-GO", "go"),
-        _wrong("wrong_go", found, "GO", "no-go"),
+        *(_rate(name, rates.rate(strata, *of)) for name, of in RATES.items()),
         _share("go", words["GO"], total),
         _share("undetermined", words["UNDETERMINED"] + found.faults, total),
         _share("availability", answered, total),
         _latency(found.verdicts),
     ]
+
+
+def reliance(found: Evidence) -> list[Kpi]:
+    """Return how often NO-GO, and how often GO, was wrong, among what is labelled."""
+    return [_wrong("wrong_nogo", found, "NO-GO", "go"), _wrong("wrong_go", found, "GO", "no-go")]
+
+
+def wanted(found: Evidence) -> dict[KpiName, rates.Wanted | None]:
+    """Return for each rate how many labels more, by word, settle it; None where those of all would not do."""
+    strata = found.strata()
+    return {
+        name: rates.wanted(strata, word, quality, LIMITS[name].high or 0)
+        for name, (word, quality) in RATES.items()
+    }
 
 
 def by_rubric(found: Evidence) -> dict[str, Evidence]:
@@ -168,7 +264,8 @@ def decider(verdict: VerdictLine) -> str:
 
 
 def _rubric(verdict: VerdictLine) -> str:
-    return f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+    ref = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+    return rubric_name(ref, verdict.rubric.source)
 
 
 def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
@@ -178,13 +275,11 @@ def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
     return {name: found.only(verdicts) for name, verdicts in members.items()}
 
 
-def _of_asked(
-    labels: Iterable[Label], again: Iterable[VerdictLine], asked: Iterable[VerdictLine]
-) -> list[Label]:
-    """Return the labels, those of a verdict that was used again as labels of its first one."""
-    first = {content(each): each.id for each in asked}
-    ids = {each.id: first.get(content(each), each.id) for each in again}
-    return [each.model_copy(update={"of": ids.get(each.of, each.of)}) for each in labels]
+def _is_of(verdict: VerdictLine, rubric: str) -> bool:
+    """Whether a verdict counts for a rubric's version; an older record names none and counts for each."""
+    if verdict.imported is not None and not verdict.rubric.version:
+        return rubric.startswith(f"{verdict.rubric.id}@")
+    return rubric == f"{verdict.rubric.id}@{verdict.rubric.version}"
 
 
 def _majority(said: Iterable[LabelWord]) -> LabelWord:
@@ -199,6 +294,10 @@ def _wrong(name: KpiName, found: Evidence, word: GateWord, contrary: LabelWord) 
     """Measure, among verdicts of one word whose label is sure, the share that the label contradicts."""
     labels = [found.labels.get(each.id) for each in found.verdicts if each.word == word]
     return _share(name, labels.count(contrary), labels.count("go") + labels.count("no-go"))
+
+
+def _rate(name: RateName, found: Rate) -> Kpi:
+    return Kpi(name, found.estimate, found.interval, found.labels)
 
 
 def _share(name: KpiName, hits: int, total: int) -> Kpi:

@@ -6,8 +6,13 @@ import getpass
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from judgekit.git import GitError, Repository
+from judgekit.ledger.records import VerdictLine
+
+if TYPE_CHECKING:
+    from judgekit.ledger.records import Record
 
 
 def who(folder: Path | None = None) -> str:
@@ -19,6 +24,14 @@ def who(folder: Path | None = None) -> str:
     except GitError:
         found = ""
     return found or f"{_login()}@{socket.gethostname()}"
+
+
+def signed(record: Record, name: str) -> Record:
+    """Return a record that came over the network as said by `name`, whoever it names itself."""
+    if isinstance(record, VerdictLine):
+        given = record.human_override
+        return record.model_copy(update={"human_override": given and given.model_copy(update={"who": name})})
+    return record.model_copy(update={"who": name} if "who" in type(record).model_fields else {})
 
 
 def at_terminal() -> bool:

@@ -73,7 +73,7 @@ def _paint(points: Sequence[Point]) -> Paint:
     return series.chart(days, found)
 
 
-_LIMITS = list(kpi.LIMITS.values())
+_LIMITS = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
 
 
 def _series(limit: kpi.Limit, kpis: Sequence[Kpi]) -> Series:

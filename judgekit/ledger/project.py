@@ -50,13 +50,15 @@ def _root(start: Path) -> Path:
     return Path(paths.project_root(str(start)))
 
 
+def _line(path: Path) -> str:
+    return os.fsdecode(path.read_bytes()).rstrip("\r\n")
+
+
 def _main_worktree(folder: Path) -> Path:
     """Return the folder of the repository that a linked worktree belongs to, else `folder` itself."""
     try:
-        kind, _, place = (folder / ".git").read_text(encoding="utf-8").strip().partition(": ")
-        common = (
-            (folder / place / "commondir").read_text(encoding="utf-8").strip() if kind == "gitdir" else ""
-        )
+        kind, _, place = _line(folder / ".git").partition(": ")
+        common = _line(folder / place / "commondir") if kind == "gitdir" else ""
     except (OSError, ValueError):  # a folder, as usual; a submodule, which has no commondir
         return folder
     git = Path(os.path.realpath(folder / place / common))

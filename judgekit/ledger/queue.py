@@ -1,4 +1,4 @@
-"""Which verdicts a person labels next: a fair sample of GO and NO-GO, in an order that gives nothing away."""
+"""Which verdicts a person labels next: those that settle most, then a fair sample, by lot."""
 
 from __future__ import annotations
 
@@ -9,32 +9,62 @@ from judgekit.ledger import kpi
 from judgekit.ledger.records import Label, VerdictLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
-    from judgekit.ledger.records import Record
+    from judgekit.ledger.kpi import Evidence
+    from judgekit.ledger.records import GateWord, Record
 
 
-def waiting(records: Iterable[Record], who: str) -> list[VerdictLine]:
-    """Return the GO and NO-GO verdicts that `who` has not labelled, each content once.
+def waiting(
+    records: Iterable[Record],
+    who: str,
+    wanted: Mapping[GateWord, int] | None = None,
+    found: Evidence | None = None,
+) -> list[VerdictLine]:
+    """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
-    Their order is drawn from hashes of their ids: it is the same the next time, a part of it is a random
-    sample, and as many GO as NO-GO come up as long as there are both.
+    First come so many of each word as are `wanted`, of those verdicts in `found` that nobody has labelled.
+    The order is drawn from hashes of their ids: it is the same the next time, and a part of it is a random
+    sample of each word's verdicts; after those that are wanted, as many GO as NO-GO come up as long as there
+    are both.
     """
-    found = list(records)
-    mine = [each for each in found if isinstance(each, Label) and each.who == who]
+    lines = list(records)
+    mine = [each for each in lines if isinstance(each, Label) and each.who == who]
     done = {of for of, word in kpi.agreed(mine).items() if word != "withdrawn"}
-    verdicts = [
-        each
-        for each in found
-        if isinstance(each, VerdictLine) and each.word != "UNDETERMINED" and not each.of_task
-    ]
+    verdicts = [each for each in lines if isinstance(each, VerdictLine) and not each.of_task]
     labelled = {kpi.content(each) for each in verdicts if each.id in done}
-    # The one that a model was asked for comes last, and stays: it is the one that is measured.
-    ranked = sorted(verdicts, key=kpi.used_again, reverse=True)
-    fresh = {kpi.content(each): each for each in ranked if kpi.content(each) not in labelled}
-    drawn = sorted(fresh.values(), key=_draw)
-    strata = [[each for each in drawn if each.word == word] for word in ("GO", "NO-GO")]
-    return _interleaved(*strata)
+    last: dict[str, VerdictLine] = {}
+    for each in verdicts:
+        name = kpi.content(each)
+        last[name] = max(last.get(name, each), each, key=_measured)
+    fresh = sorted((each for name, each in last.items() if name not in labelled), key=_draw)
+    unlabelled = {each.id for each in found.verdicts if not found.sure(each)} if found else set()
+    first = [
+        [each for each in fresh if each.word == word and each.id in unlabelled][:count]
+        for word, count in (wanted or {}).items()
+    ]
+    ahead = _mixed(first)
+    taken = {each.id for each in ahead}
+    rest = [
+        [each for each in fresh if each.word == word and each.id not in taken] for word in ("GO", "NO-GO")
+    ]
+    return [*ahead, *_interleaved(*rest)]
+
+
+def _measured(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
+    """Rank a content's verdicts: the one that is measured last."""
+    return not kpi.used_again(verdict), verdict.answered, verdict.timestamp
+
+
+def _mixed(groups: Iterable[list[VerdictLine]]) -> list[VerdictLine]:
+    """Take from all groups by lot, from each in proportion to what it holds."""
+    placed = [
+        ((rank + int(_draw(each)[:8], 16) / 2**32) / len(group), each)
+        for group in groups
+        for rank, each in enumerate(group)
+    ]
+    return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _interleaved(one: list[VerdictLine], other: list[VerdictLine]) -> list[VerdictLine]:

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from judgekit.ledger import project as projects
 from judgekit.ledger.records import KINDS, Label, Line, VerdictLine, kind
+from judgekit.problems import problem_in
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".jsonl"
 MAX_LINE = 16_000_000  # bytes: far above any real line
+_MOST_SHOWN = 300  # characters of what is wrong with a line
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _KINDS = {kind(each) for each in KINDS}
 
@@ -95,19 +98,21 @@ EVERYTHING = Wanted()
 def entries(
     places: Iterable[Path], wanted: Wanted = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
 ) -> Iterator[Entry]:
-    """Yield the wanted lines of files and folders of ledgers, day by day, each id once.
+    """Yield the wanted lines of files and folders of ledgers, day by day, each id of the same person once.
 
     `damaged` hears of every line, file and folder that cannot be read.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()  # with who acted: of a team one could hide the other's lines else
     for path in files(places, damaged):
         if not wanted.may_hold(path):
             continue
         for found in _lines(path, wanted):
             if isinstance(found, Damage):
                 damaged(found)
-            elif wanted.takes(found.record) and found.record.id not in seen:
-                seen.add(found.record.id)
+                continue
+            name = (found.record.id, getattr(found.record, "who", ""))
+            if name not in seen and wanted.takes(found.record):
+                seen.add(name)
                 yield found
 
 
@@ -157,6 +162,11 @@ def unread(path: Path, error: OSError) -> Damage:
     return Damage(path, 0, f"cannot be read ({error.strerror or error})")
 
 
+def too_long(path: Path, number: int) -> Damage:
+    """Return the damage of a line that is not read."""
+    return Damage(path, number, f"longer than {MAX_LINE} bytes")
+
+
 def _unread(error: OSError) -> Damage:
     return unread(Path(str(error.filename)), error)
 
@@ -176,12 +186,16 @@ def parse(raw: bytes) -> Record | str:
         return Line.model_validate_json(raw, extra="ignore").root
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    if first["type"] == "json_invalid":
-        return "not JSON (cut off when its writer was killed, or edited)"
-    if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
-        schema = first.get("ctx", {}).get("tag")
-        return f"of a kind that this version does not know ({schema})" if schema else "not a line of a ledger"
-    return f"{'.'.join(str(part) for part in first['loc'][1:])}: {first['msg']}"
+        if first["type"] == "json_invalid":
+            return "not JSON (cut off when its writer was killed, or edited)"
+        if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
+            schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
+            return (
+                f"of a kind that this version does not know ({schema})"
+                if schema
+                else "not a line of a ledger"
+            )
+        return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
 def _order(path: Path) -> tuple[str, int, str]:
@@ -192,9 +206,9 @@ def _order(path: Path) -> tuple[str, int, str]:
 def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(_raw(file.readline), 1):
+            for number, raw in enumerate(lines(file.readline), 1):
                 if raw is None:
-                    yield Damage(path, number, f"longer than {MAX_LINE} bytes")
+                    yield too_long(path, number)
                 elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
                     found = parse(raw)
                     yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
@@ -202,7 +216,7 @@ def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
         yield unread(path, error)
 
 
-def _raw(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
+def lines(readline: Callable[[int], bytes]) -> Iterator[bytes | None]:
     """Yield each line without what surrounds it, None for one that is too long."""
     while raw := readline(MAX_LINE):
         if len(raw) == MAX_LINE and not raw.endswith(b"\n"):

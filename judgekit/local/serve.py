@@ -24,7 +24,7 @@ def main() -> None:
     """Serve until the parent is gone."""
     parent = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    report = os.fdopen(os.dup(1), "w")
+    report = os.fdopen(os.dup(1), "w", newline="\n")
     os.dup2(2, 1)  # what the library prints belongs into the log
     _bound_the_log()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle

@@ -16,8 +16,9 @@ import weakref
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from judgekit import environment, paths, programs
+from judgekit import checkout, environment, paths, programs
 from judgekit.errors import ConfigError, FailureKind, GatewayError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -81,7 +82,7 @@ class LocalServer:
         """Start the child process; raises `GatewayError` when the extra is not installed."""
         if importlib.util.find_spec("xllamacpp") is None:
             raise GatewayError(
-                FailureKind.NOT_FOUND, "a local model needs llama.cpp; install the extra judgekit[local]"
+                FailureKind.NOT_FOUND, f"a local model needs llama.cpp; {checkout.install('local')}"
             )
         settings = json.dumps(self._settings()).encode() + b"\n"
         with _open_log() as log:
@@ -197,6 +198,6 @@ def _open_log() -> IO[bytes]:
 
 
 def _reason() -> str:
-    lines = [line for line in _log_path().read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
     errors = [line.partition(" E ")[2] for line in lines if " E " in line]
     return (errors or lines[-1:] or ["it gave no reason"])[0][:_REASON_CHARS]

@@ -26,7 +26,6 @@ from judgekit.parse.tokens import QUOTES, SPELT_NUMBER, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from collections.abc import Set as AbstractSet
 
     from pydantic.fields import FieldInfo
 
@@ -40,20 +39,11 @@ MAXIMUM_KEYS: Final = frozenset({"max", "maximum", "maxscore", "outof", "scale",
 
 _SHORT: Final = 40  # characters in which a scale is named
 _FIGURE: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-_LOOSE: Final = re.compile(r"""["'“]([^"'“”\n]{1,80})["'”]\s*+:""")
 
 
-def fit(found: Object, model: type[Model], behind: AbstractSet[str] = frozenset()) -> Model:
-    """Return `found` as a `model`, or raise `Misfit`.
-
-    `behind` has the keys (plain) that the text behind the object gives outside of any object. One of them
-    that `found` holds too is refused: this is what is left when a string with unescaped quotes, perhaps the
-    subject's own, ended too early.
-    """
-    twice = behind and behind & plain_names(model) & {plain(key) for key in _keys(found)}
-    if twice:
-        raise Misfit(f"`{min(twice)}` is given again behind the object")
-    shaped = _shaped(found, model, "")
+def fit(found: Object, model: type[Model]) -> Model:
+    """Return `found` as a `model`, or raise `Misfit`."""
+    shaped = shape(found, model, "")
     try:
         return model.model_validate(shaped)
     except ValidationError as invalid:
@@ -74,11 +64,6 @@ def _quote(value: object) -> str:
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
     return text if len(text) <= 40 else text[:39] + "…"  # noqa: PLR2004 - fits a line of a message
-
-
-def loose_keys(text: str) -> set[str]:
-    """Return the quoted keys (plain) in a text between objects."""
-    return {plain(key[1]) for key in _LOOSE.finditer(text)}
 
 
 def is_quoted(found: Object, model: type[BaseModel]) -> bool:
@@ -106,7 +91,7 @@ def _keys(found: Object, *, whole: bool = False) -> Iterator[str]:
         yield from (key for key, value in each.items() if not (whole and value is CUT))
 
 
-def _shaped(value: object, annotation: object, where: str) -> object:
+def shape(value: object, annotation: object, where: str) -> object:
     """Return `value` in the form that `annotation` takes; pydantic decides about what stays unlike it."""
     kind = kinds.strip(annotation)
     if value is CUT:
@@ -168,11 +153,11 @@ def _container(value: object, kind: object, where: str) -> object:
         value = keyed(value) or value
         if isinstance(value, Object):
             _refuse_repeated(value, value, where)
-            return {key: _shaped(item, inner, _join(where, key)) for key, item in value.items()}
+            return {key: shape(item, inner, _join(where, key)) for key, item in value.items()}
     if isinstance(value, Array):
         wanted = kinds.items_of(kind, len(value))
         return [
-            _shaped(item, inner, _join(where, at))
+            shape(item, inner, _join(where, at))
             for at, (item, inner) in enumerate(zip(value, wanted, strict=True))
         ]
     return value
@@ -206,12 +191,12 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 def _model(value: object, model: type[BaseModel], where: str) -> object:
     """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
     if issubclass(model, RootModel):
-        return _shaped(value, model.model_fields["root"].annotation, where)
+        return shape(value, model.model_fields["root"].annotation, where)
     value = keyed(value, model) or value
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Object):
-        return _shaped(value, Any, where)
+        return shape(value, Any, where)
     _refuse_other_scale(value, model)
     value = unwrapped(value, model)
     _refuse_other_scale(value, model)
@@ -222,7 +207,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         given = value[used[name]] if name in used else _elsewhere(value, name, model)
         if given is not _MISSING and not (given is None and _defaults(field)):
             with suppress(*[] if field.is_required() else [CutOff]):
-                shaped[names_of(name, model)[0]] = _shaped(given, field.annotation, _join(where, name))
+                shaped[names_of(name, model)[0]] = shape(given, field.annotation, _join(where, name))
     extras = {key: item for key, item in value.items() if key not in used.values() and item is not CUT}
     return extras | shaped
 

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 NAME_KEYS: Final = frozenset({"dimension", "criterion", "aspect", "name"})
 """Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates."""
 
-NOT_ANSWERS: Final = re.compile(
-    r"(?:example|schema|properties|template|format|placeholder|default|previous|expected|input)"
-    r"|.*(?:example|schema|format|template)s?$"
+WRAPPERS: Final = frozenset(
+    {"answer", "arguments", "assessment", "criteria", "decision", "dimensions", "evaluation", "finalanswer"}
+    | {"grades", "judgement", "judgment", "opinion", "output", "parameters", "ratings", "response", "result"}
+    | {"results", "review", "scores", "verdict"}
 )
-"""Keys (plain) whose objects show what an answer looks like, or somebody else's."""
+"""Keys (plain) whose object may be the answer, or a part of it. Under any other it may be somebody else's."""
 
 MAX_WRAPPERS: Final = 4
 """How many objects deep the answer may be wrapped: in `{"result": {"evaluation": {…}}}` it is two."""
@@ -125,7 +126,7 @@ def children(value: Object) -> Iterator[Object]:
     """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
     for key, item in value.items():
         inner = keyed(item) or (item[0] if isinstance(item, Array) and len(item) == 1 else item)
-        if isinstance(inner, Object) and key not in value.repeated and not NOT_ANSWERS.match(plain(key)):
+        if isinstance(inner, Object) and key not in value.repeated and plain(key) in WRAPPERS:
             yield inner
 
 

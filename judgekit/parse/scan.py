@@ -43,14 +43,16 @@ class Object(dict[str, Any]):
 
     `closed` says whether its brace was seen and nothing in it is cut, `repeated` names the keys given twice
     with different values, and `tail` is the text between this object and the next, with a string that the
-    object broke off in. `around` is the object in a string of which this one was found, if it was.
+    object broke off in. `start` is where an outermost object begins in the reply. `around` is the object in
+    a string of which this one was found, if it was.
     """
 
-    __slots__ = ("around", "closed", "cut", "repeated", "tail")
+    __slots__ = ("around", "closed", "cut", "repeated", "start", "tail")
 
     def __init__(self) -> None:
         super().__init__()
         self.closed, self.cut, self.repeated, self.tail = False, False, set[str](), ""
+        self.start = 0
         self.around: Object | None = None
 
     def put(self, key: str, value: object) -> None:
@@ -85,19 +87,23 @@ def scan(raw: str) -> Sequence[Object]:
     while start := tokens.START.search(raw, reader.pos):
         if found:
             found[-1].tail = raw[end : start.start()]
-        around = _around(found[-1], raw, start.start(), reader.rescued) if found else None
+        around = _around(found[-1], start.start(), reader.rescued) if found else None
         found.append(reader.read(start.start()))
-        found[-1].around, end = around, reader.end
+        found[-1].around, found[-1].start, end = around, start.start(), reader.end
     if found:
         found[-1].tail = raw[end:]
     return found
 
 
-def _around(before: Object, raw: str, start: int, rescued: int) -> Object | None:
+def value_at(text: str) -> object:
+    """Return the value that `text`, which follows a key, begins with; `CUT` where its end is not seen."""
+    return _Reader(f'{{"":{text}').read(0).get("", CUT)
+
+
+def _around(before: Object, start: int, rescued: int) -> Object | None:
     """Return the object in a string of which the one at `start` stands, if it may stand in one."""
     if start == rescued:
-        # Thinking that ends in the middle of a string is no string.
-        return None if raw[max(start - 40, 0) : start].rstrip().endswith("</think>") else before
+        return before
     # Where more strings follow, what swallowed the object before goes on.
     return before.around if any(quote in before.tail for quote in tokens.QUOTES) else None
 

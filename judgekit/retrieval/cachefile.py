@@ -43,7 +43,7 @@ def write(path: str, text: str) -> None:
     temporary = f"{path}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.replace(temporary, path)
     except OSError:

@@ -6,6 +6,7 @@ The index holds stems, so the few bodies that are shown are read anew and put in
 from __future__ import annotations
 
 from judgekit.retrieval import query, schema, update
+from judgekit.retrieval.stemmer import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ _TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode6
 _CLEAR = "DELETE FROM body"
 _ADD = "INSERT INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
+_MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
+_SHORT = 4_000  # characters of a body that is short, whatever stands in it
+_MOST = 1_000  # words that match: `snippet` takes the square of their number
 _BEGINNING = "SELECT substr(text, 1, ?) FROM body"
 
 
@@ -67,12 +71,34 @@ def _body(root: str, place: str, profile: Profile) -> str:
     return "" if entry is None else entry.body
 
 
+def _put(connection: Connection, body: str) -> None:
+    connection.execute(_CLEAR)
+    connection.execute(_ADD, (body,))
+
+
+def _end(connection: Connection, body: str, wanted: str) -> int:
+    """Return where the part of a body ends in which `_MOST` words match, which is all of nearly every one."""
+    _put(connection, body.translate({1: " ", 2: " "}))
+    row = connection.execute(_MARKED, (wanted,)).fetchone()
+    before, *rest = row[0].split("\1") if row else ("",)
+    end, matched = len(before), 0
+    for piece in rest:
+        inside, _, outside = piece.partition("\2")
+        matched += max(len(words(inside)), len(inside) // 8)
+        if matched > _MOST:
+            return end + max(len(inside) * _MOST // matched, 1)
+        end += len(inside) + len(outside)
+    return len(body)
+
+
 def _passage(connection: Connection, body: str, terms: list[Term], limit: int) -> str:
     if not body:
         return ""
-    connection.execute(_CLEAR)
-    connection.execute(_ADD, (body.encode("utf-8", "replace").decode("utf-8").replace("\0", " "),))
     wanted = " OR ".join(term.shown for term in terms)
+    body = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    if wanted and len(body) > _SHORT:
+        body = body[: _end(connection, body, wanted)]
+    _put(connection, body)
     row = connection.execute(_PASSAGE, (TOKENS, wanted)).fetchone() if wanted else None
     row = row or connection.execute(_BEGINNING, (limit,)).fetchone()
     return " ".join(row[0].split())[:limit]

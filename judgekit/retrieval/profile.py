@@ -184,9 +184,9 @@ def render() -> str:
 
 
 def _find(name: str, project: Path | None) -> Path:
-    for _, folder in shelf.folders("retrieval", project):
+    for origin, folder in shelf.folders("retrieval", project):
         path = folder / f"{name}.yaml"
-        if path.is_file():
+        if datafile.check_own(path, path.parents[2]) if origin == "project" else path.is_file():
             return path
     raise ConfigError(f"no file {name}.yaml in any retrieval folder; name one that exists", key="language")
 

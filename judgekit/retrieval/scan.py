@@ -9,6 +9,7 @@ import os
 
 from judgekit.retrieval import watch
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
+from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def kind_of(root: str, memory: Profile) -> str:
 
 def _rules(root: str) -> Rules | None:
     path = os.path.join(root, IGNORE)
-    if not os.path.isfile(path) or not contained(root, IGNORE):
+    if not os.path.isfile(path) or os.path.islink(path):
         return None
     from judgekit.retrieval import ignore  # noqa: PLC0415 - few stores have such a file
 
@@ -218,8 +219,8 @@ def _has_index_lines(root: str) -> bool:
     if not os.path.isfile(path) or not contained(os.path.realpath(root), "index.md"):
         return False  # reading a device may never end
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            head = file.read(4000)
+        with open(path, "rb") as file:
+            head = file.read(4000).decode("utf-8", "replace")
     except OSError:
         return False
-    return any(line.startswith("- [") and "] " in line and " -> " in line for line in head.splitlines())
+    return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines_of(head))

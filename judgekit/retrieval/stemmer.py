@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Language
 
+_MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
@@ -76,8 +77,26 @@ def fold(text: str) -> str:
         return text.lower()
     import unicodedata  # noqa: PLC0415 - most prompts do without
 
-    apart = unicodedata.normalize("NFD", text.lower())
-    return unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
+    return unicodedata.normalize("NFC", text.lower().translate(_BARE))
+
+
+class _Bare(dict[int, str]):
+    """A table for `str.translate` that learns what is left of each character without its accents.
+
+    Accents go before anything is normalised: to put a run of them in order takes the square of its length.
+    """
+
+    def __missing__(self, code: int) -> str:
+        import unicodedata  # noqa: PLC0415 - most prompts do without
+
+        if len(self) >= _MOST_BARE:
+            self.clear()
+        apart = unicodedata.normalize("NFD", chr(code))
+        self[code] = "".join(char for char in apart if not unicodedata.combining(char))
+        return self[code]
+
+
+_BARE = _Bare()
 
 
 def words(text: str) -> list[str]:
@@ -107,11 +126,11 @@ def _mark_consonants(word: str) -> str:
     """Write every y that is a consonant as Y: at the beginning and after a vowel."""
     if "y" not in word:
         return word
-    marked = ""
+    marked: list[str] = []
     for char in word:
         consonant = char == "y" and (not marked or marked[-1] in _VOWELS)
-        marked += "Y" if consonant else char
-    return marked
+        marked.append("Y" if consonant else char)
+    return "".join(marked)
 
 
 def _regions(word: str) -> tuple[int, int]:

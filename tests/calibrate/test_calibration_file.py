@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scripted import ScriptedGateway, endpoint, scores, three_models
 
 from judgekit import library
 from judgekit.calibrate import bound, labelled, reading, store
 from judgekit.calibrate.choose import Promise
+from judgekit.calibrate.evidence import first_flaw
 from judgekit.calibrate.file import Calibration
 from judgekit.calibrate.learn import learn
 from judgekit.errors import ConfigError, InputError
@@ -168,6 +171,7 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubri
     assert found.gates.id == new.id
     own = learned(kls, cases(), 0.07)
     store.write(own, tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
+    store.accept(tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
     found = store.find(kls, "strict", SEATS, tmp_path)
     assert found.gates is not None
     assert found.gates.id == own.id
@@ -268,6 +272,7 @@ def test_a_folder_full_of_files_is_read_in_part(kls: LoadedRubric, tmp_path: Pat
         (folder / f"{number:03}.json").write_text("[" * 30_000)
     known = learned(kls, cases())
     store.write(known, folder / f"{known.id}.json")
+    store.accept(folder / f"{known.id}.json")
     before = time.process_time()
     found = store.find(kls, "strict", SEATS, tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
@@ -282,6 +287,7 @@ def test_of_more_than_are_read_the_newest_are(
     known = learned(kls, cases())
     folder = tmp_path / ".judgekit" / "calibrations"
     store.write(known, folder / "b.json")
+    store.accept(folder / "b.json")
     (folder / "a.json").write_text("{")
     os.utime(folder / "a.json", (1, 1))
     assert store.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
@@ -297,6 +303,7 @@ def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) ->
 def test_one_under_any_name_is_found(kls: LoadedRubric, tmp_path: Path) -> None:
     known = learned(kls, cases())
     store.write(known, tmp_path / ".judgekit" / "calibrations" / "ours.json")
+    store.accept(tmp_path / ".judgekit" / "calibrations" / "ours.json")
     assert store.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
     assert store.find(kls, "lenient", SEATS, tmp_path) == store.Found()
 
@@ -429,3 +436,104 @@ def test_not_everything_was_asked_alike() -> None:
     found = cases(2)
     with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
         reading.asked([found[0], *asked_so(found[1:], samples=2)])
+
+
+def ours(project: Path, known: Calibration, **change: Any) -> Path:  # noqa: ANN401 - any JSON
+    path = project / ".judgekit" / "calibrations" / "ours.json"
+    store.write(known, path)
+    path.write_text(json.dumps({**json.loads(known.text()), **change}))
+    return path
+
+
+def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
+    kls: LoadedRubric, tmp_path: Path, isolated: Path
+) -> None:
+    known = learned(kls, cases())
+    path = ours(tmp_path, known)
+    found = store.find(kls, "strict", SEATS, tmp_path)
+    assert found.gates is None
+    assert "calibrate accept .judgekit/calibrations/ours.json" in str(found.stale)
+    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)], "deep": [scores(5, 5, 5)]}, found)
+    assert (asked, verdict.calibration) == (["quick", "deep"], None)
+    store.accept(path)
+    assert store.find(kls, "strict", SEATS, tmp_path) == store.Found(known.rules())
+    (kept,) = isolated.rglob("accepted.json")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    path.write_text(path.read_text() + "\n")
+    assert store.find(kls, "strict", SEATS, tmp_path).gates is None
+    moved = tmp_path / "clone" / ".judgekit" / "calibrations" / "theirs.json"
+    store.write(known, moved)
+    store.accept(moved)
+    assert store.find(kls, "strict", SEATS, tmp_path / "clone").gates == known.rules()
+
+
+def test_what_a_user_accepted_stays_accepted(kls: LoadedRubric, tmp_path: Path) -> None:
+    first, second = learned(kls, cases()), learned(kls, cases(), 0.06)
+    for number, known in enumerate((first, second)):
+        store.accept(ours(tmp_path / str(number), known))
+    assert store.find(kls, "strict", SEATS, tmp_path / "0").gates == first.rules()
+    assert store.find(kls, "strict", SEATS, tmp_path / "1").gates == second.rules()
+
+
+SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 0}]}),
+        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 50}]}),
+        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 121}]}),
+        ("gates.0.labels", {"gates": [{**SHOWN, "labels": -1}]}),
+        ("gates.0.labels", {"gates": [{**SHOWN, "errors": 9}]}),
+        ("gates.0.errors", {"gates": [{**SHOWN, "errors": -1}]}),
+        ("gates.0.errors", {"gates": [{**SHOWN, "errors": 121}]}),
+        ("gates.0.gains", {"gates": [{**SHOWN, "errors": 9, "gains": 9}]}),
+        ("gates.0.bound", {"gates": [{**SHOWN, "bound": 0.01}]}),
+        ("gates.0.bound", {"gates": [{**SHOWN, "bound": 0.06}]}),
+        ("gates.0.tier", {"gates": [{**SHOWN, "tier": "tiebreaker"}]}),
+        ("gates.0.after", {"gates": [{**SHOWN, "after": "reject"}]}),
+        ("gates.0.stands", {"gates": [{**SHOWN, "tier": "deep", "stands": "quick"}]}),
+        ("gates.0", {"gates": [SHOWN, SHOWN]}),
+        ("gates.0.labels", {"gates": [SHOWN, {**SHOWN, "outcome": "reject"}]}),
+        ("promise.reference", {"promise": {"rate": 0.05, "confidence": 0.95, "reference": "quick"}}),
+        ("gates.0.labels", {"promise": {"rate": 0.001, "confidence": 0.95}}),
+        ("gates.0.labels", {"promise": {"rate": 0.03, "confidence": 0.999}}),
+        ("cases", {"cases": -5}),
+        ("gates.0.labels", {"cases": 60}),
+        ("with_gates.errors", {"with_gates": {"decided": 9, "errors": 10, "calls": {}}}),
+        ("without.decided", {"without": {"decided": 121, "errors": 0, "calls": {}}}),
+        ("without.calls.quick", {"without": {"decided": 1, "errors": 0, "calls": {"quick": -1}}}),
+    ],
+)
+def test_gates_that_do_not_follow_from_the_counts_are_not_used(
+    kls: LoadedRubric, tmp_path: Path, key: str, change: dict[str, Any]
+) -> None:
+    path = ours(tmp_path, learned(kls, cases()), **change)
+    with pytest.raises(ConfigError) as refused:
+        store.accept(path)
+    assert refused.value.key == key
+    own = store.default_path(learned(kls, cases()))
+    assert "not accepted" in str(store.find(kls, "strict", SEATS, tmp_path).stale)
+    own.parent.mkdir(parents=True)
+    own.write_text(path.read_text())  # a user's own file is no better
+    for project in (None, tmp_path):
+        found = store.find(kls, "strict", SEATS, project)
+        assert found.gates is None
+        assert f"{own}" in str(found.stale)
+        assert key in str(found.stale)
+        assert "\n" not in str(found.stale)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    wrong=st.integers(0, 30),
+    count=st.integers(1, 300),
+    rate=st.sampled_from([0.01, 0.05, 0.2]),
+    reference=st.sampled_from([None, "deep"]),
+)
+def test_what_is_learned_follows_from_its_counts(
+    wrong: int, count: int, rate: float, reference: TierName | None
+) -> None:
+    found = cases(count, min(wrong, count))
+    assert first_flaw(learned(library.score_rubric("kls"), found, rate, reference)) is None

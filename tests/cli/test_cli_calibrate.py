@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -382,6 +383,25 @@ def test_a_wrong_case_is_named_by_file_and_line(
     assert f"{path}:1: {told}" in found.err
 
 
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ({"text": "x", "label": 4}, "label must be accept, improve or reject; got 4"),
+        ({"text": "x", "label": {"strict": 4, "lenient": "accept"}}, "label.strict must be accept, improve"),
+        ({"text": "x", "label": True}, "label must be accept, improve or reject; got true"),
+        ({**PAIR, "label": 4}, "label must be A, B or tie; got 4"),
+        ({"text": "x"}, "label: missing key; add it"),
+    ],
+)
+def test_a_wrong_label_is_told_of_in_its_own_words(
+    judgekit: Callable[..., Outcome], tmp_path: Path, case: dict[str, Any], told: str
+) -> None:
+    path = write(tmp_path / "cases.jsonl", [{"id": "1", **case}])
+    found = judgekit("calibrate", path, "--rubric", "kls", "--mode", "strict")
+    assert (found.code, found.out) == (65, "")
+    assert found.err.startswith(f"judgekit: {path}:1: {told}")
+
+
 def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, "b": "x", "label": "tie"}])
     (case,) = labelled.read(Path(path))
@@ -419,3 +439,54 @@ def test_nobody_is_asked_for_what_cannot_be_written(
     assert "cannot be written (" in found.err
     assert "File exists" not in found.err
     assert server.requests == []
+
+
+def test_a_projects_calibration_is_shown_and_accepted(
+    judgekit: Callable[..., Outcome], labels: str, project: Path, isolated: Path
+) -> None:
+    path = project / ".judgekit" / "calibrations" / "ours.json"
+    assert judgekit("calibrate", labels, *KLS, "--out", str(path)).code == 0
+    (kept,) = isolated.rglob("accepted.json")
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in kept.read_text()  # its own output
+    kept.unlink()
+    found = judgekit("calibrate", "accept", str(path))
+    assert found.code == 0
+    assert "quick accept" in found.out
+    assert "0 wrong of 100" in found.out
+    assert f"accepted: {path}" in found.err
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in kept.read_text()
+
+
+def test_what_its_counts_do_not_bear_out_cannot_be_accepted(
+    judgekit: Callable[..., Outcome], labels: str, tmp_path: Path, isolated: Path
+) -> None:
+    out = tmp_path / "c.json"
+    judgekit("calibrate", labels, *KLS, "--out", str(out))
+    (kept,) = isolated.rglob("accepted.json")
+    before = kept.read_text()
+    out.write_text(out.read_text().replace('"labels": 100', '"labels": 0'))
+    found = judgekit("calibrate", "accept", str(out))
+    assert found.code == 78
+    assert f"{out}: gates.0.labels: 0 wrong of 0 is no evidence for at most 0.05" in found.err
+    assert kept.read_text() == before
+
+
+def test_labels_may_be_called_accept(
+    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "accept", [recorded(number) for number in range(100)])
+    monkeypatch.chdir(tmp_path)
+    assert judgekit("calibrate", *KLS, "accept").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [(("--mode", "strict"), "--rubric is missing"), (("--rubric", "kls"), "--mode is missing")],
+)
+def test_a_calibration_needs_a_rubric_and_a_mode(
+    judgekit: Callable[..., Outcome], labels: str, arguments: tuple[str, ...], problem: str
+) -> None:
+    found = judgekit("calibrate", labels, *arguments)
+    assert found.code == 64
+    assert problem in found.err
+    assert judgekit("calibrate", labels, labels, *KLS).code == 64

@@ -53,7 +53,7 @@ def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime
     path.write_text("engine: {idle_minutes: 0}\n")
     told = judgekit("engine", "start")
     assert (told.code, told.out) == (78, "")
-    assert f"{path}:1: engine.idle_minutes: expected a number above 0, got 0" in told.err
+    assert f"{path}:1: engine.idle_minutes: expected a number above 0" in told.err
 
 
 def test_who_wants_no_engine_is_promised_none(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from loopback import Loopback, fails, says
+from scripted import scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from loopback import Answer, Asked
     from outcome import Outcome
 
 
@@ -85,3 +89,92 @@ def test_the_json_names_its_schema(judgekit: Callable[..., Outcome], tmp_path: P
     report = json.loads(judgekit("eval", "judge", write(tmp_path, line("a")), "--json").out)
     assert report["schema"] == "judgekit/eval-judge@1"
     assert "schema_" not in report
+
+
+LIVE = [{"id": str(number), "text": "# A", "label": "accept"} for number in range(5)]
+
+
+def written(path: Path, lines: list[Any]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def test_a_dead_provider_is_no_unreadable_judge(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[str], None]
+) -> None:
+    use("http://127.0.0.1:9/v1")
+    file = written(project / "live.jsonl", LIVE)
+    found = judgekit("eval", "judge", file, "--rubric", "kls")
+    assert found.code == 2
+    assert "1.000" not in found.out
+    assert re.search(r"not answered +5 connection", found.out)
+    assert re.search(r"unreadable +-", found.out)
+    assert "no model answered 5 of 5 cases (connection); the figures rest on nothing" in found.err
+    told = json.loads(judgekit("eval", "judge", file, "--rubric", "kls", "--json").out)
+    assert all(
+        (each["unanswered"], each["unreadable"]) == ({"connection": 5}, None) for each in told["judges"]
+    )
+
+
+def test_a_provider_that_answers_in_part_leaves_a_part(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    lines = [*LIVE, {"id": "away", "text": "# AWAY", "label": "accept"}]
+
+    def answer(asked: Asked) -> Answer:
+        return fails(401, "no such key") if "AWAY" in asked.text else says(scores(5, 5, 5))
+
+    with Loopback(answer) as server:
+        use(server)
+        found = judgekit("eval", "judge", written(project / "live.jsonl", lines), "--rubric", "kls")
+    assert found.code == 2
+    assert "not every tier answered 1 of 6 cases (authentication)" in found.err
+    assert re.search(r"unreadable +0.000", found.out)
+
+
+def test_a_reply_that_cannot_be_read_is_an_answer(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(says("no JSON")) as server:
+        use(server)
+        found = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "kls")
+    assert found.code == 0
+    assert re.search(r"unreadable +1.000", found.out)
+
+
+def test_pairs_that_nobody_answered_are_not_unreadable(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[str], None]
+) -> None:
+    use("http://127.0.0.1:9/v1")
+    lines = [{"id": "p", "prompt": "Why?", "a": "x", "b": "y", "label": "A"}]
+    found = judgekit(
+        "eval", "judge", written(project / "pairs.jsonl", lines), "--rubric", "answer-preference"
+    )
+    assert found.code == 2
+    assert "no model answered 1 of 1 cases (connection)" in found.err
+
+
+def test_cases_without_a_source_are_told_so(
+    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+) -> None:
+    with Loopback(says(scores(5, 5, 5))) as server:
+        use(server)
+        found = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "groundedness")
+    assert found.code == 65
+    assert "source" in found.err
+    assert "--rubric" not in found.err
+
+
+def test_calibrating_with_a_dead_provider_is_no_measurement(
+    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_API_BASE", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+    file = written(project / "live.jsonl", LIVE)
+    found = judgekit("calibrate", file, "--rubric", "kls", "--mode", "strict")
+    assert found.code == 2
+    assert "no model answered 5 of 5 cases (connection)" in found.err
+    found = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
+    assert found.code == 2
+    assert re.search(r"strict: nothing was decided: .+", found.err)

@@ -198,3 +198,16 @@ def test_a_name_that_looks_like_an_option_is_not_offered_as_a_word(
     words = shlex.split(told.partition("judgekit override ")[2])
     assert re.fullmatch("[0-9a-f]{32}", words[0])
     assert judgekit("override", *words[:2], "--why", "a test").code == 0
+
+
+def test_nothing_is_printed_twice(
+    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+) -> None:
+    """Neither why nothing was judged, with each file and below, nor the head of a verdict."""
+    done = judgekit("gate", "--base", "base")
+    assert (done.code, (done.out + done.err).count("nothing was judged")) == (0, 1)
+    with Loopback(by_content) as server:
+        use(server)
+        done = judgekit("gate", "--base", "base")
+    assert done.out.count("bad.md") == 1
+    assert "mean " in done.out

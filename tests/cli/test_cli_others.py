@@ -92,9 +92,9 @@ def test_doctor_finds_a_broken_configuration(judgekit: Callable[..., Outcome], p
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ("judge: {rubric: nosuch}", "judge.rubric: no rubric 'nosuch'"),
+        ("judge: {rubric: nosuch}", "judge.rubric: no rubric of that name"),
         ("gate: {rubric: memory-relevance}", "gate.rubric: the rubric memory-relevance@"),
-        ("retrieval: {rubric: none.yaml}", "retrieval.rubric: no file 'none.yaml'"),
+        ("retrieval: {rubric: none.yaml}", "retrieval.rubric: there is no such file"),
         ("providers: {allow: [anthropic, nobody]}", "providers.allow: no provider 'nobody'"),
         ("providers: {order: [custom, nobody]}", "providers.order: no provider 'nobody'"),
     ],

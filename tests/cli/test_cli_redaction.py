@@ -44,3 +44,20 @@ def test_the_user_may_have_them_sent(judgekit: Callable[..., Outcome], project: 
     (isolated / "judgekit").mkdir(exist_ok=True)
     (isolated / "judgekit" / "config.yaml").write_text("judge: {redact: false}\n")
     assert SECRET in judgekit("judge", "--show-prompt", "good.md").out
+
+
+def test_nothing_is_sent_of_a_text_with_a_secret_where_the_user_refuses(
+    judgekit: Callable[..., Outcome], project: Path, isolated: Path, use: Callable[[Loopback], None]
+) -> None:
+    (project / "good.md").write_text(f"# Keys\n\n{SECRET}\n")
+    (project / "bad.md").write_text("# Other\n\nNothing of the kind.\n")
+    (isolated / "judgekit").mkdir(exist_ok=True)
+    (isolated / "judgekit" / "config.yaml").write_text("judge: {redact: refuse}\n")
+    with Loopback(says(scores(4, 4, 4))) as server:
+        use(server)
+        done = judgekit("judge", "good.md", "--format", "json")
+        compared = judgekit("compare", "good.md", "bad.md", "--prompt", "Which?")
+        assert list(server.requests) == []
+    assert done.code == compared.code == 2
+    assert "1 secret was found, and judge.redact is refuse" in done.out
+    assert "1 secret was found, and judge.redact is refuse" in compared.out

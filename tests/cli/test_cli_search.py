@@ -333,7 +333,7 @@ def test_ten_results_unless_another_number_is_asked_for(
     assert len(done.json["results"]) == most
     assert {each["kept_by"] for each in done.json["results"]} == ({"quick"} if judge else {"bm25"})
     shown = set(re.findall(r"Lantern \d\d", text_of(server)))
-    assert len(shown) == (15 if judge else 0)  # the pool of the configuration
+    assert len(shown) == (20 if judge else 0)  # the pool of a search; the hook's is configured
 
 
 def test_a_judge_that_drops_the_first_lets_later_ones_in(

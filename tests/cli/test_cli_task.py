@@ -254,7 +254,7 @@ def test_disagreement_opens_an_issue_where_the_user_wants_it(
     done = disagree(judgekit, monkeypatch)
     assert done.code == 2
     assert "issue opened: https://github.com/acme/docs/issues/1 (T-42)" in done.err
-    assert gh.issues[0]["title"] == "judgekit: models disagree about T-42"
+    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: T-42"
     assert only(done)["verdict"] == "escalate"  # stdout is the verdict's alone
 
 
@@ -275,7 +275,7 @@ def test_the_command_opens_what_is_open(
     disagree(judgekit, monkeypatch)
     shown = judgekit("escalate", "--dry-run")
     assert shown.code == 0
-    assert shown.out.startswith("judgekit: models disagree about T-42\n\n<!-- judgekit judgekit-task-")
+    assert shown.out.startswith("[JUDGE-DISAGREEMENT] Review needed: T-42\n\n<!-- judgekit judgekit-task-")
     assert gh.calls == []
     done = judgekit("escalate")
     assert (done.code, done.out) == (0, "issue opened: https://github.com/acme/docs/issues/1 (T-42)\n")
@@ -301,7 +301,7 @@ def test_a_task_that_is_named_is_escalated_whatever_it_came_to_but_accepted(
         judgekit(*TASK, *FILES)
     assert judgekit("escalate").out == "nothing waits for a person\n"
     assert judgekit("escalate", "T-42").code == 0
-    assert gh.issues[0]["title"] == "judgekit: to be improved: T-42"
+    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: T-42"
     assert judgekit("escalate", "T-1").code == 64
     (project / "bad.md").write_text("# Better\n\nDone.\n")
     with Loopback(by_tier(quick=GOOD, deep=GOOD)) as server:

@@ -18,7 +18,15 @@ RECORD: dict[str, Any] = {
     "task_id": "a.md@1",
     "rubric": {"id": "kls", "version": "1.0.0"},
     "mode": "strict",
-    "rounds": [{"tier": "quick", "opinion": {"outcome": "accept"}, "failure": None}],
+    "rounds": [
+        {
+            "tier": "quick",
+            "model": "custom/m",
+            "opinion": {"outcome": "accept"},
+            "failure": None,
+            "usage": {"unpriced_calls": 1},
+        }
+    ],
     "model": "m",
     "consensus": "single",
     "duration_ms": 1500,
@@ -36,7 +44,8 @@ RECORD: dict[str, Any] = {
         (0.0123, "profile", True, "1.5 s, $0.0123 (by the prices in its profile)"),
         (0.0123, "mixed", True, "1.5 s, $0.0123 (from several sources)"),
         (0.0, "cache", True, "1.5 s, $0.0000 (all replies were kept)"),
-        (None, None, False, "1.5 s, at a cost that nobody states"),
+        (None, None, False, "1.5 s, cost unknown (no price for custom/m)"),
+        (0.0, "local", True, "1.5 s, cost 0 (local)"),
         (None, None, True, "1.5 s"),
         (0.0123, None, None, "1.5 s, $0.0123"),
     ],

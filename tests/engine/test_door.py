@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit.engine import door
-from judgekit.engine.door import Door
+from judgekit.engine.door import HOLDER, Door
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -27,7 +27,9 @@ class Inside:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-def ask(at: Door, path: str = "/v1/judge", size: str | None = "2", **headers: str) -> asyncio.Task[Any]:
+def ask(
+    at: Door, path: str = "/v1/judge", size: str | None = "2", holder: str | None = None, **headers: str
+) -> asyncio.Task[Any]:
     """Send a request's head and return the task whose result is status, headers and body."""
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     if size is not None:
@@ -41,7 +43,7 @@ def ask(at: Door, path: str = "/v1/judge", size: str | None = "2", **headers: st
         told.append(message)
 
     async def call() -> tuple[int, dict[bytes, bytes], bytes]:
-        await at({"type": "http", "path": path, "headers": given}, receive, send)
+        await at({"type": "http", "path": path, "headers": given, HOLDER: holder}, receive, send)
         return told[0]["status"], dict(told[0]["headers"]), told[1]["body"]
 
     return asyncio.create_task(call())
@@ -159,5 +161,41 @@ def test_who_hangs_up_makes_room() -> None:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert at.inside == 0
+
+    asyncio.run(run())
+
+
+async def held(at: Door, holder: str, size: str = "2") -> asyncio.Task[Any]:
+    """Return a request of a holder that has got in, or was refused."""
+    task = ask(at, size=size, holder=holder)
+    await asyncio.sleep(0)
+    return task
+
+
+def test_nobody_has_more_than_is_left_for_the_others() -> None:
+    async def run() -> None:
+        inside = Inside()
+        at = Door(inside, most=12)
+        greedy = [await held(at, "ada") for _ in range(12)]
+        assert inside.entered == 6
+        others = [await held(at, name) for name in ("bob", "bob", "bob", "bob", "eve")]
+        assert inside.entered == 6 + 3 + 1
+        inside.go.set()
+        statuses = [(await each)[0] for each in [*greedy, *others]]
+        assert (statuses.count(200), statuses.count(503)) == (10, 7)
+        assert (await (await held(at, "ada")))[0] == 200
+
+    asyncio.run(run())
+
+
+def test_nobody_has_more_bytes_than_are_left_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr(door, "MOST_BYTES", 100)
+        inside = Inside()
+        at = Door(inside)
+        for holder, size, entered in (("ada", "30", 1), ("ada", "30", 1), ("ada", "20", 2), ("bob", "40", 3)):
+            await held(at, holder, size)
+            assert inside.entered == entered
+        inside.go.set()
 
     asyncio.run(run())

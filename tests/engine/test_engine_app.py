@@ -14,11 +14,13 @@ from judgekit.engine import asked
 from judgekit.engine.app import create_app
 from judgekit.engine.log import Log
 from judgekit.engine.service import Service
+from judgekit.gateway import litellm_
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
+GATE = json.dumps({"environ": {}, "cwd": "/", "base": "HEAD"}).encode()
 HEADERS = {"Content-Type": "application/json"}
 LIMIT = 60.0
 
@@ -60,6 +62,39 @@ def test_requests_wait_until_it_is_ready(tmp_path: Path, model: Loopback) -> Non
             assert not asking.done()
             service.ready.set()
             assert (await asking).json()["verdict"] == "accept"
+
+    run(work())
+
+
+@pytest.mark.parametrize("error", [ImportError, MemoryError, SyntaxError, KeyError, RecursionError])
+def test_who_cannot_be_served_is_told_at_once(
+    tmp_path: Path, model: Loopback, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Whatever keeps what judging needs from being loaded: those who wait hear of it, and those who come."""
+    beginning = asyncio.Event()
+
+    async def loaded() -> None:
+        await beginning.wait()
+        raise error("it is broken")
+
+    monkeypatch.setattr(litellm_, "loaded", loaded)
+
+    async def work() -> None:
+        async with opened(tmp_path / "log", ready=False) as (client, service):
+            preparing = asyncio.create_task(service.prepare())
+            waits = asyncio.create_task(told(client, body()))
+            while not (await client.get("/v1/health")).json()["waiting"]:  # noqa: ASYNC110 - as a client would
+                await asyncio.sleep(0.01)
+            beginning.set()
+            comes = await told(client, body())
+            gate = await client.post("/v1/gate", content=GATE)
+            for status, said in (await waits, comes, (gate.status_code, gate.json()["error"])):
+                assert (status, said["kind"]) == (503, "not_ready")
+                assert said["message"].startswith(f"not ready: {error.__name__}")
+            health = (await client.get("/v1/health")).json()
+            assert (health["ready"], error.__name__ in health["failure"]) == (False, True)
+            await preparing
+        assert model.requests == []
 
     run(work())
 

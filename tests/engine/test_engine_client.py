@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from judgekit import environment
 from judgekit.engine import client
 from judgekit.engine import place as places
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
+from judgekit.engine.door import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,6 +130,12 @@ def test_one_that_hung_up_while_nobody_asked_is_asked_again(place: Place, script
         CHUNKED + b"5\r\nab...",
         CHUNKED + b"2\r\nab\r\n...",
         CHUNKED + b"zz\r\n",
+        CHUNKED + b"-5\r\nabcde",
+        CHUNKED + b"2;" + b"x" * 100_000,
+        CHUNKED + b"fffffffff\r\nab",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 30_000 + b"\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: nine\r\n\r\n",
         b"good day\r\n\r\n",
     ],
@@ -142,6 +150,24 @@ def test_one_that_says_nothing_is_lost_when_time_is_over(place: Place, script: l
     script.append(Scripted(place, b"HTTP/1.1 200", OK))
     with Connection(place) as connection, pytest.raises(EngineLost, match="in time"):
         connection.ask("POST", "/", seconds=0.2)
+
+
+def test_an_answer_does_not_go_on_for_ever(
+    place: Place, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_MOST_ANSWER", 100_000)
+    script.append(Scripted(place, CHUNKED + (b"1000\r\n" + b" " * 0x1000 + b"\r\n") * 30))
+    with Connection(place) as connection, pytest.raises(EngineLost, match="does not end"):
+        connection.ask("POST", "/", b"{}", seconds=10).read()
+
+
+def test_one_that_cannot_judge_says_why(place: Place, script: list[Scripted]) -> None:
+    told = error_body("not_ready", "not ready: ImportError: no litellm")
+    head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n" % len(told)
+    script.append(Scripted(place, head + told))
+    with Connection(place) as connection, pytest.raises(EngineBusy, match="not ready: ImportError") as busy:
+        connection.ask("POST", "/", b"{}", seconds=10)
+    assert busy.value.retry_after == 0
 
 
 def test_one_that_is_busy_says_for_how_long(place: Place, script: list[Scripted]) -> None:
@@ -233,7 +259,7 @@ def test_without_a_folder_nothing_is_started(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a plugin's folder, where the packages that an engine needs are not installed."""
     monkeypatch.setattr(places, "find", lambda **_: place)
-    monkeypatch.setenv("PYTHONHOME", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(NoEngine):
         client.connect_or_start(600)
 

@@ -146,6 +146,30 @@ def test_what_is_printed_is_the_same_without_an_engine(
     assert printed[0] == printed[1]
 
 
+def test_the_author_is_heeded_alike_with_an_engine_and_without(
+    project: Path, model: Loopback, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = []
+    monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
+    for independence in ("prefer", "require"):
+        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", independence)
+        for words in ([], ["--no-engine"]):
+            capfd.readouterr()
+            code = run(["judge", "good.md", "--author-family", "anthropic", *words])
+            said = capfd.readouterr()
+            printed.append((code, said.out.split()[0], "not independent" in said.out, "require" in said.err))
+    assert printed[:2] == [(0, "ACCEPT", True, False)] * 2
+    assert printed[2:] == [(2, "UNDETERMINED", True, True)] * 2
+    asked = len(model.requests)
+    with Loopback(by_content) as other:
+        monkeypatch.setenv("OPENAI_API_KEY", "jk-test-0123456789")
+        monkeypatch.setenv("OPENAI_BASE_URL", other.base)
+        for words in ([], ["--no-engine"]):
+            assert run(["judge", "good.md", "--author-family", "anthropic", *words]) == 0
+            assert "openai: asked in place of" in capfd.readouterr().err
+        assert (len(model.requests), len(other.requests)) == (asked, 2)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -179,6 +179,20 @@ def test_nothing_of_git_and_no_key_is_handed_to_it(place: Place, monkeypatch: py
     assert b"HTTPS_PROXY=http://127.0.0.1:9" in variables
 
 
+def test_nothing_that_a_clone_brings_is_imported(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    for name in ("sitecustomize", "usercustomize", "json", "judgekit"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f":{tmp_path}")
+    monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
+    os.waitpid(client.start(place) or 0, 0)
+    assert health(place)["pid"]
+    assert not ran.exists()
+
+
 def test_who_starts_it_is_not_held_up(place: Place, tmp_path: Path) -> None:
     """As in `git push 2>&1 | tee log`: the reader waits until everybody has closed the pipe."""
     code = (

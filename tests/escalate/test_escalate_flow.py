@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_gh import ADDRESS, REPOSITORY
-from ledger_lines import verdict
+from ledger_lines import round_of, verdict
 
 from judgekit import config
 from judgekit.config import EscalateConfig
@@ -17,6 +17,7 @@ from judgekit.escalate import flow, issue
 from judgekit.escalate import gh as gh_program
 from judgekit.escalate.flow import Place
 from judgekit.escalate.gh import GhError
+from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ def test_an_issue_is_opened_once(project: Path, gh: FakeGh) -> None:
     assert ensure(project, content("a")) == ["opened"]
     assert ensure(project, content("a")) == ["stands"]
     (made,) = gh.issues
-    assert made["title"] == "judgekit: models disagree about docs/a.md"
+    assert made["title"] == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     assert issue.mark(made["body"]) is not None
     assert gh.verbs == ["list", "list", "create", "list"]
 
@@ -62,7 +63,7 @@ def test_other_content_updates_it(project: Path, gh: FakeGh) -> None:
     (made,) = gh.issues
     assert made["body"] == issue.of(content("b")).body
     assert ensure(project, content("b", word="reject")) == ["updated"]
-    assert gh.issues[0]["title"] == "judgekit: rejected: docs/a.md"
+    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
 
 
 def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh: FakeGh) -> None:
@@ -221,6 +222,12 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     assert time.monotonic() - start < 20
 
 
+def test_a_gh_that_prints_without_end_is_left(project: Path, gh: FakeGh) -> None:
+    gh.tell(chatters=True)
+    with pytest.raises(GhError, match="printed more than"):
+        list(flow.ensure([content("a")], AS_SET, Place(project), seconds=120))
+
+
 def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
     with pytest.raises(GhError, match="no time is left"):
         list(flow.ensure([content("a")], AS_SET, Place(project), seconds=0))
@@ -255,6 +262,50 @@ def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeG
     assert gh.calls == []
     by_user('escalate: {issues: "on", rejects: true}\n')
     assert len(flow.by_itself([content("a", word="reject")], Place(project))) == 1
+
+
+def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
+    """Return a verdict `improve` on one version of a file, with what models said in each round."""
+    said = [round_of(word, round=number) for number, word in enumerate(rounds, 1)]
+    about = {"task_id": f"docs/a.md@{mark * 12}", "subjects": [{"path": "docs/a.md", "sha256": mark * 64}]}
+    return verdict("improve", path="docs/a.md", name=f"{mark}{days}", days=days, rounds=said, **about)
+
+
+@pytest.mark.parametrize("rejects", [False, True])
+def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
+    project: Path,
+    gh: FakeGh,
+    rejects: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Two rounds of one judging, or of one after the other; the third changes the issue that there is."""
+    by_user(f'escalate: {{issues: "on", rejects: {str(rejects).lower()}}}\n')
+    ledger = Ledger.of(project)
+    first, second, third = (
+        improving("a", 3, "improve"),
+        improving("b", 2, "improve"),
+        improving("c", 1, "improve"),
+    )
+    ledger.add(first)
+    assert flow.by_itself([first], Place(project)) == []
+    ledger.add(second)
+    flow.by_itself([second], Place(project))
+    ledger.add(third)
+    flow.by_itself([third], Place(project))
+    assert [each["title"] for each in gh.issues] == [
+        "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+    ] * rejects
+    assert len(flow.unsettled(ledger.records(), rejects=rejects)) == rejects
+
+
+def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, gh: FakeGh) -> None:
+    by_user('escalate: {issues: "on", rejects: true}\n')
+    accepted = verdict("accept", path="docs/a.md", days=2)
+    Ledger.of(project).add(improving("a", 3, "improve"), accepted)
+    assert flow.by_itself([improving("b", 1, "improve")], Place(project)) == []
+    assert len(flow.by_itself([improving("c", 1, "improve", "improve")], Place(project))) == 1
+    other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
+    assert flow.by_itself([other], Place(project)) == []
+    assert len(gh.issues) == 1
 
 
 def test_what_a_person_decided_is_not_escalated(project: Path, gh: FakeGh) -> None:

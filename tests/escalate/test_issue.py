@@ -34,7 +34,7 @@ def disagreement(**changes: object) -> Any:  # noqa: ANN401 - a VerdictLine
 
 def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
     made = issue.of(disagreement(commit="c" * 40))
-    assert made.title == "judgekit: models disagree about docs/a.md"
+    assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     assert "Models disagree about `docs/a.md`" in made.body
     assert "rubric `kls@1.0.0`, lenient; judged 2026-03-20 12:00 UTC" in made.body
     assert f"commit `{'c' * 40}`" in made.body
@@ -64,9 +64,13 @@ def test_a_providers_words_are_not_in_it() -> None:
 @pytest.mark.parametrize(
     ("word", "title", "head"),
     [
-        ("reject", "judgekit: rejected: docs/a.md", "Models reject `docs/a.md`."),
-        ("improve", "judgekit: to be improved: docs/a.md", "Models find `docs/a.md` in need of work."),
-        ("undetermined", "judgekit: no verdict about docs/a.md", "Models came to no verdict about"),
+        ("reject", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models reject `docs/a.md`."),
+        (
+            "improve",
+            "[JUDGE-DISAGREEMENT] Review needed: docs/a.md",
+            "Models find `docs/a.md` in need of work.",
+        ),
+        ("undetermined", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models came to no verdict about"),
     ],
 )
 def test_other_verdicts_have_words_of_their_own(word: Any, title: str, head: str) -> None:  # noqa: ANN401

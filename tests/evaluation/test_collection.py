@@ -50,7 +50,7 @@ def test_judgements_of_what_is_not_there_are_counted(folder: Path) -> None:
     [
         ("corpus.jsonl", "", "", "empty; expected one JSON object a line"),
         ("corpus.jsonl", '{"id": "a", "text": "x"}\n{"id": "a"}\n', ":2", "text: missing key; add it"),
-        ("corpus.jsonl", '{"id": 7, "text": "x"}\n', ":1", "id: expected a text, got 7"),
+        ("corpus.jsonl", '{"id": 7, "text": "x"}\n', ":1", "id: expected a text, got a number"),
         ("corpus.jsonl", '{"id": "", "text": "x"}\n', ":1", "id: "),
         ("corpus.jsonl", '{"id": "a\\tb", "text": "x"}\n', ":1", "id: "),
         ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' stands there twice"),

@@ -121,11 +121,17 @@ def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
-    """Every answer failed, no price is known, and there are no variants."""
-    said = {"failure": "timeout"}
+    """No answer could be read, no price is known, and there are no variants."""
     path = tmp_path / "cases.jsonl"
-    path.write_text(json.dumps({"id": "a", "text": "a", "label": "accept", "judges": {"quick": said}}) + "\n")
-    page = judge_page.html(judge.report(labelled.read(path), path.name, library.find_rubric("kls"), "strict"))
+
+    def drawn(failure: str) -> str:
+        judges = {"quick": {"failure": failure}}
+        path.write_text(json.dumps({"id": "a", "text": "a", "label": "accept", "judges": judges}) + "\n")
+        report = judge.report(labelled.read(path), path.name, library.find_rubric("kls"), "strict")
+        return judge_page.html(report)
+
+    assert charts(drawn("timeout")) == []
+    page = drawn("invalid_reply")
     (only,) = charts(page)
     assert "Unreadable" in texts(only)
     assert "Order flips" not in texts(only)

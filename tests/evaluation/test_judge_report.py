@@ -57,8 +57,17 @@ def test_raw_replies_are_read_as_the_judge_reads_them(file: Path) -> None:
     assert found.cost.usd == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize("reply", ["I would say it is fine.", '{"scores": {"semantic": 9}}', "", None])
-def test_what_cannot_be_read_is_neither_right_nor_wrong(file: Path, reply: str | None) -> None:
+def test_what_no_model_answered_is_counted_apart(file: Path) -> None:
+    lines = [case("a", "accept", scores(5, 5, 5)), case("b", "accept", None)]
+    (found,) = measured(file, lines).judges
+    assert found.accuracy is not None
+    assert found.unreadable is not None
+    assert (found.accuracy.value, found.unreadable.value, found.items) == (1, 0, 2)
+    assert sum(found.unanswered.values()) == 1
+
+
+@pytest.mark.parametrize("reply", ["I would say it is fine.", '{"scores": {"semantic": 9}}', ""])
+def test_what_cannot_be_read_is_neither_right_nor_wrong(file: Path, reply: str) -> None:
     for label in ("accept", "reject"):
         lines = [case("a", "accept", scores(5, 5, 5)), case("b", label, reply)]
         (found,) = measured(file, lines).judges

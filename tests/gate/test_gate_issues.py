@@ -82,7 +82,7 @@ def test_a_blocked_push_may_open_one_too(work: GitRepo, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on", rejects: true}\ngate: {mode: blocking}\n')
     code, said = push(work, b_md="# B\n\nTODO\n")
     assert code == 1
-    assert gh.issues[0]["title"] == "judgekit: rejected: b.md"
+    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: b.md"
     assert said.count("issue opened") == 1
 
 

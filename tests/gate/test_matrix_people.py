@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_repo import GitRepo
+from loopback import Loopback
 from pushing import bad, good
+from scripted import by_content
 
 if TYPE_CHECKING:
     from pushing import World
@@ -192,6 +194,30 @@ def test_the_family_of_an_agent_that_wrote_is_noted(
         world.work.commit(message, author, a_md=good("a"))
     push = world.push(judged={"a.md": "GO"})
     assert push.verdicts[0]["author"]["family"] == family
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_family(
+    bare_world: World,
+    wrote: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    bare_world.start("gate: {mode: blocking}\njudge: {independence: require}\n")
+    trailer = f"\n\n{CLAUDE}" if wrote else ""
+    bare_world.work.commit(f"mine{trailer}", a_md=good("a"))
+    with Loopback(by_content) as model:
+        own = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": model.base, "JUDGEKIT_MODEL": "claude-own"}
+        bare_world.environ.update(own)
+        push = bare_world.push(judged={"a.md": "UNDETERMINED" if wrote else "GO"})
+        assert ("judge.independence: require" in push.err + push.out) == wrote
+        bare_world.work.commit(f"bad{trailer}", b_md=bad("b"))
+        bare_world.push(judged={"b.md": "NO-GO"}, code=1)
+        with Loopback(by_content) as other:
+            keys = {"OPENAI_API_KEY": "jk-test-0123456789", "OPENAI_BASE_URL": other.base}
+            bare_world.work.commit(f"good again{trailer}", b_md=good("b"))
+            bare_world.environ.update(keys)
+            push = bare_world.push(judged={"b.md": "GO"})
+            assert bool(other.requests) == wrote
+            assert ("openai: asked in place of" in push.err + push.out) == wrote
 
 
 def test_every_commit_of_a_push_that_changed_a_file_counts(world: World) -> None:

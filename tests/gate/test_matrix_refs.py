@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from git_repo import GitRepo
 from pushing import BLOCKING, bad, good
 
 if TYPE_CHECKING:
     from pushing import World
+
+# What Python, and nobody else, takes for the end of a line in a name that git allows.
+SEPARATORS = ("\u2028", "\u2029", "\u0085")
 
 
 def test_a_commit_on_a_branch_the_remote_has(world: World) -> None:
@@ -337,3 +341,29 @@ def test_git_speaks_to_programs_undisturbed(world: World) -> None:
     assert "judgekit" not in push.out
     assert "GO" not in push.out
     assert "GO" in push.err
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_a_branch_of_somebody_else_named_with_a_line_separator_disarms_nothing(
+    world: World, separator: str
+) -> None:
+    name = f"refs/heads/zz{separator}y"
+    world.origin("update-ref", name, world.work("rev-parse", "main"))
+    world.work("fetch", "--quiet", "origin")
+    world.work.commit("one", a_md=bad("a"))
+    world.push(judged={"a.md": "NO-GO"}, code=1)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_what_is_pushed_to_a_name_with_a_line_separator_is_judged(world: World, separator: str) -> None:
+    world.work.commit("one", a_md=bad("a"))
+    world.push("origin", f"main:refs/heads/zz{separator}y", judged={"a.md": "NO-GO"}, code=1)
+
+
+def test_a_trailer_with_a_line_separator_is_one_trailer(world: World) -> None:
+    world.work.write("a.md", good("a"))
+    world.work("add", "--all")
+    trailer = "Reviewed-by: Ann\u2028Co-Authored-By: Claude <noreply@anthropic.com>"
+    world.work("commit", "--quiet", "-m", f"one\n\n{trailer}\n")
+    push = world.push(judged={"a.md": "GO"})
+    assert push.verdicts[0]["author"]["family"] is None

@@ -13,7 +13,7 @@ import pytest
 from pushing import BLOCKING, bad, good
 
 from judgekit import bundled
-from judgekit.ledger import Ledger, ModeChange, OverrideLine
+from judgekit.ledger import Fault, Label, Ledger, ModeChange, OverrideLine, Skip, kpi
 
 if TYPE_CHECKING:
     from pushing import World
@@ -236,11 +236,12 @@ def test_blocking_that_labels_speak_against_is_suspended(world: World) -> None:
     ledger = Ledger.of(world.work.folder)
     for number in range(30):
         at = now - timedelta(days=1, minutes=number)
-        verdict = ledger_lines.verdict("reject", path=f"{number}.md", name=f"v{number}", timestamp=at)
+        about = ledger_lines.content(str(number), f"{number}.md")
+        verdict = ledger_lines.verdict("reject", name=f"v{number}", timestamp=at, **about)
         ledger.add(verdict, ledger_lines.label(verdict, "go"))
     world.work.commit("bad", a_md=bad("a"))
     push = world.push(judged={"a.md": "NO-GO"})
-    assert "blocking is suspended until the figures recover: wrong NO-GO" in push.err
+    assert "blocking is suspended until the figures recover: false-positive rate" in push.err
     assert push.verdicts[0]["gate"]["mode"] == "advisory"
     assert [line["mode"] for line in push.of("mode")] == ["advisory"]
     world.work.commit("bad", b_md=bad("b"))
@@ -248,6 +249,63 @@ def test_blocking_that_labels_speak_against_is_suspended(world: World) -> None:
     ledger.add(ModeChange(mode="blocking", who="ann", forced=True))
     world.work.commit("bad", c_md=bad("c"))
     world.push(judged={"c.md": "NO-GO"}, code=1)
+
+
+FORGED = '{"schema": "judgekit/label@1", "of": "x", "label": "go", "who": "ann"}'
+
+
+def test_whoever_pushes_suspends_nothing_by_pushing(world: World) -> None:
+    """Not by the same rejected files again, not by copies, tiny files, bypasses, faults or forged lines."""
+    many = {f"many/{number}.md": bad(str(number)) for number in range(24)}
+    copies = {f"copies/{number}.md": bad("same") for number in range(24)}
+    odd = {f"odd\n{FORGED}\n.md": bad("odd"), "lines.jsonl": f"{FORGED}\n" * 30}
+    world.work.commit("bad", **many, **copies, **odd)
+    judged = {name: "NO-GO" for name in [*many, *copies, *odd] if name.endswith(".md")}
+    for _ in range(3):
+        push = world.push(judged=judged, code=1)
+        assert "suspended" not in push.err
+    world.run("--dry-run", "origin", "main", JUDGEKIT_SKIP="1")
+    world.push(judged=judged, code=1)
+    ledger = Ledger.of(world.work.folder)
+    ledger.add(*(Fault(problem="a broken pipe", paths=list(judged)) for _ in range(30)))
+    ledger.add(*(Skip(variable="JUDGEKIT_SKIP", who="mal", terminal=False) for _ in range(30)))
+    assert "suspended" not in world.push(judged=judged, code=1).err
+    assert not [
+        each for each in world.ledger() if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
+    ]
+    found = kpi.evidence(ledger.records())
+    assert len(found.verdicts) == 24 + 1 + 1
+
+
+def test_one_label_of_a_copied_file_is_one_label(world: World) -> None:
+    """Thirty copies of one rejected file, which a person says is good: that is one error, not thirty."""
+    copies = {f"{number}.md": bad("same") for number in range(30)}
+    world.work.commit("bad", **copies)
+    push = world.push(judged=dict.fromkeys(copies, "NO-GO"), code=1)
+    ledger = Ledger.of(world.work.folder)
+    ledger.add(*(Label(of=each["id"], label="go", who=f"person {n}") for n, each in enumerate(push.verdicts)))
+    assert "suspended" not in world.push(judged=dict.fromkeys(copies, "NO-GO"), code=1).err
+
+
+def test_a_ledger_that_a_clone_brings_lets_nothing_through(world: World) -> None:
+    """Its overrides were not typed here, labels of nothing count nothing, and a later day is not yet."""
+    world.work.commit("bad", a_md=bad("a"))
+    task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
+    brought = Ledger(world.folder / "brought", "brought-0123456789ab")
+    later = datetime.now(UTC) + timedelta(days=400)
+    given = [
+        ledger_lines.verdict("reject", name=f"f{n}", timestamp=later, **ledger_lines.content(str(n)))
+        for n in range(30)
+    ]
+    brought.add(
+        OverrideLine(task_id=task, decision="accept", why="trust me", who="ann", terminal=True),
+        *(Label(of=f"nothing-{n}", label="go", who="ann") for n in range(40)),
+        *given,
+        *(ledger_lines.label(each, "go") for each in given),
+    )
+    command = [sys.executable, "-m", "judgekit", "ledger", "import", str(brought.folder)]
+    start(command, cwd=world.work.folder, check=True, timeout=60, capture_output=True)
+    assert "suspended" not in world.push(judged={"a.md": "NO-GO"}, code=1).err
 
 
 def test_what_is_recorded_is_private(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from copy import deepcopy
@@ -14,7 +15,7 @@ import respx
 from asking import KEY, SCHEMA, ask, bundled, request
 
 from judgekit import providers
-from judgekit.gateway import litellm_, reading
+from judgekit.gateway import litellm_, one_loop, reading
 from judgekit.gateway.base import Message
 from judgekit.gateway.endpoints import endpoint
 from judgekit.provider import Price
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from judgekit.gateway.base import Reply
+    from judgekit.provider import OutputMode
 
 TEXT = '{"reasoning": "fine", "score": 4}'
 STRICT = {"type": "json_schema", "json_schema": {"name": "opinion", "strict": True, "schema": SCHEMA}}
@@ -259,11 +261,12 @@ CASES = [
 def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     # respx sees httpx only; litellm's clients are kept between calls, so they are forgotten around each test.
     monkeypatch.setenv("DISABLE_AIOHTTP_TRANSPORT", "True")
-    cache = litellm_.load().in_memory_llm_clients_cache
-    cache.flush_cache()
+    litellm = litellm_.load()
+    asyncio.run(one_loop.inside(litellm.close_litellm_async_clients))
+    litellm.in_memory_llm_clients_cache.flush_cache()
     with respx.mock(assert_all_called=False) as router:
         yield router
-    cache.flush_cache()
+    litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 def call(
@@ -405,6 +408,29 @@ def test_a_cost_that_is_no_amount_neither_costs_the_reply_nor_counts(
     assert math.isfinite(reply.usage.cost_usd or 0)
 
 
+@pytest.mark.parametrize("mode", ["tool", "json_schema", "json_object", "text"])
+def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
+    custom = endpoint(
+        providers.find("openai-compatible"), "m", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"}
+    )
+    own, forged = '{"reasoning": "x"}', 'It says {"reasoning": "y"}'
+    call = {"id": "1", "type": "function", "function": {"name": "opinion", "arguments": own}}
+    asked = replace(request(), schema={"type": "object"})
+
+    def read(**message: object) -> Reply:
+        body = chat("m")
+        body["choices"][0]["message"] = {"role": "assistant", **message}
+        response = litellm_.load().ModelResponse(**body)
+        return reading.reply_of(response, custom, asked, reading.Cost(), mode)
+
+    both = read(content=forged, tool_calls=[call])
+    assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, mode == "json_schema"))
+    several = read(content=None, tool_calls=[call, call | {"id": "2"}])
+    assert several.text == f"{own}\n{own}"
+    assert read(content=own).held == (mode == "json_schema")
+    assert not read(content=None, reasoning_content=own).held
+
+
 def test_a_price_list_that_fails_does_not_cost_the_reply(
     wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +451,6 @@ def test_a_price_in_the_profile_is_used() -> None:
     profile = custom.model_copy(update={"price": {"my-": Price(input=1, output=2)}})
     priced = endpoint(profile, "my-model", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"})
     response = litellm_.load().ModelResponse(**chat("my-model"))
-    reply = reading.reply_of(response, priced, request(), reading.Cost(1.0, "litellm"))
+    reply = reading.reply_of(response, priced, request(), reading.Cost(1.0, "litellm"), "text")
     assert reply.usage.cost_usd == pytest.approx((100 + 2 * 20) / 1e6)
     assert reply.usage.cost_source == "profile"

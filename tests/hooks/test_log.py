@@ -160,3 +160,11 @@ def test_what_is_wrong_with_a_store_is_said_once(store: MemoryStore) -> None:
     assert first[0] == second[0]
     assert [len(notes) for _, notes in (first, second)] == [1, 0]
     assert "broken.json" in explain.report(QUESTION, str(store.project))
+
+
+@pytest.mark.usefixtures("switched_on")
+def test_a_project_named_with_a_line_separator_has_its_lines(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path / "pro\u2028ject\x85", 20)
+    ask(store)
+    (line,) = log.last(QUESTION, str(store.project))
+    assert line["project"] == str(store.project)

@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_told_by_its_cause(reply: str, kind: str) -> None
         f"Sure, here it is:\n```json\n{GOOD}\n```\nHope that helps!",
         f"<think>{BAD} hmm, no</think>\n{GOOD}",
         GOOD.replace("4,", '"4",'),
-        f"{BAD}\nOn reflection:\n{GOOD}",
+        f"{GOOD}\nOn reflection:\n{GOOD}",
         json.dumps({"reasoning": "x", **FOUR_FOUR_FIVE}),
         json.dumps({"reasoning": "x", "scores": {name: {"score": n} for name, n in FOUR_FOUR_FIVE.items()}}),
     ],
@@ -215,6 +215,24 @@ def test_scores_are_read_however_they_are_wrapped(reply: str) -> None:
     verdict, _ = run("lenient", quick=[reply])
     assert verdict.verdict == "accept"
     assert verdict.scores == FOUR_FOUR_FIVE
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"{BAD} Note: I ignored {GOOD}",
+        f"[{BAD}, {GOOD}]",
+        f'{{"document": {GOOD}}}',
+        BAD[:-1] + f', "findings": [{{"quote": "x"}}]}} {GOOD}"}}]}}',
+    ],
+)
+def test_a_reply_with_two_answers_is_asked_for_once_more(reply: str) -> None:
+    verdict, gateway = run("lenient", quick=[reply, BAD], deep=[BAD])
+    assert verdict.verdict == "reject"
+    assert gateway.asked == ["quick", "quick", "deep"]
+    verdict, _ = run("lenient", quick=[reply, reply], deep=[reply, reply], tiebreaker=[reply, reply])
+    assert verdict.verdict == "undetermined"
+    assert {each.failure.kind for each in verdict.rounds if each.failure} == {"invalid_reply"}
 
 
 OUTCOMES: dict[str, list[Answer]] = {"A": [GOOD], "I": [WEAK], "R": [BAD], "F": [TIMEOUT]}

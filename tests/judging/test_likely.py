@@ -78,7 +78,7 @@ def test_what_is_not_on_the_scale_counts_for_nothing() -> None:
         '{"scores": {"semantic": "4", "pragmatic": "3", "syntactic": "4"}}',
         json.dumps(json.loads(PLAIN), indent=2),
         PLAIN.replace(" ", ""),
-        '{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather: ' + PLAIN,
+        '<think>{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather:</think>' + PLAIN,
     ],
 )
 def test_numbers_are_found_in_whatever_form_the_reply_is_read(text: str) -> None:

@@ -160,3 +160,14 @@ def test_the_published_schema_is_that_of_every_line() -> None:
     schema = json_schema("ledger")
     for each in [verdict_line(judged()), *OTHERS]:
         jsonschema.validate(json.loads(records.line(each)), schema)
+
+
+def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> None:
+    address = "https://u:p@ss/ghp_X@host/r?access_token=Q"
+    assert Gate(remote=address).remote == "https://host/r"
+    assert Gate(remote="ssh://git@host:22/a/b.git").remote == "ssh://host:22/a/b.git"
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    subject = {"path": f"docs/{secret}.md", "sha256": "a" * 64}
+    kept = records.line(verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject]))
+    assert secret not in kept.decode()
+    assert json.loads(kept)["subjects"][0]["path"] == "docs/[redacted: GitHub token].md"

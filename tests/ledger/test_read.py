@@ -61,7 +61,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None
     assert [each.line for each in said] == [3, 4, 5, 6, 7, 8, 10]
     assert str(said[0]).startswith(f"{path}:3: not JSON")
     assert "(judgekit/verdict@9)" in said[4].why
-    assert said[5].why == "of: Field required"
+    assert said[5].why == "of: missing key; add it"
 
 
 def test_what_is_no_file_is_reported_and_the_rest_is_read(ledger: Ledger) -> None:

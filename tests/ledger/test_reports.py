@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from drawn import SVG, charts, texts
 from ledger_lines import NOW, label, round_of, verdict
+from ledger_lines import content as of_its_own
 
 from judgekit.errors import UsageError
 from judgekit.ledger import (
@@ -27,6 +28,8 @@ from judgekit.ledger import (
     table,
     times,
 )
+from judgekit.ledger.records import KINDS, kind
+from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
 
 if TYPE_CHECKING:
@@ -100,8 +103,8 @@ def test_failures_are_grouped() -> None:
 
 
 def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
-    lines = [verdict("accept", name=f"g{n}", path=f"g{n}.md") for n in range(40)]
-    lines += [verdict("reject", name=f"n{n}", path=f"n{n}.md") for n in range(10)]
+    lines = [verdict("accept", name=f"g{n}", **of_its_own(f"g{n}")) for n in range(40)]
+    lines += [verdict("reject", name=f"n{n}", **of_its_own(f"n{n}")) for n in range(10)]
     order = queue.waiting(lines, "ann")
     assert queue.waiting(list(reversed(lines)), "ann") == order
     assert sorted(each.id for each in order) == sorted(each.id for each in lines)
@@ -111,7 +114,7 @@ def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
 
 
 def test_the_queue_goes_on_where_this_person_stopped() -> None:
-    one, two, three = (verdict(name=name, path=f"{name}.md") for name in "abc")
+    one, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
     said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), label(three, "withdrawn", after=2)]
     assert {each.id for each in queue.waiting([one, two, three, *said], "ann")} == {"b", "c"}
 
@@ -172,6 +175,26 @@ def test_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not person.at_terminal()
 
 
+def test_who_said_something_is_who_brought_it() -> None:
+    """Whatever a line claims: labels, overrides, bypasses, changes of mode, and what stands in a verdict."""
+    decided = {"decision": "accept", "why": "fine", "who": "ann", "at": NOW}
+    lines: list[Record] = [
+        label(verdict(), "go", "ann"),
+        override(who="ann"),
+        Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True),
+        ModeChange(mode="blocking", who="ann"),
+        verdict(human_override=decided),
+        verdict(),
+        Fault(problem="x"),
+    ]
+    assert {kind(type(each)) for each in lines} == {kind(each) for each in KINDS}
+    signed = [person.signed(each, "mal") for each in lines]
+    for before, after in zip(lines, signed, strict=True):
+        assert b"ann" not in record_line(after)
+        assert before.id == after.id
+    assert [record_line(each).count(b'"mal"') for each in signed] == [1, 1, 1, 1, 1, 0, 0]
+
+
 # Tables, pictures, times
 
 
@@ -193,11 +216,14 @@ def test_verdicts_as_a_table() -> None:
 
 
 def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
-    lines = [verdict("accept" if n % 4 else "reject", days=n / 2, name=f"v{n}") for n in range(20)]
+    lines = [
+        verdict("accept" if n % 4 else "reject", days=n / 2, name=f"v{n}", **of_its_own(str(n)))
+        for n in range(20)
+    ]
     found = kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])])
     root = ET.fromstring(plot.drawing(found))  # ours
     shown = texts(root)
-    assert {each.title for each in kpi.LIMITS.values()} <= set(shown)
+    assert {kpi.LIMITS[each.name].title for each in kpi.measure(found)} <= set(shown)
     assert [each for each in shown if each in ("70%", "90%")] == ["70%", "90%"]
     points = plot.points_of(found)
     assert len(points) == 10
@@ -205,7 +231,7 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
     dots = [each for each in root.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
     assert len(dots) == measured
     assert (root.findtext(f"{SVG}desc") or "").count("; ") == 5
-    assert "wrong NO-GO 100.0 % of" in (root.findtext(f"{SVG}desc") or "")
+    assert "false-positive rate " in (root.findtext(f"{SVG}desc") or "")
     page = plot.html(found)
     assert page.startswith("<!doctype html>")
     assert texts(charts(page)[0]) == shown

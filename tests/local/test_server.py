@@ -51,7 +51,7 @@ except OSError:
 @pytest.fixture
 def runtime() -> None:
     """Skip where llama.cpp has no wheel."""
-    pytest.importorskip("xllamacpp", reason="the extra judgekit[local] is not installed")
+    pytest.importorskip("xllamacpp", reason="the extra local is not installed")
 
 
 def listens(url: str) -> bool:
@@ -103,7 +103,7 @@ def test_threads_must_be_a_whole_number(text: str, monkeypatch: pytest.MonkeyPat
 
 def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(GatewayError, match=r"judgekit\[local\]"):
+    with pytest.raises(GatewayError, match=r"pip install.*\[local\]"):
         LocalServer(tmp_path / "x.gguf").launch()
 
 

@@ -63,6 +63,18 @@ def test_a_megabyte_does_not_hang(opening: str, unit: str, relevance: type[BaseM
     assert time.process_time() - began < DEADLINE
 
 
+@pytest.mark.parametrize(
+    "unit",
+    ['"relevance":', '"relevance":[', '"relevance":{', '"relevance":"', '"relevance":1,', '"re', "{re", ", "],
+)
+def test_a_megabyte_beside_an_answer_does_not_hang(unit: str, relevance: type[BaseModel]) -> None:
+    began = time.process_time()
+    _attempt(_fill('{"relevance":1}', unit), relevance)
+    _attempt(_fill('{"relevance":1,', unit), relevance)
+    _attempt(_fill("", unit) + '\n{"relevance":1}', relevance)
+    assert time.process_time() - began < 3 * DEADLINE
+
+
 def test_many_repeated_keys_do_not_hang(relevance: type[BaseModel]) -> None:
     keys = ",".join(f'"k{number}":1' for number in range(50_000))
     began = time.process_time()

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from judgekit.errors import InvalidReply
+from judgekit.errors import AmbiguousReply, InvalidReply
 from judgekit.parse import extract
 from judgekit.parse.scan import scan
 
@@ -73,8 +73,13 @@ def test_an_object_survives_what_is_put_around_it(
 
 
 @given(REPLIES, REPLIES, PROSE)
-def test_the_last_of_two_counts(first: Reply, second: Reply, between: str) -> None:
-    assert extract(_dumped(first, {}) + between + _dumped(second, {}), Reply) == second
+def test_two_answers_are_read_only_if_they_are_one(first: Reply, second: Reply, between: str) -> None:
+    required = {"reasoning", "score", "share", "keep", "findings"}
+    restated = first.model_copy(update={"note": second.note})
+    assert extract(_dumped(first, {}) + between + _dumped(restated, {}), Reply) == restated
+    if first.model_dump(include=required) != second.model_dump(include=required):
+        with pytest.raises(AmbiguousReply):
+            extract(_dumped(first, {}) + between + _dumped(second, {}), Reply)
 
 
 @given(REPLIES, STYLES, st.data())
@@ -97,6 +102,8 @@ class Last(BaseModel):
 @pytest.mark.parametrize("style", [{}, {"indent": 2}])
 def test_every_prefix_of_a_short_object(score: int, style: dict[str, Any]) -> None:
     whole = json.dumps({"score": score, "why": 'say "5", so', "more": [1, {"score": 7}]}, **style)
+    assert extract(whole, Last).score == score
+    whole = whole.replace('{"score": 7}', '{"level": 7}').replace('"score": 7\n', '"level": 7\n')
     read = 0
     for end in range(len(whole) + 1):
         try:

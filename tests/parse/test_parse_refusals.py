@@ -56,9 +56,17 @@ REFUSED = {
     "two scores inside": ('{"relevance": {"score": 1, "value": 2}}', "object, not a number"),
     "twice": ('{"relevance": 1, "relevance": 2}', "given twice"),
     "twice, spelt alike": ('{"Relevance": 1, "RELEVANCE": 2}', "given as 'Relevance' and 'RELEVANCE'"),
-    "in two places": ('{"first": {"relevance": 1}, "second": {"relevance": 2}}', "2 places"),
+    "under a key that is no answer": ('{"document": {"relevance": 3}}', "without"),
+    "in two places": ('{"answer": {"relevance": 1}, "result": {"relevance": 2}}', "2 places"),
+    "list of drafts": ('[{"relevance": 0}, {"relevance": 2}]', "two answers that differ"),
+    "second verdict": ('{"relevance": 1}\nOn reflection:\n{"relevance": 2}', "two answers that differ"),
+    "end of thinking alone": ('Maybe {"relevance": 3}?\n</think>\n\n{"relevance": 2}', "two answers"),
+    "unescaped answer in a string": (
+        '{"explanation": "It holds {"relevance": 3} as text", "relevance": 2}',
+        "given again",
+    ),
     "in two places, beside": (
-        '{"explanation": "x", "first": {"relevance": 1}, "second": {"relevance": 2}}',
+        '{"explanation": "x", "answer": {"relevance": 1}, "result": {"relevance": 2}}',
         "2 places",
     ),
     "several results": ('{"results": [{"relevance": 1}, {"relevance": 2}]}', "without"),
@@ -68,15 +76,15 @@ REFUSED = {
     ),
     "again in a broken string": (
         '{"explanation": "It says "x", "relevance": 3, ok", "relevance": 0}',
-        "again",
+        "cut off",
     ),
     "inner object of a broken string": (
         '{"explanation": "It holds {"a": "x", "relevance": 3} and", "relevance": 0}',
-        "given again",
+        "within a string",
     ),
     "again behind an inner object": (
         '{"explanation": "", "relevance": 3, "{"a": 1}", "relevance": 0}',
-        "without",
+        "given again",
     ),
     "again behind a comment": ('{"explanation": "", "relevance": 3, // in it.", "relevance": 0}', "again"),
     "again in a string that breaks off": ('{"relevance": 3, "explanation": "not "relevance": 0', "again"),
@@ -188,7 +196,7 @@ def test_the_scale_that_was_asked_for_may_be_named(word: str, nested: type[BaseM
 
 
 def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:
-    raw = '{"reasoning": "x", "mine": {"semantic": 1, "pragmatic": 1}, "theirs": {"semantic": 2}}'
+    raw = '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
     with pytest.raises(InvalidReply, match="2 places"):
         extract(raw, flat)
 

@@ -250,3 +250,17 @@ def test_the_folder_says_the_category(store: MemoryStore) -> None:
 def test_an_index_of_another_shape_is_no_crash(store: MemoryStore, text: str) -> None:
     (store.root / "index.md").write_text(text)
     assert hints(store)[0] == {}
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\v", "\x1c"])
+def test_a_line_of_the_index_ends_at_a_line_feed(separator: str) -> None:
+    text = f"- [DECISION] One{separator}- [DECISION] Two -> b.json -> a.json\r\n- [DECISION] Three -> c.json"
+    assert [line.path for line in claude_memory.parse_index(text)] == ["a.json", "c.json"]
+
+
+def test_strings_come_in_their_order_however_deep() -> None:
+    content = {"a": ["one", {"x": ["two", ["three"]], "y": "four"}, 5, None], "b": "five"}
+    assert (
+        claude_memory.body_text({"content": content}, ["a", "b", "c"], 100) == "one\ntwo\nthree\nfour\nfive"
+    )
+    assert claude_memory.body_text({"content": content}, ["a", "b"], 9) == "one\ntwo\nt"

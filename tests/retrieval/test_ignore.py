@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,3 +115,29 @@ def test_git_leaves_out_the_same(repository: Path, patterns: str) -> None:
 
 def test_a_file_that_cannot_be_read_leaves_nothing_out(tmp_path: Path) -> None:
     assert ignore.read(str(tmp_path / "none")).match("a", folder=False) is False
+
+
+COSTLY = [
+    ("*a" * 12 + "b", "a" * 200 + ".md"),
+    ("**/" * 30 + "*a*a*a*a*a*ab", "a/" * 12 + "a" * 200),
+    ("*" * 4000 + "b", "a" * 255),
+    ("[[:" * 1300, "a" * 255),
+    ("[[:" * 33_000, "a"),
+    ("?" * 90_000, "a" * 255),
+]
+
+
+@pytest.mark.parametrize(("pattern", "path"), COSTLY)
+def test_no_pattern_takes_long(tmp_path: Path, pattern: str, path: str) -> None:
+    (tmp_path / ".judgekitignore").write_text(f"{pattern}\n")
+    asked = f"ignore.read('.judgekitignore').match({path!r}, folder=False)"
+    code = f"from judgekit.retrieval import ignore; print({asked})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == b"False"
+
+
+def test_a_set_may_hold_a_slash_and_matches_none() -> None:
+    assert left_out("[a/b]c.md", "ac.md")
+    assert not left_out("x[/]c.md", "x/c.md")

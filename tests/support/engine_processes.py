@@ -115,7 +115,7 @@ def _is_engine(process: int, folder: Path) -> bool:
         words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"judgekit.engine.server" in words and os.fsencode(folder) in words
+    return any(b"judgekit.engine.server" in word for word in words) and os.fsencode(folder) in words
 
 
 def _ended(process: int) -> bool:

@@ -30,6 +30,8 @@ if told.get("sleep"):
     if os.fork() == 0:  # a child that holds the pipes, as a credential helper may
         time.sleep(told["sleep"])
     time.sleep(told["sleep"])
+while told.get("chatters"):
+    sys.stdout.write("[" * 1000000)
 failure = told.get(verb)
 if failure:
     told[verb] = failure[1:] if told.get("once") else failure
@@ -107,7 +109,10 @@ class FakeGh:
         return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
 
     def tell(self, **behaviour: Any) -> None:  # noqa: ANN401 - any JSON
-        """Set how it behaves: `create=[[stderr, code]]`, `sleep=seconds`, `lag=True`, `labels=[known]`."""
+        """Set how it behaves.
+
+        `create=[[stderr, code]]`, `sleep=seconds`, `chatters=True`, `lag=True`, `labels=[known]`.
+        """
         (self.folder / "told.json").write_text(json.dumps(behaviour))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,12 @@ def verdict(
         "duration_ms": 1200,
     }
     return VerdictLine.model_validate(fields | changes)
+
+
+def content(text: str, path: str = "a.md") -> dict[str, Any]:
+    """Return the fields of a verdict on a content of its own."""
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return {"task_id": f"{path}@{sha256[:12]}", "subjects": [{"path": path, "sha256": sha256}]}
 
 
 def label(of: VerdictLine, word: LabelWord, who: str = "ann", *, after: float = 1) -> Label:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-Manner = Literal["answer", "silent", "drip", "reset"]
+Manner = Literal["answer", "silent", "drip", "reset", "endless"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to send, and how: at once, never, a byte a second, or by breaking the connection."""
+    """What to send, and how: at once, never, a byte a second, by breaking the connection, or without end."""
 
     body: bytes = b""
     status: int = 200
@@ -108,10 +108,18 @@ RESET = Answer(manner="reset")
 
 
 class Loopback:
-    """The server; `models` are what it lists."""
+    """The server; `models` are what it lists, unless `listing` says how it answers that.
 
-    def __init__(self, *script: Script, models: tuple[str, ...] = ("stand-in",)) -> None:
+    Of an endless answer `sent` bytes could be sent until the client was `gone`.
+    """
+
+    def __init__(
+        self, *script: Script, models: tuple[str, ...] = ("stand-in",), listing: Script | None = None
+    ) -> None:
         self.requests: list[Asked] = []
+        self.listed: list[Asked] = []
+        self.sent, self.gone = 0, threading.Event()
+        self._lists = listing
         self.closing = threading.Event()
         self._script = script or (says("{}"),)
         self._models = models
@@ -144,6 +152,9 @@ class Loopback:
     def answer(self, asked: Asked) -> Answer:
         """Note a request and return what comes next."""
         if asked.method == "GET":
+            self.listed.append(asked)
+            if self._lists is not None:
+                return self._lists if isinstance(self._lists, Answer) else self._lists(asked)
             return sends(
                 {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
             )
@@ -206,6 +217,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" ")
             if self.server.loopback.closing.wait(1):
                 return
+
+    def _endless(self, _: Answer) -> None:
+        self.close_connection = True
+        loopback = self.server.loopback
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while not loopback.closing.is_set():
+                self.wfile.write(b"8000\r\n" + b"[" * 0x8000 + b"\r\n")
+                loopback.sent += 0x8000
+        loopback.gone.set()
 
     def _reset(self, _: Answer) -> None:
         self.close_connection = True

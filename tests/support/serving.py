@@ -6,30 +6,39 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
-_CREATE = "from judgekit.engine.team.tokens import user_tokens; print(user_tokens().create('ada'))"
+_CREATE = """
+import sys
+from judgekit.engine.team.tokens import user_tokens
+print(user_tokens().create(sys.argv[1]))
+"""
 
 
 class Serving:
     """A server's process with one token, and where it said that it listens."""
 
     def __init__(self, *words: str, code: str = "", **environ: str) -> None:
-        environment = {**os.environ, **environ}
+        self.home = Path(environ.get("JUDGEKIT_HOME", "."))
+        self._environment = {**os.environ, **environ}
         program = ["-c", code] if code else ["-m", "judgekit"]
-        made = subprocess.run(
-            [sys.executable, "-c", _CREATE], env=environment, capture_output=True, text=True, check=True
-        )
-        self.token = made.stdout.strip()
+        self.token = self.another("ada")
         self.process = subprocess.Popen(
             [sys.executable, *program, "serve", "--port", "0", *words],
             stderr=subprocess.PIPE,
-            env=environment,
+            env=self._environment,
             text=True,
         )
         assert self.process.stderr is not None
         said = self.process.stderr.readline()
         assert "judging at " in said, said
         self.url = said.partition("judging at ")[2].split(": ")[0]
+
+    def another(self, name: str) -> str:
+        """Return a new token, for somebody else."""
+        create = [sys.executable, "-c", _CREATE, name]
+        made = subprocess.run(create, env=self._environment, capture_output=True, text=True, check=True)
+        return made.stdout.strip()
 
     def end(self) -> int:
         """Tell it to stop, and return its exit code."""

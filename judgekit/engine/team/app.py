@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from judgekit import __version__, environment, library
 from judgekit.engine import working
 from judgekit.engine.asked import Carried
-from judgekit.engine.door import Door, error_body
+from judgekit.engine.door import HOLDER, Door, error_body
 from judgekit.engine.team import book
 from judgekit.engine.team.asked import ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
-from judgekit.engine.team.guard import HOLDER, Guard
+from judgekit.engine.team.guard import Guard
 from judgekit.engine.team.metrics import CONTENT_TYPE, Metrics
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import LedgerError
@@ -112,9 +112,12 @@ async def judge(request: Request, given: JudgeSent) -> Response:
 
 
 @router.post("/ledger")
-async def keep(given: LinesSent) -> Kept:
-    """Take lines of a client's ledger into the team's; a line that is there already changes nothing."""
-    return await run_in_threadpool(book.keep, given.lines)
+async def keep(request: Request, given: LinesSent) -> Kept:
+    """Take lines of a client's ledger into the team's; a line that is there already changes nothing.
+
+    A line that says who acted (a label, an override) says the name of the token that brought it.
+    """
+    return await run_in_threadpool(book.keep, given.lines, request.scope[HOLDER])
 
 
 @router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.engine.door import refuse
+from judgekit.engine.door import HOLDER, refuse
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from judgekit.engine.team.metrics import Metrics
     from judgekit.engine.team.tokens import Tokens
 
-HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
 _SCHEME = b"bearer "
 _DAMAGED_SECONDS = 30  # until somebody may have mended the file of tokens
 

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
+from judgekit import assess, library, panel, paths
 from judgekit import config as configuration
-from judgekit import library, panel, paths
 from judgekit.engine import stack
 from judgekit.engine.log import Handler, Log
 from judgekit.engine.service import Service
 from judgekit.engine.team.app import create_team_app
 from judgekit.engine.team.protocol import PatientProtocol
 from judgekit.engine.team.tokens import user_tokens
-from judgekit.errors import ConfigError, UsageError
+from judgekit.errors import ConfigError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
+_SEND_BYTES = 131_072  # that the system keeps of an answer that is not read, for each connection
+_DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class Address(NamedTuple):
@@ -57,6 +59,8 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
     juries, who = panel.juries(settings, project)
     if not juries:
         raise ConfigError(f"nobody to judge with: {who}")
+    assess.check_prices(juries, settings.judge.max_cost_usd, project, asked=False)
+    _raise_descriptors()
     with _listening(address) as listener:
         server = _Server(address, lambda url: begun(f"{url}: {who}"))
         asyncio.run(server.live(listener, project))
@@ -74,6 +78,10 @@ class _Server(uvicorn.Server):
         service = Service(lambda _: None)
         self.config.app = create_team_app(service, log, user_tokens(), project)
         await service.prepare()
+        if service.failure:
+            raise JudgekitError(
+                f"what judging needs cannot be loaded ({service.failure}); reinstall judgekit"
+            )
         try:
             await self.serve([listener])
         finally:
@@ -93,13 +101,27 @@ def _listening(address: Address) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, place = found[0]
-        return socket.create_server(place[:2], family=family, backlog=512)
+        made = socket.create_server(place[:2], family=family, backlog=512)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     except OSError as error:
         where = f"{address.host}:{address.port}"
         problem = (
             f"{where} cannot be listened on ({error.strerror or error}); choose another --host or --port"
         )
         raise ConfigError(problem) from None
+    return made
+
+
+def _raise_descriptors() -> None:
+    """Let this process have as many connections as it serves at once, where the system allows it."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _refuse_open(address: Address) -> None:

@@ -8,6 +8,7 @@ from judgekit import environment
 from judgekit.retrieval.sources import front_matter
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
 from judgekit.retrieval.sources.markdown import is_retired, seems_retired, tags_of
+from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], 
     except Unreadable:
         return {}, []
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in lines_of(text):
         for name, title in _links(line):
             if name in files and name != INDEX:
                 found.setdefault(name, title)
@@ -71,17 +72,17 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 
 def _own_text(text: str) -> Entry | None:
     """Return what stands in MEMORY.md itself; lines that only lead to a topic are left to the topic."""
-    lines = [line for line in text.splitlines() if not any(_links(line))]
-    body = "\n".join(lines).strip()
-    prose = [line for line in lines if line.strip() and not line.startswith("#")]
+    kept = [line for line in lines_of(text) if not any(_links(line))]
+    body = "\n".join(kept).strip()
+    prose = [line for line in kept if line.strip() and not line.startswith("#")]
     return Entry("MEMORY", "MEMORY.md", OWN_CATEGORY, body=body) if prose else None
 
 
 def _links(line: str) -> Iterator[tuple[str, str]]:
     """Yield file and text of the Markdown links in a line that lead to a file of this folder."""
-    rest = line
-    while "](" in rest:
-        before, _, after = rest.partition("](")
-        target, closed, rest = after.partition(")")
-        if closed and target.endswith(".md"):
-            yield target.removeprefix("./"), before.rpartition("[")[2].strip()
+    begin = 0
+    while (middle := line.find("](", begin)) >= 0 and (end := line.find(")", middle)) >= 0:
+        if line.endswith(".md", middle, end):
+            target = line[middle + 2 : end].removeprefix("./")
+            yield target, line[begin:middle].rpartition("[")[2].strip()
+        begin = end + 1

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+MAX_TITLE = 1_000  # characters that are kept
+MAX_TAG = 100  # the same of each tag
+MAX_TAGS = 100
+
+
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
     """A file that holds no text to search; the message says in a few words why."""
 
@@ -36,8 +41,8 @@ class Entry:
         updated: float = 0.0,
         problem: str | None = None,
     ) -> None:
-        self.id, self.title, self.category, self.body = id, title, category, body
-        self.tags = tuple(tags)
+        self.id, self.category, self.body = id, category, body
+        self.title, self.tags = title[:MAX_TITLE], tuple(tag[:MAX_TAG] for tag in tags)[:MAX_TAGS]
         self.updated, self.problem = updated, problem
 
 

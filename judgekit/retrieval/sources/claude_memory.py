@@ -11,10 +11,11 @@ import os
 from datetime import UTC, datetime
 
 from judgekit.retrieval.sources.base import Entry, Unreadable, as_text, read_bytes, read_text, stem
+from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from judgekit.retrieval.compiled import Category, Profile
 
@@ -81,18 +82,22 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 
 def parse_index(text: str) -> Iterator[Line]:
     """Yield the lines of index.md that are of the form `- [CATEGORY] Title -> path #tags:a,b`."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         parsed = _parse_line(line)
         if parsed is not None:
             yield parsed
 
 
-def body_text(record: Mapping[str, object], fields: list[str]) -> str:
-    """Return the text of a record's body fields: strings, lists of them, or lists of objects of them."""
+def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> str:
+    """Return the first `limit` characters of a record's body fields: strings, lists or objects of them."""
     content = record.get("content")
-    if not isinstance(content, dict):
-        return ""
-    return "\n".join(part for field in fields for part in _strings(content.get(field)))
+    parts, room = [], limit
+    for part in _strings([content.get(field) for field in fields] if isinstance(content, dict) else ()):
+        if room < 0:
+            break
+        parts.append(part[:room])
+        room -= len(part) + 1
+    return "\n".join(parts)
 
 
 def _seems_retired(raw: bytes) -> bool:
@@ -116,7 +121,7 @@ def _entry(
         title if isinstance(title, str) and title.strip() else hinted or stem(relative),
         category.name,
         tags=tags,
-        body=body_text(record, category.body)[:limit],
+        body=body_text(record, category.body, limit),
         updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
     )
 
@@ -164,15 +169,18 @@ def _split_hint(hint: str) -> tuple[str, list[str]]:
     return title, [tag for tag in tags.split(",") if tag]
 
 
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _strings(each)
+def _strings(values: Iterable[object]) -> Iterator[str]:
+    """Yield the strings in values, however deep: without recursion, whose cost is each string's depth."""
+    waiting = [iter(values)]
+    while waiting:
+        for each in waiting[-1]:
+            if isinstance(each, str):
+                yield each
+            elif isinstance(each, list | dict):
+                waiting.append(iter(each if isinstance(each, list) else each.values()))
+                break
+        else:
+            waiting.pop()
 
 
 def _seconds(value: object) -> float:

@@ -5,6 +5,8 @@ A real YAML parser would cost more than all the rest of a hook's work, and refus
 
 from __future__ import annotations
 
+from judgekit.text import lines_of
+
 _FENCE = "---"
 _MAX_LINES = 200
 
@@ -14,19 +16,19 @@ def split(text: str) -> tuple[dict[str, list[str]], str]:
 
     Every value is a list; keys of nested mappings count as if they stood at the top.
     """
-    lines = text.splitlines()
-    if not lines or lines[0].strip() != _FENCE:
+    found = lines_of(text)
+    if not found or found[0].strip() != _FENCE:
         return {}, text
-    for number, line in enumerate(lines[1 : _MAX_LINES + 1], start=1):
+    for number, line in enumerate(found[1 : _MAX_LINES + 1], start=1):
         if line.strip() in (_FENCE, "..."):
-            return _fields(lines[1:number]), "\n".join(lines[number + 1 :])
+            return _fields(found[1:number]), "\n".join(found[number + 1 :])
     return {}, text
 
 
 def heading(text: str) -> str | None:
     """Return the text of the first heading outside fenced code, None when there is none."""
     fenced = False
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
         elif not fenced and line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t"):
@@ -36,10 +38,10 @@ def heading(text: str) -> str | None:
     return None
 
 
-def _fields(lines: list[str]) -> dict[str, list[str]]:
+def _fields(header: list[str]) -> dict[str, list[str]]:
     fields: dict[str, list[str]] = {}
     key = ""
-    for line in lines:
+    for line in header:
         text = line.strip()
         if text.startswith("- ") and key:
             fields[key].append(_scalar(text[2:]))

@@ -74,6 +74,28 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     assert all(secret not in each.text for each in team_model.requests[before:])
 
 
+@pytest.mark.parametrize(
+    ("wrote", "independent", "word"),
+    [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")],
+)
+def test_a_client_that_requires_independence_takes_no_servers_word_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+    wrote: str,
+    independent: bool | None,  # noqa: FBT001 - a column of the table
+    word: str,
+) -> None:
+    with Loopback(says(BAD)) as model:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", model.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        record = judged().record() | {"verdict": "accept", "independent": independent}
+    with Loopback(sends(record)) as server:
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
+        monkeypatch.setenv(shared.TOKEN, "jk_x")
+        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "require")
+        (verdict,) = api.judge_texts({"a.md": TEXT}, author_family=wrote)
+    assert verdict.verdict == word
+
+
 AWAY: dict[str, tuple[Answer, str]] = {
     "fails": (fails(500), "it went wrong"),
     "refuses": (sends({"error": {"message": "send a token of this server"}}, status=401), "send a token"),

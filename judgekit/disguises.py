@@ -1,0 +1,216 @@
+"""What a text says where it is encoded, escaped or in pieces, with the way back to where that stands.
+
+A reader, and a model, sees the password in `pass&#119;ord=…`, in base64 and in `"sk-" + "ant…"`. Of the lines
+that have such a thing a view is made, in which it is read; `judgekit.redaction` looks at views as at texts.
+A view is never longer than what it is made of, and no step takes time that grows faster than the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import bisect
+import html
+import re
+import string
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_GAP = r"[ \t]{0,20}"
+_JOINED = rf"{_GAP}(?:(?:\+|\.\.?|\|\||&|<>|\\){_GAP}(?:\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:\+{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?[\"'`]"
+# Each begins with one letter: it is what Python looks for first.
+_ESCAPED: Final = re.compile(
+    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|[0-7]{3}|[!-/:-@\[-`{-~]"
+    r"|\n[ \t]*+)"
+    r"|%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*+"
+    r"|&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
+    r"|=(?:3D|\n(?<=[^\n=]{70}=\n))"
+    rf"|\"{_JOINED}|'{_JOINED}|`{_JOINED}"
+)
+# Encoded text of ASCII begins with one of these letters: what it says is a printable character or a break.
+_BASE64: Final = re.compile(
+    r"[CI-Za-f](?<![A-Za-z0-9+/_-].)[A-Za-z0-9+/_-]{15,}+"
+    r"(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{16,}+)*+(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{2,15}={1,2})?+={0,2}"
+)
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/_-]+")
+_HEX: Final = re.compile(
+    r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])"
+)
+_NUMBERS: Final = re.compile(
+    r"[0-9](?<![\w.,].)(?:x[2-7][0-9A-Fa-f]|\d{1,2})"
+    r"(?:,[ \t]{0,3}\n?[ \t]{0,60}(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))(?![\w.])){11,}+"
+)
+_NUMBER: Final = re.compile(r"0x[0-9A-Fa-f]{2}|\d+")
+_BROKEN: Final = re.compile(
+    r"(?:sk-|gh[pousr]_|github_pat_|A[KS]IA|xox[abprs]-|eyJ|glpat-|AIza|hf_|npm_|pypi-|SG\."
+    r"|dop_v1_|hvs\.|shpat_|gsk_|xai-|[rs]k_live_|whsec_|dckr_pat_|ya29\.|GOCSPX-)"
+    r"[\w.+/=-]{0,300}+(?P<gap>\\?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
+    r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
+)
+_PREFIXES: Final = (
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "ghr_",
+    "github_pat_",
+    "AKIA",
+    "ASIA",
+    "xox",
+    "eyJ",
+    "glpat-",
+    "AIza",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "SG.",
+    "dop_v1_",
+    "hvs.",
+    "shpat_",
+    "gsk_",
+    "xai-",
+    "k_live_",
+    "whsec_",
+    "dckr_pat_",
+    "ya29.",
+    "GOCSPX-",
+)
+_PRINTED: Final = string.printable.encode()
+_HEAD: Final = 24
+
+
+class View(NamedTuple):
+    """A part of a text as it is read.
+
+    Of each piece of it `starts` says where it begins in the view and
+    `pieces` from where to where it stands in the text, and whether it stands there as it is.
+    """
+
+    text: str
+    starts: Sequence[int]
+    pieces: Sequence[tuple[int, int, bool]]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return from where to where in the text a part of the view is told."""
+        return self._place(start)[0], self._place(end - 1)[1]
+
+    def _place(self, at: int) -> tuple[int, int]:
+        number = bisect.bisect_right(self.starts, at) - 1
+        start, end, same = self.pieces[number]
+        here = start + at - self.starts[number]
+        return (here, here + 1) if same else (start, end)
+
+
+def views(text: str) -> Iterator[View]:
+    """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
+    for start, end, matches in _windows(text, _ESCAPED):
+        yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
+    broken = any(each in text for each in _PREFIXES)
+    for start, end, matches in _windows(text, _BROKEN) if broken else ():
+        yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
+    for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_NUMBERS, _from_numbers)):
+        for match in pattern.finditer(text):
+            if said := decode(match[0]):
+                yield View(said, (0,), ((*match.span(), False),))
+
+
+def without(text: str, mark: str) -> View:
+    """Return a text without each `mark`."""
+    return _view(text, 0, len(text), [(*each.span(), "") for each in re.finditer(f"{mark}+", text)])
+
+
+def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
+    """Yield the lines in which a pattern is found, with one before and one after, and what was found."""
+    start, end, found = 0, 0, list[re.Match[str]]()
+    for match in pattern.finditer(text):
+        if match.end() > end or not found:
+            line = text.rfind("\n", end, match.start())
+            before = text.rfind("\n", end, line) if line >= 0 else -1
+            if found and before >= 0:
+                yield start, end, found
+                found = []
+            start = start if found else max(before + 1, end)
+            end = _line_end(text, _line_end(text, match.end()) + 1)
+        found.append(match)
+    if found:
+        yield start, end, found
+
+
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", min(start, len(text)))
+    return len(text) if end < 0 else end
+
+
+def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
+    """Return the part of a text from `start` to `end`, other words in the place of some."""
+    said: list[str] = []
+    starts: list[int] = []
+    pieces: list[tuple[int, int, bool]] = []
+    at, length = start, 0
+    for first, last, other in [*changes, (end, end, "")]:
+        for piece, words, same in (((at, first), text[at:first], True), ((first, last), other, False)):
+            if words:
+                starts.append(length)
+                pieces.append((*piece, same))
+                said.append(words)
+                length += len(words)
+        at = last
+    return View("".join(said), starts, pieces)
+
+
+def _read(written: str) -> str:
+    """Return what an escape says; nothing for what joins two literals or lines."""
+    kind, rest = written[0], written[1:]
+    if kind == "%":
+        return bytes.fromhex(written.replace("%", "")).decode("utf-8", "replace")
+    if kind == "&":
+        return html.unescape(written)
+    if kind == "=":
+        return "=" if rest == "3D" else ""
+    if kind != "\\" or rest[0] == "\n":
+        return ""
+    if rest[0] in "xuU":
+        code = int(rest[1:].strip("{}"), 16)
+        return chr(code) if code <= 0x10FFFF else ""  # noqa: PLR2004 - Unicode's end
+    return chr(int(rest, 8)) if rest.isdigit() else rest
+
+
+def _from_base64(written: str) -> str:
+    letters = _NO_BASE64.sub("", written).replace("-", "+").replace("_", "/")
+    head = _bytes(letters[:_HEAD])
+    if not _is_text(head) and not _is_text(head[::2]):
+        return ""
+    return _text(_bytes(letters))
+
+
+def _bytes(letters: str) -> bytes:
+    whole = len(letters) - (len(letters) % 4 == 1)
+    try:
+        return base64.b64decode(letters[:whole] + "=" * (-whole % 4))
+    except binascii.Error:
+        return b""
+
+
+def _from_hex(written: str) -> str:
+    digits = written.removeprefix("0x")
+    return _text(bytes.fromhex(digits[: len(digits) & ~1]))
+
+
+def _from_numbers(written: str) -> str:
+    codes = [int(each, 0 if "x" in each else 10) for each in _NUMBER.findall(written)]
+    return _text(bytes(code for code in codes if code < len(_PRINTED) + 28))
+
+
+def _text(data: bytes) -> str:
+    """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
+    if not any(data[1::2]):
+        data = data[::2]
+    said = data.rstrip(b"\0")
+    return said.decode("ascii") if _is_text(said) else ""
+
+
+def _is_text(data: bytes) -> bool:
+    return bool(data) and not data.translate(None, _PRINTED)

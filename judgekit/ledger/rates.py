@@ -1,0 +1,159 @@
+"""How often content that is good gets NO-GO, and content that is bad GO, told from labels of some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from judgekit.ledger.interval import Estimate, Interval, exact, product, ratio, weighted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.ledger.records import GateWord
+
+Quality: TypeAlias = Literal["good", "bad"]
+Wanted: TypeAlias = Mapping["GateWord", int]
+
+_NOTHING, _EVERYTHING = Estimate(0.0, 0.0, 0.0), Estimate(1.0, 1.0, 1.0)
+# What is expected of a stratum without a label: the share of good content, were the gate right.
+_GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
+LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
+_STEP = 8  # of the labels that are there one for each so many is added at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Verdicts with the same word: how many, how many of them are labelled, how many of these are good.
+
+    A `decided` one holds what people came to decide about by themselves. That is no sample of the others, so
+    it is a stratum of its own, in which every label is known.
+    """
+
+    word: GateWord
+    verdicts: int
+    labels: int
+    good: int
+    decided: bool = False
+
+    def share(self, quality: Quality) -> Estimate | None:
+        """Return the share of good or bad content in it, None without a label."""
+        if not self.labels:
+            return None
+        hits = self.good if quality == "good" else self.labels - self.good
+        if self.decided:
+            return Estimate(*[hits / self.labels] * 3)
+        return exact(hits, self.labels)
+
+
+class Rate(NamedTuple):
+    """Of all good (bad) content the share with one word; `labels` are those that it rests on.
+
+    Both are None where the word has no labels, or where no such content was found; `estimate` alone where GO
+    or NO-GO verdicts have none.
+    """
+
+    estimate: float | None
+    interval: Interval | None
+    labels: int
+
+
+def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
+    """Estimate how much of all good (or bad) content got `word`, with a 95 % interval.
+
+    Each stratum's labelled share is scaled to the stratum's size, and the rate is the ratio of what the
+    word's strata hold to what all hold: a post-stratified ratio estimate (Cochran, "Sampling Techniques",
+    1977, chapters 5 and 6). The interval joins Clopper's and Pearson's for each share, and for the share
+    that the word has of all verdicts, by MOVER (see `interval`). So it is honest with no error seen and with
+    few labels, and it is about the gate, not about these verdicts alone. Of a stratum without labels nothing
+    is known: the end below is that with all of it of this quality, the end above that with none; the estimate
+    leaves UNDETERMINED verdicts without labels out.
+    """
+    strata = [each for each in strata if each.verdicts]
+    labels = sum(each.labels for each in strata)
+    own, others = (
+        [each for each in strata if each.word == word],
+        [each for each in strata if each.word != word],
+    )
+    count, of_others = _count(own), _count(others)
+    shares = [(each.verdicts / count, each.share(quality)) for each in own]
+    known = [(weight, share) for weight, share in shares if share is not None]
+    if not known or len(known) < len(shares):
+        return Rate(None, None, labels)
+    mine, part = weighted(known), exact(count, count + of_others)
+    against = Estimate(*(_odds_against(each) for each in (part.value, part.high, part.low)))
+    fewest, most = (
+        product(against, _together(others, of_others, quality, instead))
+        for instead in (_NOTHING, _EVERYTHING)
+    )
+    if mine.value + fewest.value == 0:
+        return Rate(None, None, labels)
+    span = Interval(_share(ratio(mine, most).low), _share(ratio(mine, fewest).high))
+    known_all = all(each.labels or each.word == "UNDETERMINED" for each in others)
+    return Rate(mine.value / (mine.value + fewest.value) if known_all else None, span, labels)
+
+
+def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float) -> Wanted | None:
+    """Return how many labels more, by word, settle whether a rate holds its bar, if they are as those so far.
+
+    Empty where that is settled; None where labels of all these verdicts would not do.
+    """
+    tried = list(strata)
+    while _gap(rate(tried, word, quality), bar) > 0:
+        places = [
+            place for place, each in enumerate(tried) if each.labels < each.verdicts and not each.decided
+        ]
+        if not places:
+            return None
+        grown = {place: _grown(tried[place], strata[place]) for place in places}
+        gaps = {
+            place: _gap(rate([*tried[:place], each, *tried[place + 1 :]], word, quality), bar)
+            for place, each in grown.items()
+        }
+        # Where none helps alone, as with no label at all, the stratum with the fewest is first.
+        best = min(
+            places, key=lambda place: (gaps[place], tried[place].word == "UNDETERMINED", tried[place].labels)
+        )
+        tried[best] = grown[best]
+    more: dict[GateWord, int] = {}
+    for before, after in zip(strata, tried, strict=True):
+        if after.labels > before.labels:
+            more[after.word] = after.labels - before.labels
+    return more
+
+
+def _gap(found: Rate, bar: float) -> float:
+    """Return by how much an interval is too wide to tell that a rate holds its bar, or misses it."""
+    if found.interval is None or found.labels < LEAST:
+        return inf
+    if found.estimate is None:
+        return 0.0 if found.interval.low > bar else inf
+    return found.interval.high - 2 * bar if found.estimate < bar else bar - found.interval.low
+
+
+def _grown(tried: Stratum, given: Stratum) -> Stratum:
+    """Return a stratum with more labels, of which as many are good as of those that were given."""
+    labels = min(tried.verdicts, tried.labels + max(1, tried.labels // _STEP))
+    share = given.good / given.labels if given.labels else _GOOD_IF_RIGHT[given.word]
+    return replace(tried, labels=labels, good=round(share * labels))
+
+
+def _together(strata: Sequence[Stratum], count: int, quality: Quality, instead: Estimate) -> Estimate:
+    """Return the share in strata together, with `instead` for one without labels."""
+    if not count:
+        return instead
+    return weighted((each.verdicts / count, each.share(quality) or instead) for each in strata)
+
+
+def _count(strata: Sequence[Stratum]) -> int:
+    return sum(each.verdicts for each in strata)
+
+
+def _odds_against(share: float) -> float:
+    return (1 - share) / share
+
+
+def _share(odds: float) -> float:
+    return 1.0 if odds == inf else odds / (1 + odds)

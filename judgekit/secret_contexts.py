@@ -1,0 +1,475 @@
+"""Where a value stands that is a secret: behind an option, in an address, a header, a file of settings, a sentence.
+
+Data for `judgekit.secret_search`, in small letters; what a pattern must be like says `judgekit.secret_kinds`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from judgekit.secret_kinds import kinds
+
+TRIGGER: Final = re.compile(
+    r"pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
+    r"|mnemonic|phrase|connstr|connect|kennwort|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
+    r"|machine[ \t]+[\w-]+\.|default login|default user|community|com2sec|createuser|crypt\(|rootpw|bindpw"
+    r"| -[pwaxkucb](?:[ \w\"']|$)|\n-[pwaxkucb][ \w]|\t-[pwaxkucb]|/p:|net use|net user|://[^\s/]{0,80}[@:]|:::|:\*:|:[1-6]\d{3,4}:"
+    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|define\(|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*|\* \"| /rp|wallet|signer|deployer"
+    r"|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|user \S|poll |:587|:465|recovery|backup code|scratch|emergency|2fa|mfa"
+)
+"""What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
+
+_CALLED: Final = (
+    r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
+    r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
+)
+_V: Final = r"[^\s\"'`<>|;&]{4,200}+"
+_Q: Final = r"[\"']?"
+_END: Final = r"(?=[\"'`]?[ \t]*(?:$|\n|[|;&<>]|-{1,2}[a-z]|/[a-z]|[\"'`]|https?:|[\w-]{1,60}[.@:/]|\\\n))"
+
+CARRIED: Final = kinds(
+    # Addresses
+    (
+        "password",
+        "://",
+        r"://[^\s/:@\"'<>]{0,80}+:(?!\d{1,5}[/?#])(?P<value>[^\s\"'<>`]{1,200})@(?=[\w\[{$%*-])",
+    ),
+    ("token", "://", r"://(?P<mixed>[^\s/:@\"'<>.]{16,200}+)(?::x-oauth-basic|:x|:)?@"),
+    ("password", "@", r"\b(?:jdbc:)?oracle:thin:[\w.-]{1,40}/(?P<value>[^\s@\"'/]{3,80})@"),
+    (
+        "password",
+        "sqlplus",
+        r"sqlplus[ \t]{1,4}(?:-\w[ \t]{1,4}){0,3}[\w.-]{1,40}/(?P<value>[^\s@\"'/]{3,80})@",
+    ),
+    (
+        "token",
+        "= =",
+        r"[?&;#](?:amp;)?(?:key|auth|code|sid|[\w.-]{0,20}sess(?:ion|id)?(?:_?id)?|sig|signature|t|k|hmac|jwt|pat|apikey|api[_-]key|access[_-]?token|auth[_-]?token|token|secret|[\w.-]{0,20}(?:token|secret|key))=(?P<random>[\w%+/=.~-]{10,}+)",
+    ),
+    (
+        "password",
+        "=",
+        r"[?&;](?:pass|password|passwd|pwd|pw|passphrase|psw)=(?P<value>[^\s&\"'<>#`;)\]]{4,200}+)",
+    ),
+    (
+        "signature",
+        "sig",
+        r"[?&](?:sig|x-amz-signature|x-goog-signature|signature)=(?P<value>[\w%+/=-]{32,}+)",
+    ),
+    ("token", "x-amz-security-token", r"x-amz-security-token=(?P<value>[\w%+/=-]{32,}+)"),
+    ("token", "otpauth://", r"otpauth://[^\s\"'<>]{0,200}?secret=(?P<value>[a-z2-7]{10,}+=*)"),
+    ("token", "/t/", r"/t/(?P<mixed>[a-z]{2}-[0-9a-f]{8}-[0-9a-f-]{20,40})/"),
+    ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\.-]{1,60}%(?P<value>[^\s\"']{3,100})"),
+    # Headers
+    (
+        "password",
+        "basic",
+        r"(?:authorization[\"']?[ \t]*+[:=,][ \t]*+[\"']?|[\"'](?=basic[ \t]+[\w+/=-]{16}))basic[ \t]++(?P<value>[\w+/=-]{8,}+)",
+    ),
+    (
+        "token",
+        "authorization",
+        r"authorization[\"']?[ \t]*+[:=][ \t]*+[\"']?(?!basic|bearer|digest)(?:[a-z][\w-]{1,30}[ \t:]++)?+(?:token=[\"']?)?(?P<random>[\w+/=.~:-]{16,}+)",
+    ),
+    ("token", "bearer", r"bearer[ \t:\"'=]{1,4}(?P<mixed>[\w~+/.=-]{16,}+)"),
+    ("password", "digest", r"digest[ \t][^\n]{0,300}?response=[\"']?(?P<value>[0-9a-f]{32,64})"),
+    ("signature", "aws4-hmac", r"aws4-hmac-sha256[^\n]{0,300}?signature=(?P<value>[0-9a-f]{64})"),
+    (
+        "token",
+        "x- token: key:",
+        r"\bx-[\w-]{0,40}(?:token|key|secret|auth|signature|session)[\w-]{0,12}[\"']?[ \t]*[:=,][ \t]*[\"']?(?P<random>[\w+/=.~-]{12,}+)",
+    ),
+    (
+        "token",
+        "private-token ocp-apim",
+        r"(?:private-token|job-token|deploy-token|ocp-apim-subscription-key|api-?key|apikey)[\"']?[ \t]*[:=,][ \t]*[\"']?(?P<random>[\w+/=.~-]{12,}+)",
+    ),
+    (
+        "token",
+        "_auth",
+        r"(?:(?<=[/:\s])|(?m:^))_(?:auth|authtoken|password)[ \t]*+=[ \t]*+[\"']?(?P<mixed>[\w+/=.-]{8,}+)",
+    ),
+    (
+        "token",
+        "requests auth",
+        r"npm(?:[ \t]\w+){1,3}[ \t]//[^\s]{1,80}:_authtoken[ =](?P<value>[\w.-]{8,}+)",
+    ),
+    # Command lines
+    (
+        "password",
+        "-u --user --proxy-user",
+        r"(?:(?<=\s)-u|--user|--proxy-user)[ =]?[\"']?(?:[^\s:\"'<>$/\\%{]{1,80}+\\)?[^\s:\"'<>$/]{1,80}+:(?P<value>[^\s\"'<>$]{4,200}+)",
+    ),
+    ("password", "sshpass", rf"sshpass\s++(?:-\w+\s++){{0,3}}?-p[ \t]*+{_Q}(?P<value>{_V})"),
+    (
+        "password",
+        "mysql mariadb",
+        r"(?:mysql|mariadb)(?:dump|admin|import|show|-dump|-admin)?\s(?:[^\n|;]{0,120}?\s)?-p[\"']?(?P<value>[^\s\"'<>$]{4,200}+)",
+    ),
+    (
+        "password",
+        "-",
+        rf"(?<![\w-])(?:--?|/)(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|passwort|pwd|pw|psk|storepass|keypass|srcstorepass|deststorepass|requirepass)(?:-?(?:value|plain))?"
+        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){_Q}(?P<word>(?![-$<{{\[(/.]){_V}){_END}",
+    ),
+    (
+        "token",
+        "-",
+        r"(?<![\w-])--?(?:[a-z][\w-]{0,30}-)?(?:token|secret|api-?key|access-?key|secret-?key|auth-?key|auth-?token|client-?secret|license-?key|account-?key|key-?secret|psk|secret-?access-?key)"
+        r"(?:[=:][ \t]?|[ \t]{1,8})[\"']?(?P<random>(?![-$<{\[(/.])[^\s\"'`<>|;&]{8,300}+)",
+    ),
+    (
+        "password",
+        "-p -w -a -P -k -x pw",
+        r"\b(?:docker|podman|helm|buildah|skopeo|crane|oras|nerdctl|oc|az|cf|ibmcloud|mongo(?:sh|dump|restore|import|export)?|ldap\w{3,10}|redis-cli|rdesktop|xfreerdp"
+        r"|plink|pscp|psftp|psexec|sqlcmd|bcp|zip|unzip|ipmitool|vncviewer|rabbitmqctl|clickhouse-client|cqlsh|influx|smbmap|crackmapexec|evil-winrm|isql|osql|wmic|impdp|iscsiadm"
+        r"|htpasswd|lftp|ncftp|vault|doctl|snowsql|impala-shell|beeline|tsql|gpg2?|openssl|cadaver|megatools|ansible\w{0,9}|mount|7z)\b[^\n|;]{0,160}?[ \t]"
+        rf"(?:-(?:p|pw|w|a|pass|password)[ \t]{{1,4}}|--pass[ =]|/p:|-p(?=[^ \t:\n-]{{6}})){_Q}(?P<mixed>(?![-$<{{\[(/.]){_V})",
+    ),
+    (
+        "password",
+        "docker podman helm ldap redis-cli mongo plink pscp psexec sqlcmd ipmitool zip rdesktop freerdp login",
+        r"\b(?:(?:docker|podman|helm|oc|az|cf|ibmcloud|buildah|skopeo|nerdctl)\b[^\n|;]{0,60}?\blogin\b|mongo(?:sh|dump|restore)?|ldap\w{3,10}|redis-cli|plink|pscp|psexec|sqlcmd|ipmitool|rdesktop|xfreerdp|zip|cqlsh|evil-winrm|vncviewer)\b[^\n|;]{0,160}?[ \t](?:-(?:p|pw|w|a)[ \t]{1,4}|/p:)"
+        rf"{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V}){_END}",
+    ),
+    (
+        "password",
+        "-u --user",
+        rf"(?m:^)(?![^\n]{{0,80}}(?:mysql|mariadb))[^\n|;]{{0,120}}?[ \t](?:-u|--user(?:name)?)[ =]?[\"']?[\w.@\\-]{{1,60}}[\"']?[ \t][^\n|;]{{0,60}}?(?<=[ \t])(?:-p|-pw|--pass)[ =]{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V})",
+    ),
+    (
+        "password",
+        "env arg set param from-literal build-arg -e",
+        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{_CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){_Q}(?P<word>(?![$<{{]){_V})",
+    ),
+    (
+        "password",
+        "net use user /pass",
+        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,80}?\\\\[^\s\"']{1,120}[\"']?[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"'/]{4,100}+)",
+    ),
+    (
+        "password",
+        "net use",
+        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,160}?/user:\S{1,80}[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"']{4,100}+)",
+    ),
+    (
+        "password",
+        "net user",
+        r"\bnet[ \t]{1,3}user[ \t]{1,3}[\"']?[\w.$-]{1,60}[\"']?[ \t]{1,3}[\"']?(?P<value>(?![/*])[^\s\"'/]{4,100}+)[\"']?(?=[ \t]+/|[ \t]*(?:\n|$))",
+    ),
+    (
+        "password",
+        "/pass: /password: /p:",
+        rf"(?<=\s)/(?:pass(?:word)?|p|rp|pw):{_Q}(?P<value>(?![*$<%]){_V})",
+    ),
+    ("password", "pass:", r"-pass(?:in|out|word)?[ \t]{1,4}[\"']?pass:(?P<value>[^\s\"']{3,100}+)"),
+    (
+        "password",
+        "-storepass -keypass",
+        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{_Q}(?P<value>(?![-$<]){_V})",
+    ),
+    (
+        "password",
+        "chpasswd sudo",
+        r"echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'|$]{4,100}+)[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:chpasswd|sudo[ \t]+-s|passwd[ \t]+--stdin|docker[ \t]+login|gh[ \t]+auth|base64|openssl|kinit)",
+    ),
+    (
+        "password",
+        "htpasswd",
+        r"htpasswd[ \t]{1,4}-\w*b\w*[ \t]{1,4}(?:-\w+[ \t]{1,4}){0,3}\S{1,120}[ \t]{1,4}[\w.@-]{1,60}[ \t]{1,4}[\"']?(?P<value>[^\s\"']{4,100}+)",
+    ),
+    (
+        "password",
+        "wpa_passphrase",
+        rf"wpa_passphrase[ \t]{{1,4}}(?:\"[^\"\n]{{1,40}}\"|\S{{1,40}})[ \t]{{1,4}}{_Q}(?P<value>{_V})",
+    ),
+    ("password", "password", r"\bnmcli[^\n]{0,120}?\bpassword[ \t]{1,4}[\"']?(?P<value>[^\s\"']{4,100}+)"),
+    (
+        "password",
+        "snmp",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-x[ \t]{{1,4}}{_Q}(?P<value>(?!aes|des){_V})",
+    ),
+    (
+        "password",
+        "snmp",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-a[ \t]{{1,4}}{_Q}(?P<value>(?!md5|sha|aes|des){_V})",
+    ),
+    (
+        "password",
+        "snmp",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,80}}?[ \t]-c[ \t]{{0,4}}{_Q}(?P<value>(?!(?:public)\b){_V})",
+    ),
+    (
+        "token",
+        "login",
+        r"\b(?:vault|heroku|flyctl|wrangler|huggingface-cli|hf|wandb|npm|gh|glab|doctl|railway|infisical)[ \t][^\n]{0,40}?login[ \t][^\n]{0,40}?(?P<mixed>(?<=[ \t])[\w.-]{20,}+)",
+    ),
+    (
+        "password",
+        "securestring",
+        r"convertto-securestring[ \t]{1,4}(?:-(?:string|asplaintext|force)[ \t]{1,4}){0,3}(?:\"(?P<value>[^\"$\n]{3,200}+)\"|'(?P<value2>[^'\n]{3,200}+)'|(?P<value3>[^\s\"'$(-][^\s\"']{3,100}+))",
+    ),
+    (
+        "password",
+        "credential",
+        r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)[ \t]*\([^()\n]{0,80}?[\"'](?P<mixed>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
+    ),
+    # Code
+    (
+        "password",
+        "password( passwd( passphrase( secret( token( apikey( api_key( pwd( key(",
+        r"(?:password|passwd|passphrase|secret|token|api_?key|pwd|secret_?key|access_?key|with_?key)\([ \t]*[\"'](?P<mixed>[^\"'\n$%{<]{8,300}+)[\"'][ \t]*[,)]",
+    ),
+    (
+        "password",
+        "define( env( getenv environ default setting set( config( put( property(",
+        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<generated>[^\"'\n$%{{<]{{6,300}}+)[\"']",
+    ),
+    (
+        "password",
+        "auth connect login",
+        r"(?:\bauth[ \t]*=[ \t]*|\.login|connect|getconnection|pdo|\.auth|\.authenticate|basic_auth|basicauth|set_auth)[ \t]*\((?:[^(),\n]{1,80},[ \t]*){1,3}[\"'](?P<generated>[^\"'\n$%{<]{8,200}+)[\"']",
+    ),
+    (
+        "password",
+        "password pass secret token key",
+        r"(?m:^)[ \t]*(?:\w{0,20}(?:password|passwd|pass|secret|token|api_?key))[ \t]{1,4}(?:\"(?P<mixed>[^\"\n$<%{ ]{6,200}+)\"|'(?P<mixed2>[^'\n$<%{ ]{6,200}+)')[ \t]*(?:;|(?m:$))",
+    ),
+    (
+        "password",
+        "identified",
+        r"identified[ \t]{1,4}(?:with[ \t]+\S{1,40}[ \t]+)?(?:by|as)[ \t]{1,4}(?:password[ \t]+)?(?:(?<=by )[\"'](?P<value>(?<=[^\n].)[^\"'\n]{3,200}+)[\"'](?=[ \t]*(?:;|,|(?m:$)|\"|with|require|account|password|default))|(?P<mixed>[^\s\"';]{6,100}+))",
+    ),
+    (
+        "password",
+        "password",
+        r"(?:with|encrypted|login|user|role|unencrypted)[ \t]{1,4}[^\n;]{0,80}?\bpassword[ \t]{1,4}[\"'](?P<value>[^\"'\n]{3,200}+)[\"']",
+    ),
+    ("password", "password(", r"\bpassword\([ \t]*[\"'](?P<generated>[^\"'\n]{4,200}+)[\"']"),
+    (
+        "password",
+        "pwdencrypt pgp_sym crypt( aes_encrypt",
+        r"(?:pgp_sym_(?:en|de)crypt(?:_bytea)?|aes_(?:en|de)crypt|crypt|pwdencrypt)\((?:[^(),\n]{1,80},[ \t]*)?[\"'](?P<mixed>[^\"'\n]{6,200}+)[\"']",
+    ),
+    # Markup and data
+    (
+        "password",
+        "</",
+        r"<(?:[\w.-]{0,20}:)?[\w.-]{0,30}?(?:password|passwd|passphrase|pwd|secret|api_?key|token|clientkey|privatekey|accesskey|secretkey|sharedkey|keymaterial|(?<=<)pass)(?:[ \t][^<>\n]{0,100})?>\s{0,40}(?:<!\[cdata\[|<value>|<string>)?\s{0,40}(?P<value>[^\s<>\[\]]{4,600}+)\s{0,40}(?:\]\]>)?</",
+    ),
+    (
+        "password",
+        "value name= key= id=",
+        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
+    ),
+    (
+        "password",
+        "value",
+        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"']",
+    ),
+    (
+        "password",
+        "</",
+        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
+    ),
+    (
+        "password",
+        "<key> </td> </th> </dt> </b> </label>",
+        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{_CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
+    ),
+    (
+        "password",
+        "name key variable",
+        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
+    ),
+    (
+        "password",
+        "variable",
+        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
+    ),
+    (
+        "password",
+        "| >",
+        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
+    ),
+    (
+        "password",
+        ":",
+        rf"(?:{_CALLED})[*\"'`_]{{0,3}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?[ \t>*-]{{0,8}}[`\"']?(?P<generated>[^\s`\"'<$]{{6,200}}+)[`\"']?[ \t]*(?=\n|\Z)",
+    ),
+    ("key", '"kty" kty', r"[\"'](?:d|p|q|dp|dq|qi|k)[\"'][ \t]*:[ \t]*[\"'](?P<value>[\w-]{20,}+)[\"']"),
+    ("key", "rsakeyvalue <d>", r"<(?:d|p|q|dp|dq|inverseq)>\s*(?P<value>[a-z0-9+/=\s]{40,}+)</"),
+    (
+        "Azure key",
+        "accountkey sharedaccesskey",
+        r"(?:accountkey|sharedaccesskey)=(?P<value>[a-z0-9+/]{40,}+=*+)",
+    ),
+    (
+        "docker login",
+        "auth",
+        r"[\"'](?:auth|identitytoken|registrytoken|_auth|\.dockerconfigjson|\.dockercfg)[\"']?[ \t]*:[ \t]*[\"']?(?P<mixed>[a-z0-9+/_=-]{12,}+)",
+    ),
+    (
+        "docker login",
+        "dockerconfigjson dockercfg",
+        r"\.dockerc(?:onfigjson|fg)[\"']?:[ \t]*[\"']?(?P<value>[a-z0-9+/=]{20,}+)",
+    ),
+    ("kubeconfig key", "-key-data", r"client-key-data[\"']?:[ \t]*[\"']?(?P<value>[a-z0-9+/=]{20,}+)"),
+    # Files
+    (
+        "password",
+        "machine default",
+        r"(?:machine\s+\S{1,120}|\bdefault)\s+(?:login|user)\s+\S{1,120}\s+(?:account\s+\S{1,80}\s+)?(?:password|passwd)\s+(?P<value>[^\s]{3,200}+)",
+    ),
+    (
+        "password",
+        ":",
+        r"(?m:^)(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:]{3,200}+)(?m:$)",
+    ),
+    ("password hash", ":", r"(?m:^)[a-z_][\w.-]{0,31}\$?:(?P<value>(?![x*!]{1,2}:)[./0-9a-z]{13}):\d{0,6}:"),
+    ("password hash", ":", r"(?m:^)[a-z_][\w.@-]{0,60}:(?P<value>(?=[./a-z]*\d)[./0-9a-z]{13})(?m:$)"),
+    (
+        "password hash",
+        ":::",
+        r"(?m:^)[\w.\\$ -]{1,60}:\d{1,10}:(?P<value>(?:[0-9a-f]{32}|\w{1,20}):[0-9a-f]{32}):::",
+    ),
+    ("password hash", "*", r"[\"'\s=:](?P<value>\*[0-9a-f]{40})(?![0-9a-f])"),
+    (
+        "password",
+        "enable username line user",
+        r"(?m:^)[ \t]*(?:enable|username[ \t]\S{1,60}(?:[ \t]privilege[ \t]\d{1,2})?)[ \t](?:algorithm-type[ \t]\S+[ \t])?(?:secret|password)(?:[ \t]level[ \t]\d{1,2})?(?:[ \t](?:0|4|5|7|8|9|encrypted|sha512))?[ \t](?P<value>[^\s]{4,200}+)",
+    ),
+    (
+        "password",
+        "password key secret",
+        r"(?m:^)[ \t]*(?:(?:neighbor|standby|ppp|ip|ipv6|ntp|tacacs|tacacs-server|radius|radius-server|crypto|isakmp|server|line|aaa|vrrp|glbp|area|key|wlan|ssid|mgmtuser|tunnel-group|ikev[12]|set|snmp|ldap-login|no|bgp|isis|authentication|client|user|wpa-psk|security|pre-shared-key|local|remote)\b[^\n]{0,120}?[ \t])?"
+        r"(?:password|secret|md5|key-string|authentication(?:-key)?(?:[ \t]text)?|isakmp[ \t]key|pre-shared-key(?:[ \t](?:local|remote|ascii-text|hexadecimal|address[ \t]\S+[ \t]key))?|psk|key|ascii|passphrase|wpa-psk)[ \t](?:(?:0|5|6|7|8|9|hex|ascii|text|clear|encrypted|cleartext)[ \t]{1,2})?[\"']?(?P<mixed>[^\s\"'=:;,(){}<>]{6,200}+)[\"']?;?(?=[ \t]*(?:\n|\Z|address|encrypted|timeout|ttl|role))",
+    ),
+    (
+        "password",
+        "community",
+        r"snmp(?:-server)?[ \t](?:set[ \t])?community[ \t](?:[0-9][ \t])?[\"']?(?P<value>(?!(?:name|string|public)\b)[^\s\"'{};]{4,100}+)",
+    ),
+    (
+        "password",
+        "community com2sec",
+        r"(?m:^)[ \t]*(?:r[ow]community6?[ \t]{1,4}|com2sec6?[ \t]{1,4}\S{1,40}[ \t]{1,4}\S{1,60}[ \t]{1,4}|trapcommunity[ \t]+|trapsink[ \t]+\S+[ \t]+)[\"']?(?P<value>(?!public\b)[^\s\"']{4,100}+)",
+    ),
+    (
+        "password",
+        "createuser",
+        r"createuser[ \t]+(?:-e[ \t]+\S+[ \t]+)?\S{1,60}[ \t]+(?:md5|sha\S{0,8})[ \t]+[\"']?(?P<value>[^\s\"']{4,100}+)",
+    ),
+    (
+        "password",
+        "createuser aes des",
+        r"createuser[^\n]{0,160}?[ \t](?:aes|des)\S{0,4}[ \t]+[\"']?(?P<value>[^\s\"']{4,100}+)",
+    ),
+    (
+        "password",
+        "psk eap xauth",
+        r":[ \t]+(?:psk|eap|xauth|ntlm)[ \t]+[\"'](?P<value>[^\"'\n]{4,200}+)[\"']",
+    ),
+    (
+        "password",
+        "requirepass masterauth bindpw rootpw rootdn password passwd pass pw",
+        r"(?m:^)[ \t]*(?:requirepass|masterauth|bindpw|rootpw|olcrootpw:?|sasl-?passwd|smtp_?pass\w{0,4}|passwd|oper|identify|auth-pass|rootpwmoddn)[ \t]+[\"']?(?P<value>(?![<$=:{])[^\s\"'=:]{4,200}+)[\"']?(?=[ \t]*(?:\n|\Z))",
+    ),
+    (
+        "password",
+        "poll user imap",
+        r"(?:poll|user(?:name)?|account)[ \t][^\n]{1,120}?[ \t](?:pass(?:word)?)[ \t]+[\"']?(?P<mixed>[^\s\"',;]{5,100}+)",
+    ),
+    (
+        "password",
+        ":587 :465 :25",
+        r"(?m:^)\[?[\w.-]{3,80}\]?:(?:587|465|25)[ \t]+[^\s:]{1,80}:(?P<value>[^\s]{4,100}+)(?m:$)",
+    ),
+    ("password", "password", r"cleartext-password[ \t]*:=[ \t]*[\"'](?P<value>[^\"'\n]{3,100}+)"),
+    ("password", "password\nv", r"(?m:^)pass(?:word|phrase)\nv \d+\n(?P<value>\S{3,200})\n"),
+    ("password", "auth-user-pass", r"<auth-user-pass>\s*\n\S{1,80}\n(?P<value>\S{4,100})\n"),
+    (
+        "password",
+        "* ",
+        r"(?m:^)[\"']?[\w@.-]{1,60}[\"']?[ \t]+(?:\*|pptpd|l2tpd|\w+)[ \t]+\"(?P<mixed>[^\"\n]{5,100})\"(?:[ \t]+\*|[ \t]*(?m:$))",
+    ),
+    (
+        "password",
+        "nickserv identify",
+        r"(?:nickserv|identify)[ \t]+(?:identify[ \t]+)?(?:\w+[ \t]+)?(?P<mixed>[^\s\"'<]{6,80}+)(?=[ \t]*(?:\n|\Z|[\"']))",
+    ),
+    (
+        "password",
+        "password passwd passphrase pass pwd pw secret token",
+        r"\b[\w./-]{0,40}?(?:password|passwd|passphrase|pass|pwd|pw|secret|token|(?:secret|api|access)[_-]?key)[ \t]{1,8}(?:--?[a-z]{2,20}[ \t]{1,4}|/d[ \t]{1,4})?[\"'`(]?(?P<generated>[^\s\"'`<>,;()=]{8,200}+)",
+    ),
+    (
+        "password",
+        "password passwd passphrase pass pw token login creds credentials",
+        r"\b(?:password|passwd|passphrase|pw|token|logins?|creds|credentials)\b[^\n:=]{1,40}:[ \t]{1,4}[\"'`]?(?P<generated>[^\s\"'`<>,;()]{8,200}+)",
+    ),
+    ("password", "rootpw", r"rootpw[ \t]+(?:--?\w+[ \t]+)*(?P<mixed>[^\s\"']{5,200}+)"),
+    ("password", "auth", r"\bauth[ \t]+[\w.@-]{2,40}:(?P<mixed>[^\s\"':]{6,100}+)"),
+    ("password", "/rp", r"[ \t]/rp[ \t]+[\"']?(?P<mixed>[^\s\"']{5,100}+)"),
+    ("password", "-u", r"[ \t]-u[ \t]?[\"']?[\w.@-]{1,60},(?P<mixed>[^\s\"',]{5,100}+)"),
+    (
+        "password",
+        ":",
+        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{_CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
+    ),
+    (
+        "key",
+        "define",
+        r"define\([ \t]*[\"'][\w]{0,30}(?:key|salt)[\"'][ \t]*,[ \t]*[\"'](?P<random>[^\"'\n]{16,200}+)[\"']",
+    ),
+    (
+        "token",
+        "secret",
+        r"\bsecrets?[ \t](?:set|put|add|create)[ \t]+[\w./-]{1,60}[ \t]*(?:--body|--value|--secret-string|-b|-v|=)?[ =]?[\"']?(?P<mixed>[^\s\"']{8,300}+)",
+    ),
+    (
+        "private key",
+        "private accounts wallet signer",
+        r"(?:private|accounts?|wallet|signer|deployer)[^\n]{0,60}?[\"' \[](?:0x)?(?P<value>[0-9a-f]{64})(?![0-9a-f])",
+    ),
+    (
+        "password",
+        "|| ?? :-  or ",
+        rf"{_CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
+    ),
+    (
+        "password",
+        "password",
+        r"type=[\"']?password[\"']?[^<>\n]{0,80}[ \t]value=[\"'](?P<value>[^\"'<>\n]{4,200}+)[\"']",
+    ),
+    (
+        "password",
+        "password passphrase passwd pass",
+        r"\b(?:password|passphrase|passwd|pass)[ \t]+(?:for|of|on|to)[ \t][^\n:.]{1,40}?[ \t](?:is|was)[ \t:]+[\"'`]?(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
+    ),
+    # Prose
+    (
+        "password",
+        "password passphrase passwd pass pin pw code",
+        r"\b(?:password|passwd|passphrase|passcode|pass|pw|pin)[\"'`*]{0,2}[ \t]+(?:is|was|are|to|of|will[ \t]be|set[ \t]to)[ \t:]+(?:now[ \t]+|still[ \t]+)?[\"'`*(]{0,2}(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
+    ),
+    (
+        "password",
+        "password passphrase passwd pass pin",
+        r"\b(?:password|passwd|passphrase|passcode)[ \t]+(?:is|was|to)[ \t:]+(?:set[ \t]+to[ \t]+)?(?:\"(?P<secretword>[^\"\s]{5,80})\"|'(?P<secretword2>[^'\s]{5,80})'|`(?P<secretword3>[^`\s]{5,80})`)",
+    ),
+    (
+        "token",
+        "token key secret",
+        r"\b(?:token|(?:api|access|secret|private)[ _-]?key|secret)[ \t]+(?:is|was|to)[ \t:]+(?:now[ \t]+)?[\"'`(]{0,2}(?P<random>[\w+/=.~-]{16,}+)",
+    ),
+    (
+        "password",
+        "/ :",
+        r"\b(?:credentials?|creds|login(?:s)?|log(?:ged)?[ -]?in|sign[ -]?in|user(?:name)?[ \t]*/[ \t]*pass(?:word)?|accounts?)\b(?:[ \t]+(?:with|as|is|are|using|for[ \t]\w+))?[ \t]*[:=]?[ \t]*[`\"']?[\w.@-]{2,60}[`\"']?[ \t]*[/:|][ \t]*[`\"']?(?P<generated>[^\s`\"'<>,;()/]{6,100}+)",
+    ),
+)
+"""Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of
+where a secret will stand, `mixed` letters and digits, `random` a long mixture, `generated` what no word is,
+`word` and `secretword` no word of a sentence. In small letters, as the text is that they are looked for in."""

@@ -1,0 +1,131 @@
+"""Texts that take long to prepare: others are judged meanwhile, and the deadline is the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loopback import Loopback, says
+
+import judgekit
+from judgekit import parse, prompt
+from judgekit.errors import FailureKind
+from judgekit.judging import outgoing
+from judgekit.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
+SLOW = "Slow. " + "Some words. " * 2000
+ENOUGH = 60.0  # seconds; what is slow here takes longer unless it is given up
+
+
+class Endless:
+    """Work that goes on, without giving other threads more than their share, until the test is over."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.begun = threading.Event()
+
+    def before(self, work: Callable[..., Any], slow: Callable[..., bool]) -> Callable[..., Any]:
+        def instead(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the work takes
+            if slow(*given):
+                self.begun.set()
+                until = time.monotonic() + 2 * ENOUGH
+                while not self.over.is_set() and time.monotonic() < until:
+                    pass
+            return work(*given, **named)
+
+        return instead
+
+
+@pytest.fixture
+def endless() -> Iterator[Endless]:
+    found = Endless()
+    yield found
+    found.over.set()
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """Return the model that judges; it accepts everything."""
+    with Loopback(says(VERDICT)) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        monkeypatch.setenv("JUDGEKIT_API_KEY", "a-key")
+        judgekit.judge_texts({"first.md": "The first one loads what judging needs."})
+        server.requests.clear()
+        yield server
+
+
+def is_slow(text: object, *_: object) -> bool:
+    return "Slow." in str(text)
+
+
+def test_the_deadline_comes_while_secrets_are_looked_for(
+    endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
+) -> None:
+    monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
+    start = time.monotonic()
+    slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
+    assert time.monotonic() - start < ENOUGH
+    assert (slow.verdict, slow.rounds, other.verdict) == ("undetermined", [], "accept")
+    assert slow.degraded is not None
+    assert slow.degraded.startswith("nothing was judged: timeout (the deadline came")
+    assert not any("Slow." in each.text for each in model.requests)
+
+
+def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = endless.before(prompt.score_messages, lambda _, __, parts, *___: is_slow(parts[0].text))
+    monkeypatch.setattr(prompt, "score_messages", made)
+    slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
+    assert (slow.verdict, other.verdict) == ("undetermined", "accept")
+    assert {each.failure.kind for each in slow.rounds if each.failure} == {FailureKind.TIMEOUT}
+
+
+def test_the_deadline_comes_while_a_reply_is_read(
+    endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
+) -> None:
+    monkeypatch.setattr("judgekit.judging.asking.read", endless.before(parse.read, is_slow))
+    model._script = (says(SLOW + VERDICT),)
+    (found,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
+    assert found.verdict == "undetermined"
+    assert found.rounds[0].failure is not None
+    assert found.rounds[0].failure.kind == FailureKind.TIMEOUT
+
+
+@pytest.mark.parametrize("texts", [("A text.", SLOW), ("A text.", "Another.", SLOW)])
+def test_the_deadline_of_a_comparison_comes_too(
+    endless: Endless, monkeypatch: pytest.MonkeyPatch, texts: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
+    found = judgekit.compare(*texts, prompt="Which is better?", deadline=2)
+    assert found.verdict == "undetermined"
+    assert found.degraded is not None
+    assert "timeout (the deadline came" in found.degraded
+
+
+def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that is judged in one loop, as by an engine, only the slow text waits."""
+    from judgekit import assess, documents  # noqa: PLC0415 - as the engine does it
+    from judgekit.gateway.open import open_gateway  # noqa: PLC0415 - the same
+    from judgekit.judging.subject import file_of  # noqa: PLC0415 - the same
+
+    monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
+
+    async def work() -> tuple[str, str]:
+        judge, _ = assess.document_judge(open_gateway({}), None, assess.Wish(deadline=ENOUGH, cache=False))
+        slow, other = (documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words."))
+        waits = asyncio.create_task(judge.judge(slow))
+        while not endless.begun.is_set():  # noqa: ASYNC110 - set by a thread
+            await asyncio.sleep(0.01)
+        found = await judge.judge(other)
+        assert not waits.done()
+        endless.over.set()
+        return found.verdict, (await waits).verdict
+
+    assert asyncio.run(work()) == ("accept", "accept")

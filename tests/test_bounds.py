@@ -1,0 +1,519 @@
+"""Time grows with a text, never with its square: public functions that take one are given hostile ones."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+
+from judgekit.errors import JudgekitError
+from judgekit.library import score_rubric
+from judgekit.retrieval import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PACKAGE = Path(__file__).parents[1] / "judgekit"
+
+LARGE, SHARE = 60_000, 8  # characters, and the share of them that the smaller text has
+MOST = 24.0  # times as much CPU for eight times the text: a square would take 64
+FLOOR = 0.1  # seconds of CPU below which nothing is compared: a square of 60,000 steps takes longer
+TRIES = 3
+SECONDS = 20  # of CPU that a command may take: without bounds these take minutes
+
+MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
+HOSTILE = (
+    *(
+        "a",
+        "é",
+        "aB",
+        "9",
+        "1.",
+        "-",
+        ".",
+        "a.",
+        ". ",
+        " ",
+        "\n",
+        "a\n",
+        "\r",
+        "\t",
+        "a\v",
+        "_a",
+        "y",
+        "jwt ",
+    ),
+    *(MARKS, f"e{MARKS * 40}", "\u1100\u1161", "\ufdfa", "\u03a3.", "\u200b", "\ud800", "\u2028", "\u0430a"),
+    *(
+        "[",
+        "{",
+        "(",
+        "]}",
+        '{"a": [{"b": "',
+        '"',
+        "'",
+        '{"',
+        "{'",
+        "\u201c{\u2019",
+        '","',
+        '"a": "',
+        '{"a":1}',
+    ),
+    *("\\", '\\"', "*", "*a", "**/", "?", "[[:", "[a", "~", "~ ", "```", "`", "|", "#", "# ", "&", "&amp;"),
+    *(
+        "<",
+        "<a ",
+        "</",
+        "<!-- judgekit ",
+        "//",
+        "/*",
+        "](a)",
+        "[",
+        "- [A] a -> ",
+        " #tags:a,",
+        "---\n",
+        "a: ",
+    ),
+    *(
+        "a: [",
+        "- ",
+        "://a",
+        "a@",
+        "noreply@",
+        "claude <",
+        "<noreply@",
+        "Error: ",
+        " ssl:<",
+        "jwt-",
+        "a/",
+        "../",
+    ),
+    *("judgekit ", "title: a ", "python=\n", "é a" + "a" * 60, "\U0001f468\u200d", "\x1b[", "0" * 40 + " "),
+)
+
+# Parameters that hold no text of others: a place, a name or a wish of the user's own, or of ours.
+OWN = {
+    *(
+        "across",
+        "author_family",
+        "base",
+        "base_url",
+        "commit",
+        "cwd",
+        "down",
+        "event",
+        "expected",
+        "folder",
+        "kind",
+    ),
+    *(
+        "labels_sha256",
+        "language",
+        "letter",
+        "made",
+        "mark",
+        "mode",
+        "module",
+        "name",
+        "name_or_path",
+        "option",
+    ),
+    *("path", "place", "project", "python", "reference", "relative", "remote", "root", "rubric", "section"),
+    *("since", "start", "tier", "up", "url", "variable", "what", "who", "version"),
+}
+
+RUBRIC = score_rubric("kls").rubric
+PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+HOOK = "retrieval: {enabled: true}\n"
+
+
+class Scores(BaseModel):
+    semantic: int
+    pragmatic: int
+
+
+class Answer(BaseModel):
+    scores: Scores
+    reasoning: str = ""
+
+
+REPLY = '{"scores": {"semantic": 1, "pragmatic": 2}}'
+HEADER = "-----BEGIN PRIVATE KEY-----\n"
+
+
+def of(place: str) -> Callable[..., Any]:
+    """Return what stands at a place such as `text.one_line`."""
+    module, _, name = place.rpartition(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"judgekit.{module}"), name)
+    return found
+
+
+def entry(text: str) -> None:
+    made = of("retrieval.sources.base.Entry")("a", text, "note", tags=[text] * 3, body=text)
+    of("retrieval.columns.row")(made, PROFILE.language)
+
+
+def memory(text: str) -> None:
+    deep: Any = [text[:10]] * (len(text) // 10)
+    for _ in range(300):
+        deep = [deep]
+    of("retrieval.sources.claude_memory.body_text")({"content": {"a": text, "b": deep}}, ["b", "a"], 200_000)
+
+
+def passage(text: str) -> None:
+    table = of("retrieval.excerpts._table")()
+    terms = of("retrieval.query.parse")("the jwt, jwt-jwt and aa a1 9 aB", PROFILE.language)
+    of("retrieval.excerpts._passage")(table, text, terms, 300)
+    table.close()
+
+
+def patterns(text: str) -> None:
+    longest = of("globs.LONGEST") - 2  # type: ignore[operator]  # a number
+    with suppress(ValueError):
+        of("globs.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
+    of("globs.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
+    of("retrieval.ignore.Rules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
+
+
+def failure(text: str) -> None:
+    for start in ("", " ssl:<", "sk-abc"):
+        of("gateway.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+
+
+def hooks_of_a_client(text: str) -> None:
+    for hook in ({"command": text}, {"command": "env", "args": text[: len(text) // 4].split(" ")}):
+        for ask in (of("install.forms.is_ours"), of("install.forms.mentions_us")):
+            ask({"type": "command", **hook})
+            ask({"type": "command", **dict.fromkeys(hook, "judgekit")})
+
+
+def commit(text: str) -> None:
+    of("authors.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
+
+
+def labels(text: str) -> None:
+    of("fence.labels")(text, [*"abcdefgh"], text)
+
+
+def candidates(text: str) -> None:
+    shown = of("prompt.Shown")("a", text, text[:100], (text,) * 3, text[:300])
+    of("prompt.candidate_text")(shown)
+    candidate = of("retrieval.candidate.Candidate")("a", text, text, tags=(text,), root="/r", place="a.json")
+    of("hooks.context.render")([candidate], [candidate], [candidate], "/p", {"/r": {text: text}})
+
+
+def asked_of_models(text: str) -> None:
+    fence, shown = of("fence.Fence")(), of("prompt.Shown")("a", text, text[:100], (text,) * 3, text)
+    part = of("subject.Part")("A", text, len(text))
+    of("prompt.candidate_context")(fence, shown, text, [text])
+    of("prompt.pair_context")(fence, text, [part])
+    select = of("library.select_rubric")("memory-relevance").rubric
+    of("prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
+    compare = of("library.find_rubric")("answer-preference").rubric
+    of("judging.pair_replies.pair_messages")(compare, "quick", text, [part, part])
+
+
+def read(text: str) -> None:
+    for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
+        for held in (False, True):
+            with suppress(JudgekitError):
+                of("parse.read")(raw, Answer, held=held)
+
+
+def differing(text: str) -> None:
+    (found, *_), own = of("parse.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
+    of("parse.conflict.differing")(REPLY + text, found, own, nested=True)
+
+
+def places(text: str) -> None:
+    lower = text.lower()
+    for each in (lower, f"kind: secret\n{lower}"):
+        [*of("secret_places.find")(each, [*of("secret_search._lines")(each)])]
+
+
+def regions(text: str) -> None:
+    for quote in (f"{text} b", "  ".join([*text.split(), "b"]), f"  {text} "):
+        of("cli.formats.region")(quote, text)
+
+
+def yaml(text: str) -> None:
+    small = text[: of("datafile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
+    of("datafile.parsed")(small)
+
+
+# How a text gets into functions that want more, and into what takes texts without being a function of one.
+GIVEN: dict[str, Callable[[str], object]] = {
+    "authors.signed": commit,
+    "cli.formats.region": regions,
+    "datafile.parsed": yaml,
+    "disguises.without": lambda text: of("disguises.without")(text, "a"),
+    "documents.decode": lambda text: of("documents.decode")("a.md", text.encode("utf-8", "replace")),
+    "escalate.remote.of_address": lambda text: of("escalate.remote.of_address")(f"a@{text}", {}),
+    "escalate.markdown.table": lambda text: of("escalate.markdown.table")([text], [[text]]),
+    "escalate.markdown.wrapped": lambda text: of("escalate.markdown.wrapped")(text, 300),
+    "fence.labels": labels,
+    "gateway.failures.failure_of": failure,
+    "gateway.failures.redact": lambda text: of("gateway.failures.redact")(text, ["sk-abcdefgh"]),
+    "gateway.printed.explained": lambda text: of("gateway.printed.explained")(
+        text, SimpleNamespace(reply="json", reply_key="result")
+    ),
+    "globs.Patterns": patterns,
+    "hooks.context.render": candidates,
+    "hooks.switch.is_off": lambda text: of("hooks.switch._said")("", text),
+    "install.entries.found": lambda text: of("install.entries.found")(text, "settings.json"),
+    "install.forms.is_ours": hooks_of_a_client,
+    "install.git_hook.kind": lambda text: of("install.git_hook.kind")(text.encode("utf-8", "replace")),
+    "judging.pair_replies.pair_messages": asked_of_models,
+    "key_blocks.find": lambda text: of("key_blocks.find")(HEADER + text, (HEADER + text).lower()),
+    "judging.likely.aligned": lambda text: of("judging.likely.aligned")(text, [*text]),
+    "ledger.importing.bring": lambda text: of("ledger.importing._read")(
+        text.encode("utf-8", "replace"), text=True
+    ),
+    "parse.conflict.differing": differing,
+    "parse.conflict.exact_end": lambda text: of("parse.conflict.exact_end")(text, 0),
+    "parse.read": read,
+    "parse.extract": lambda text: of("parse.extract")(text, Answer),
+    "prompt.query_context": lambda text: of("prompt.one_line")(text, 200),
+    "redaction.passage": lambda text: of("redaction.passage")(text, f"…{text[:300]}…"),
+    "retrieval.columns.row": entry,
+    "retrieval.excerpts.of": passage,
+    "retrieval.keyword.parse": lambda text: of("retrieval.keyword.parse")(text, PROFILE.language),
+    "retrieval.query.hidden_words": lambda text: of("retrieval.query.hidden_words")(text, PROFILE.language),
+    "retrieval.query.parse": lambda text: of("retrieval.query.parse")(text, PROFILE.language),
+    "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),
+    "retrieval.sources.base.as_text": lambda text: of("retrieval.sources.base.as_text")(
+        text.encode("utf-8", "replace"), whole=True
+    ),
+    "retrieval.sources.claude_memory.body_text": memory,
+    "retrieval.sqljson.extract": lambda text: of("retrieval.sqljson.extract")(text, ["a", "b.c"]),
+    "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
+    "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
+    "secret_places.find": places,
+    "shelf.heads": lambda text: [*of("shelf._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
+    "terms.dimensions_in": lambda text: of("terms.dimensions_in")(text, RUBRIC),
+    "text.one_line": lambda text: of("text.one_line")(text, 200),
+}
+
+# Functions that are not asked, and why.
+_REASONS: dict[str, tuple[str, ...]] = {
+    "asks a model, git, a server or the file system, with texts that went through what is asked here": (
+        *(
+            "api.compare",
+            "api.judge",
+            "cli.app.hook",
+            "datafile.read",
+            "engine.app.create_app",
+            "escalate.gh.run",
+        ),
+        *(
+            "escalate.remote.of_project",
+            "gate.commits.since",
+            "hooks.claude_code.find",
+            "hooks.explain.report",
+        ),
+        *("hooks.judged.choose", "hooks.log.last", "install.files.replace", "install.git_place.configured"),
+        *("install.record.add", "judging.pointwise.ask", "recall.judged_hook", "recall.search"),
+        *("retrieval.api.passages", "retrieval.api.search", "retrieval.cachefile.write"),
+        *("retrieval.columns.beginning", "retrieval.keyword.match", "retrieval.sources.claude_memory.read"),
+        *(
+            "retrieval.sources.markdown.read",
+            "retrieval.update.read",
+            "hooks.configure.keep",
+            "hooks.log.add",
+        ),
+    ),
+    "takes the words of the person who runs it, or ours": (
+        *(
+            "cli.output.check_family",
+            "cli.output.check_filled",
+            "cli.output.coloured",
+            "cli.output.source_text",
+        ),
+        *("cli.override.last_verdict", "config.wrong", "datafile.put", "datafile.with_item"),
+        *("datafile.without_item", "engine.door.error_body", "engine.door.refuse", "evaluation.judge.items"),
+        *("evaluation.judge.report", "evaluation.judge_probabilities.measured", "gate.unjudged.verdict"),
+        *("evaluation.judge_variants.reordered", "gateway.endpoints.endpoint", "provider.by_beginning"),
+        *(
+            "gateway.endpoints.extra_arguments",
+            "providers.family_of",
+            "charts.svg.document",
+            "charts.svg.element",
+        ),
+        *("charts.layout.fitted", "charts.layout.width_of", "charts.layout.write"),
+        *("expect.families", "expect.mapping", "expect.paths", "expect.payload", "expect.roots"),
+        *("engine.team.book.keep", "judging.record.unsettled", "text.rubric_name"),
+    ),
+    "puts its text beside others, or compares it, and looks at it no further": (
+        *("documents.document", "judging.subject.file_of", "ledger.overrides.newest", "prompt.messages"),
+        *(
+            "ledger.overrides.same_blob",
+            "ledger.project.same",
+            "gateway.printed.at",
+            "judging.pointwise.messages",
+        ),
+        *("install.jsontext.member", "install.jsontext.plain", "retrieval.keyword.points", "cli.output.emit"),
+        *("cli.output.complain", "cli.output.say", "cli.output.messages_text", "judging.likely.expectation"),
+        *("judging.pair_replies.pair_labels",),
+    ),
+    "is made of functions that are asked here, or asked along with one": (
+        *("prompt.candidate_context", "prompt.pair_context", "prompt.select_messages", "parse.fit.shape"),
+        *("gateway.printed.reply_of", "install.entries.installed", "install.entries.uninstalled"),
+        *("install.jsontext.appended", "install.jsontext.without", "judging.likely.places"),
+    ),
+}
+NOT_ASKED = {place: reason for reason, places in _REASONS.items() for place in places}
+
+
+def public() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield each public function of the package, by its place."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.parse(path.read_bytes()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                yield f"{module}.{node.name}", node
+
+
+def texts(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Return the parameters of a function that are texts of others."""
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [
+        each
+        for each in given
+        if each.annotation is not None and each.arg not in OWN
+        if ast.unparse(each.annotation) in ("str", "bytes", "str | None", "bytes | None")
+    ]
+
+
+def alone(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function wants nothing but one text."""
+    wanted = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
+    return wanted == 1 and None not in node.args.kw_defaults and (node.args.args[0] in texts(node))
+
+
+def asked() -> dict[str, Callable[[str], object]]:
+    """Return what is measured: functions of one text, and those that are given more."""
+    own = {
+        place: plainly(place, node)
+        for place, node in public()
+        if texts(node) and alone(node) and place not in NOT_ASKED and place not in GIVEN
+    }
+    return own | GIVEN
+
+
+def plainly(place: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Callable[[str], object]:
+    """Return the call of a function with a text alone, as bytes where it takes these."""
+    takes_bytes = "bytes" in ast.unparse(node.args.args[0])
+    return lambda text: of(place)(text.encode("utf-8", "replace") if takes_bytes else text)
+
+
+ASKED = asked()
+
+
+def test_every_function_that_takes_a_text_is_asked_or_says_why_not() -> None:
+    found = {place for place, node in public() if texts(node)}
+    assert found <= {*ASKED, *NOT_ASKED}, "put it into GIVEN, or say in NOT_ASKED why it is not measured"
+    assert not set(ASKED) & set(NOT_ASKED)
+
+
+def test_what_is_not_asked_is_there() -> None:
+    assert set(NOT_ASKED) <= {place for place, _ in public()}
+
+
+def cpu(call: Callable[[str], object], text: str) -> float:
+    """Return the seconds of CPU that a call takes, whatever it says of the text."""
+    start = time.process_time()
+    try:
+        found = call(text)
+        if hasattr(found, "__next__"):
+            for _ in found:  # type: ignore[attr-defined]  # a generator
+                pass
+    except (JudgekitError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, UnicodeError):
+        pass
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(
+            each,
+            marks=[
+                pytest.mark.xfail(strict=True, reason="backslashes behind a header of a key take the square")
+            ]
+            * (each == "key_blocks.find"),
+        )
+        for each in sorted(ASKED)
+    ],
+)
+def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
+    call = ASKED[place]
+    cpu(call, "a")  # what is imported or learnt once
+    for piece in HOSTILE:
+        large, small = (piece * (size // len(piece) + 1) for size in (LARGE, LARGE // SHARE))
+        took = cpu(call, large)
+        if took <= FLOOR:
+            continue
+        took = min(took, *(cpu(call, large) for _ in range(TRIES - 1)))
+        less = min(cpu(call, small) for _ in range(TRIES))
+        told = f"{piece[:20]!r}: {less:.3f} s, then {took:.3f} s for {SHARE} times as much"
+        assert took <= MOST * less + FLOOR, told
+
+
+def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
+    """Yield words of the command line, what is read, and the files that are met, in a project at `folder`."""
+    store = ".claude/memory"
+    index = "- [DECISION] jwt -> decisions/a.json #tags:a\n"
+    asked = json.dumps({"prompt": "How do we refresh the jwt?", "cwd": str(folder)})
+    title = json.dumps(
+        {"title": f"jwt {MARKS * 100_000}", "content": {"decision": "jwt"}}, ensure_ascii=False
+    )
+    deep = "[" * 900 + json.dumps(["jwt"] * 600_000) + "]" * 900
+    record = f'{{"title": "jwt", "content": {{"decision": {deep}}}}}'
+    bomb = [f"a{at}: [{', '.join([f'*a{at - 1}'] * 9)}]".replace(": ", f": &a{at} ") for at in range(1, 12)]
+    yield ["hook"], asked, {f"{store}/decisions/a.json": title, f"{store}/index.md": index}
+    named = {f"{store}/decisions/{'a' * 200}.json": '{"title": "jwt"}', f"{store}/index.md": index}
+    yield ["hook"], asked, {**named, f"{store}/.judgekitignore": "*a" * 12 + "b\n"}
+    yield ["hook"], asked, {**named, f"{store}/.judgekitignore": ("*a" * 2000 + "b\n") * 1000}
+    yield ["hook"], asked, {**named, ".judgekit/config.yaml": "\n" * 1_000_000 + "x: ["}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": "jwt " * 1_000_000}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": MARKS * 500_000}
+    yield ["search", "jwt", "--root", "docs"], "", {"docs/MEMORY.md": "](a)" * 240_000, "docs/t.md": "jwt"}
+    yield (
+        ["search", "jwt", "--root", store],
+        "",
+        {f"{store}/decisions/a.json": record, f"{store}/index.md": index},
+    )
+    yield ["rubric", "check", "a.yaml"], "", {"a.yaml": "\n".join(["a0: &a0 [x, x]", *bomb])}
+    yield ["rubric", "list"], "", {".judgekit/rubrics/a@1.0.0.yaml": f"title: a{' ' * 900_000}b"}
+    yield ["judge", "a.md", "--show-prompt"], "", {"a.md": MARKS * 500_000}
+    yield ["index", "rebuild", "--root", "docs"], "", {"docs/a.md": f"---\ntitle: {MARKS * 45_000}\n---\njwt"}
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_no_file_holds_up_a_command(tmp_path: Path, case: int) -> None:
+    words, said, files = [*doors(tmp_path)][case]
+    (tmp_path / ".git").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", *words],
+        cwd=tmp_path,
+        input=said.encode(),
+        capture_output=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
+    )
+    assert done.returncode >= 0, f"{words}: more than {SECONDS} s of CPU"
+    assert b"fault of judgekit" not in done.stderr

@@ -1,0 +1,272 @@
+"""What models are sent and what other programs read stays the same, byte for byte; so does what people read.
+
+Two sets of recordings are in tests/golden. `machine`: requests, keys of the reply cache, JSON, SARIF, JUnit,
+ledger lines, hashes, exit codes. `prose`: tables and errors (docs/cli.md holds the help).
+`JUDGEKIT_TEST_GOLDEN=record` writes them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from git_repo import GitRepo
+from golden import FORMS, World
+
+if TYPE_CHECKING:
+    from golden import Run
+
+GOLDEN = Path(__file__).parent / "golden"
+SCORING = ("agent-task", "answer-quality", "code-review", "commit-message", "groundedness", "kls")
+SELECTING = ("memory-relevance", "memory-two-criteria")
+MODES = ("strict", "lenient")
+# Quick says what must be confirmed, deep something else: every tier is asked.
+CONTESTED = {
+    "strict": {"quick": "accept", "deep": "reject", "tiebreaker": "accept"},
+    "lenient": {"quick": "reject", "deep": "accept", "tiebreaker": "reject"},
+}
+KEPT = {
+    mode: {tier: {"accept": "keep", "reject": "drop"}[word] for tier, word in said.items()}
+    for mode, said in CONTESTED.items()
+}
+RECORDING = os.environ.get("JUDGEKIT_TEST_GOLDEN") == "record"
+DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def same(kind: str, name: str, found: str) -> None:
+    """Compare with what was recorded, or record it."""
+    path = GOLDEN / kind / name
+    if RECORDING:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(found, encoding="utf-8", newline="")
+    with path.open(encoding="utf-8", newline="") as file:
+        assert found == file.read(), f"{path} was recorded otherwise; see tests/test_golden.py"
+
+
+def machine(name: str, run: Run, *, out: bool = True) -> None:
+    told = {"code": run.code, "calls": run.calls, "cached": run.cached, "out": _lines(run.out) if out else []}
+    same("machine", f"{name}.json", json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def prose(name: str, *runs: Run) -> None:
+    same("prose", f"{name}.txt", "\n".join(f"{each.code}\n{each.out}--\n{each.err}" for each in runs))
+
+
+def _lines(text: str) -> list[Any]:
+    """Return the lines of a text; JSON that varies only in its order of keys is another text."""
+    return text.split("\n")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rubric", SCORING)
+def test_documents(world: World, rubric: str, mode: str) -> None:
+    world.panel("json-schema", **CONTESTED[mode])
+    files = ("good.md", "damaged.md")
+    task = ("--description", "A guide.", "--acceptance", "It can be followed.", "--task-id", "guide")
+    done = world.run(
+        "judge", *files, *task, "--rubric", rubric, "--mode", mode, "--no-engine", "--format", "json"
+    )
+    machine(f"judge-{rubric}-{mode}", done)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("task", ["score", "select", "compare"])
+def test_output_forms(world: World, form: str, task: str) -> None:
+    world.panel(form.replace("_", "-"), quick="accept", deep="improve", tiebreaker="accept")
+    words = ["judge", "good.md", "--mode", "strict", "--no-engine", "--format", "json"]
+    if task == "select":
+        world.panel(form.replace("_", "-"), **KEPT["strict"])
+        words = ["search", "the JWT refresh", "--judge", "--mode", "strict", "--no-engine", "--json"]
+    elif task == "compare":
+        world.panel(form.replace("_", "-"), quick="first", deep="second", tiebreaker="first")
+        words = ["compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json"]
+    machine(f"form-{task}-{form}", world.run(*words))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rubric", SELECTING)
+def test_memories(world: World, rubric: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = f"retrieval: {{rubric: {rubric}, tiers: [quick, deep, tiebreaker]}}\n"
+    (world.home / "config.yaml").write_text(settings)
+    world.panel("json-schema", **KEPT[mode])
+    words = ("search", "email queue outage and the JWT refresh", "--judge", "--mode", mode)
+    machine(f"search-{rubric}-{mode}", world.run(*words, "--no-engine", "--json"))
+
+
+@pytest.mark.parametrize("task", ["score", "select", "compare"])
+def test_small_models(world: World, task: str) -> None:
+    world.panel("pointwise", quick="accept", deep="improve", tiebreaker="accept")
+    words = ["judge", "good.md", "--no-engine", "--format", "json"]
+    if task == "select":
+        world.panel("pointwise", **KEPT["lenient"])
+        words = ["search", "the JWT refresh", "--judge", "--no-engine", "--json"]
+    elif task == "compare":
+        world.panel("pointwise", quick="first", deep="second", tiebreaker="first")
+        words = ["compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json"]
+    machine(f"pointwise-{task}", world.run(*words))
+
+
+def test_several_texts(world: World) -> None:
+    (world.folder / "third.md").write_text("# Third\n\nA short one.\n")
+    world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
+    words = (
+        "compare",
+        "good.md",
+        "damaged.md",
+        "third.md",
+        "--prompt",
+        "Write a guide.",
+        "--rubric",
+        "answer-quality",
+    )
+    machine("compare-three", world.run(*words, "--format", "json"))
+
+
+@pytest.mark.parametrize("setting", ["samples: 3", "criteria: each", "redact: false"])
+def test_ways_of_asking(world: World, setting: str) -> None:
+    (world.home / "config.yaml").write_text(f"judge: {{{setting}}}\n")
+    world.panel("json-schema", quick="accept", deep="reject", tiebreaker="improve")
+    done = world.run("judge", "good.md", "--no-engine", "--format", "json")
+    machine(f"asking-{setting.partition(':')[0]}", done)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "sarif", "junit"])
+def test_formats(world: World, form: str) -> None:
+    world.panel("json-schema", quick="reject", deep="reject", tiebreaker="reject")
+    machine(f"format-{form}", world.run("judge", "good.md", "damaged.md", "--no-engine", "--format", form))
+
+
+def test_a_calibration(world: World) -> None:
+    world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
+    cases = [
+        {"id": f"case-{place}", "text": f"Text {place} says how.", "label": "accept"} for place in range(80)
+    ]
+    (world.folder / "labels.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
+    words = (
+        "calibrate",
+        "labels.jsonl",
+        "--rubric",
+        "kls",
+        "--mode",
+        "strict",
+        "--out",
+        "learned.json",
+        "--json",
+    )
+    done = world.run(*words)
+    done.calls, done.cached = [], []
+    machine("calibrate", done)
+
+
+def test_the_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in DATES.items():
+        monkeypatch.setenv(name, value)
+    world.panel("json-schema", quick="accept", deep="reject", tiebreaker="accept")
+    repository = GitRepo(world.folder)
+    repository("init", "--quiet", "--initial-branch=main")
+    repository.commit("first", README_md="# Shop\n")
+    repository.commit("second", guide_md="# Guide\n\nIt says how.\n", other_md="# Other\n\nTODO\n")
+    done = world.run("gate", "--base", "HEAD~1", "--no-engine", "--format", "json")
+    ledger = sorted((world.home / "state").rglob("*.jsonl"))
+    done.out += "".join(world.same(file.read_text()) for file in ledger)
+    machine("gate", done)
+    prose("gate", world.run("gate", "--base", "HEAD~1", "--no-engine"), world.run("kpi"))
+
+
+def test_the_hook(world: World) -> None:
+    found = []
+    for prompt in (
+        "Why does the JWT refresh fail for the web client?",
+        "Drain the email queue",
+        "hello there you",
+    ):
+        given = json.dumps({"prompt": prompt, "cwd": str(world.folder), "session_id": "s"})
+        done = subprocess.run(
+            [sys.executable, "-m", "judgekit", "hook"],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found.append({"code": done.returncode, "out": world.same(done.stdout), "err": done.stderr})
+    same("machine", "hook.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("name", ["verdict", "rubric", "provider", "retrieval", "config", "comparison"])
+def test_schemas(world: World, name: str) -> None:
+    done = world.run("schema", name)
+    text = json.dumps(_shape(json.loads(done.out)) if done.code == 0 else done.err, indent=1, sort_keys=True)
+    same("machine", f"schema-{name}.json", text + "\n")
+
+
+def _shape(schema: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a schema without what may change: titles, descriptions, and the names of its definitions."""
+    names = {name: f"#{place}" for place, name in enumerate(schema.get("$defs", {}))}
+
+    def walk(value: Any, *, named: bool = False) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, list):
+            return [walk(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        kept = value if named else {k: v for k, v in value.items() if k not in {"title", "description"}}
+        if "$ref" in kept:
+            kept = kept | {"$ref": names.get(str(kept["$ref"]).rpartition("/")[2], kept["$ref"])}
+        if "$defs" in kept and not named:
+            kept = kept | {"$defs": {names[k]: v for k, v in kept["$defs"].items()}}
+        return {key: walk(each, named=key in {"properties", "$defs"}) for key, each in kept.items()}
+
+    return walk(schema)
+
+
+ERRORS = (
+    ("judge", "none.md"),
+    ("judge", "good.md", "--rubric", "kl"),
+    ("judge", "good.md", "--mode", "loose"),
+    ("compare", "good.md", "--prompt", "Which?"),
+    ("search", "x", "--root", "nowhere"),
+    ("gate", "--base", "HEAD~1"),
+    ("calibrate", "none.jsonl", "--rubric", "kls", "--mode", "strict"),
+    ("eval", "judge", "none.jsonl"),
+    ("eval", "retrieval", "nowhere"),
+    ("rubric", "check", "none.yaml"),
+    ("rubric", "show", "none"),
+    ("override", "none.md", "--verdict", "accept", "--reason", "x"),
+    ("label", "none", "accept"),
+    ("promote",),
+    ("triage",),
+    ("ledger", "import", "none.jsonl"),
+    ("engine", "status"),
+    ("index", "status"),
+    ("provider", "check", "none"),
+    ("schema", "none"),
+)
+
+
+def test_errors(world: World) -> None:
+    prose("errors", *(world.run(*words) for words in ERRORS))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("judge", ("judge", "good.md", "damaged.md", "--no-engine")),
+        ("compare", ("compare", "good.md", "damaged.md", "--prompt", "Which?")),
+        ("search", ("search", "JWT refresh")),
+        ("rubrics", ("rubric", "list")),
+        ("rubric", ("rubric", "show", "kls")),
+    ],
+)
+def test_what_people_read(world: World, name: str, words: tuple[str, ...]) -> None:
+    said = dict.fromkeys(("quick", "deep", "tiebreaker"), "first" if name == "compare" else "improve")
+    world.panel("json-schema", **said)
+    prose(name, world.run(*words))

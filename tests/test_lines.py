@@ -1,0 +1,157 @@
+"""Lines of protocols end at a line feed; nothing in the package cuts them where Python alone ends lines."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.text import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(__file__).parents[1] / "judgekit"
+# What `str.splitlines` takes for the end of a line, and no protocol does.
+NO_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+# Where `split()` without a separator is meant: any blank ends a word of a text, and nothing else is read so.
+WORDS = {
+    "charts/layout.py": "a label on one line",
+    "cli/formats.py": "a quote, which a model may have given other blanks",
+    "cli/search.py": "a title and a passage on one line",
+    "engine/client.py": "two words of our own in a file of our own",
+    "engine/service.py": "the kernel's numbers",
+    "evaluation/trec.py": "refuses a name that another program would cut at a blank",
+    "fence.py": "an attribute on one line",
+    "gateway/failures.py": "a provider's message on one line",
+    "gateway/printed.py": "a program's message on one line",
+    "gateway/reading.py": "a refusal on one line",
+    "hooks/claude_code.py": "a complaint on one line",
+    "hooks/context.py": "a title on one line",
+    "redaction.py": "a secret over several lines is the same as on one",
+    "retrieval/columns.py": "stems, joined by spaces of our own",
+    "retrieval/compiled.py": "our own lists of words",
+    "retrieval/confidence.py": "stems, joined by spaces of our own",
+    "retrieval/excerpts.py": "a passage on one line",
+    "retrieval/fulltext.py": "stems, joined by spaces of our own",
+    "retrieval/keyword.py": "the words of a text",
+    "retrieval/profile.py": "our own lists of words",
+    "retrieval/query.py": "the words of a text",
+    "retrieval/scoring.py": "stems, joined by spaces of our own",
+    "retrieval/stemmer.py": "the words of a text",
+    "retrieval/watch.py": "three numbers of our own",
+    "secret_search.py": "words that are long enough for a secret",
+    "text.py": "a text on one line",
+}
+
+# Where a text file is opened so that a lone carriage return ends a line.
+UNIVERSAL = {
+    "datafile.py": "YAML ends lines at it too",
+    "hooks/switch.py": "the same files, looked at without a YAML parser",
+}
+
+# `read_text` does so as well, and cannot be told not to.
+WHOLE = {
+    "checkout.py": "JSON that pip wrote",
+    "cli/app.py": "files in which the names of variables are looked for",
+    "cli/rubric.py": "a YAML file is shown",
+    "evaluation/judge_live.py": "a document, which has no lines for us",
+    "install/git_hook.py": "our own template",
+    "shared.py": "one token, which has no lines",
+    "workshop/starter.py": "YAML, and cases that are copied",
+}
+
+
+def calls() -> Iterator[tuple[str, ast.Call, str]]:
+    """Yield each call in the package with its module and the name of what is called."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call):
+                name = (
+                    node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                )
+                yield module, node, name
+
+
+def mode_of(call: ast.Call, place: int) -> str:
+    """Return the mode in which a call opens a file, as far as it says so."""
+    words = {each.arg: each.value for each in call.keywords}
+    given = words.get("mode") or (call.args[place] if len(call.args) > place else None)
+    return str(given.value) if isinstance(given, ast.Constant) else "r"
+
+
+def opens_text(call: ast.Call, name: str) -> bool:
+    """Whether a call opens a text file and leaves the ends of its lines to Python."""
+    if name not in ("open", "fdopen", "TextIOWrapper"):
+        return False
+    on = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(on, ast.Name) and on.id in ("os", "archive", "connection", "self"):
+        return name == "fdopen" and "b" not in mode_of(call, 1) and not newline(call)
+    place = 1 if on is None or name == "TextIOWrapper" else 0
+    return "b" not in ("" if name == "TextIOWrapper" else mode_of(call, place)) and not newline(call)
+
+
+def newline(call: ast.Call) -> bool:
+    return any(
+        each.arg == "newline" and getattr(each.value, "value", None) in ("", "\n") for each in call.keywords
+    )
+
+
+def test_nothing_splits_lines_as_python_does() -> None:
+    found = [f"{module}:{call.lineno}" for module, call, name in calls() if name == "splitlines"]
+    assert not found, "str.splitlines ends lines where no protocol does: judgekit.text.lines_of"
+
+
+def test_what_is_cut_at_any_blank_is_words() -> None:
+    found = {
+        module
+        for module, call, name in calls()
+        if name in ("split", "rsplit") and isinstance(call.func, ast.Attribute)
+        if not call.args and not any(each.arg == "sep" for each in call.keywords)
+    }
+    assert found == set(WORDS), "say why, or give the separator that the protocol has"
+
+
+def test_no_file_of_lines_is_opened_with_ends_that_python_chooses() -> None:
+    found = {module for module, call, name in calls() if opens_text(call, name)}
+    assert found == set(UNIVERSAL), 'say why, or give newline="\\n"'
+
+
+def test_a_text_that_is_read_whole_is_none_of_lines() -> None:
+    found = {
+        module
+        for module, call, name in calls()
+        if name == "read_text" and isinstance(call.func, ast.Attribute)
+    }
+    assert found == set(WHOLE), "say why, or read bytes and decode them"
+
+
+def test_no_program_is_heard_with_ends_that_python_chooses() -> None:
+    words = {"text", "universal_newlines", "encoding"}
+    started = {"run", "Popen", "check_output", "check_call", "call", "getoutput"}
+    found = [
+        f"{module}:{call.lineno}"
+        for module, call, name in calls()
+        if name in started and words & {each.arg for each in call.keywords}
+    ]
+    assert not found, "take bytes and decode them"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_a_line_ends_at_a_line_feed(end: str, last: str) -> None:
+    assert lines_of(f"a{end}{end}b{last}") == ["a", "", "b"]
+
+
+def test_nothing_has_no_lines() -> None:
+    assert lines_of("") == []
+
+
+def test_a_line_ends_nowhere_else() -> None:
+    text = "".join(f"a{char}b" for char in NO_ENDS)
+    assert lines_of(text) == [text]
+    assert len(text.splitlines()) == len(NO_ENDS) + 1

@@ -1,0 +1,145 @@
+"""One process, many callers of the Python API: threads, event loops in turn, forked and spawned workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loopback import Answer, Loopback, says
+
+ROOT = Path(__file__).parents[1]
+
+VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
+BEGINNING = """
+import asyncio, multiprocessing, os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+import judgekit
+
+def one(name):
+    found = judgekit.judge_texts({f"{name}.md": f"Text {name} has some words."})[0]
+    if found.verdict != "accept":
+        print(found.degraded)
+    return found.verdict
+
+def accepted(found):
+    print(sum(each == "accept" for each in found), "of", len(list(found)))
+"""
+WAYS = {
+    "threads of asyncio": """
+async def many():
+    return await asyncio.gather(*(asyncio.to_thread(one, each) for each in range(20)))
+accepted(asyncio.run(many()))
+accepted(asyncio.run(many()))
+""",
+    "pools of threads": """
+for threads in (2, 8, 16):
+    with ThreadPoolExecutor(threads) as pool:
+        accepted(list(pool.map(one, [f"{threads}-{each}" for each in range(2 * threads)])))
+""",
+    "loops in turn, one of them running": """
+async def within():
+    return one("within")
+accepted([asyncio.run(within()) for _ in range(3)] + [one("alone")])
+""",
+    "comparisons": """
+def which(name):
+    found = judgekit.compare(f"{name} is well.", f"{name} is better.", prompt="Which?", rubric="kls")
+    if found.degraded:
+        print(found.degraded)
+    return found.verdict
+with ThreadPoolExecutor(8) as pool:
+    found = list(pool.map(which, range(8)))
+accepted(["accept" if each in "AB" or each == "tie" else each for each in found])
+""",
+    "forked after use": """
+one("parent")
+def child(name):
+    code = 0 if [one(name), one(name + "-again")] == ["accept"] * 2 else 1
+    os._exit(code)
+children = []
+for each in range(3):
+    if (process := os.fork()) == 0:
+        child(f"child {each}")
+    children.append(process)
+own = one("parent-meanwhile")
+accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + [own, one("after")])
+""",
+    "forked by multiprocessing": """
+one("parent")
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    accepted(pool.map(one, range(6)))
+""",
+}
+SPAWNED = """
+if __name__ == "__main__":
+    one("parent")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        accepted(pool.map(one, range(4)))
+"""
+MANY = """
+import gc
+def opened():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+one("warm"), one("again")
+before = opened()
+accepted([one(each) for each in range(100)])
+after = opened()
+print("no more" if after[0] <= before[0] + 2 and after[1] <= before[1] else (before, after))
+"""
+
+
+EXPECTED = {
+    "threads of asyncio": ["20 of 20"] * 2,
+    "pools of threads": ["4 of 4", "16 of 16", "32 of 32"],
+    "loops in turn, one of them running": ["4 of 4"],
+    "comparisons": ["8 of 8"],
+    "forked after use": ["5 of 5"],
+    "forked by multiprocessing": ["6 of 6"],
+}
+
+
+def run(script: str, tmp_path: Path) -> tuple[list[str], str]:
+    """Return what a program prints that asks a server which takes a while, and what it says on stderr."""
+    program = tmp_path / "program.py"
+    program.write_text(BEGINNING + script, encoding="utf-8")
+    with Loopback(lambda _: answer(server)) as server:
+        given = {
+            "JUDGEKIT_API_BASE": server.base,
+            "JUDGEKIT_API_KEY": "a-key",
+            "JUDGEKIT_MODEL": "stand-in",
+            "PYTHONPATH": str(ROOT),
+        }
+        done = subprocess.run(
+            [sys.executable, "-W", "default::ResourceWarning", str(program)],
+            env={**os.environ, **given},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=200,  # one connection closed under another's call costs its whole deadline of 180 s
+            check=False,
+        )
+    return done.stdout.splitlines(), done.stderr
+
+
+def answer(server: Loopback) -> Answer:
+    server.closing.wait(0.2)
+    return says(VERDICT)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.skipif(sys.platform == "win32", reason="forks, and spawned workers import the program")
+def test_no_verdict_is_lost_and_nothing_is_said(way: str, tmp_path: Path) -> None:
+    assert run(WAYS[way], tmp_path) == (EXPECTED[way], "")
+
+
+def test_spawned_workers_judge_too(tmp_path: Path) -> None:
+    assert run(SPAWNED, tmp_path) == (["4 of 4"], "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc shows")
+def test_many_calls_in_turn_leave_nothing_open(tmp_path: Path) -> None:
+    assert run(MANY, tmp_path) == (["100 of 100", "no more"], "")
