@@ -280,7 +280,7 @@ def test_compiled_modules_of_the_repository_are_not_run(world: World) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(header + marshal.dumps(code))
     world.work.commit("bad", a_md=bad("a"))
-    scripts = os.path.dirname(sys.executable)
+    scripts = Path(sys.executable).parent
     path_variable = f"{scripts}{os.pathsep}{os.environ['PATH']}"
     world.push(judged={"a.md": "NO-GO"}, code=1, PATH=path_variable, PYTHONPYCACHEPREFIX="pyc")
     assert not (world.work.folder / "ran").exists()
