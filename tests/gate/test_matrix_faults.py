@@ -264,7 +264,8 @@ def test_packages_are_not_looked_for_beside_a_program_of_the_repository(world: W
     world.work.write(f"{packages}/theirs.pth", "import os; open('ran', 'w').close()\n")
     world.work.commit("bad", a_md=bad("a"))
     for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"):
-        world.push(judged={"a.md": "NO-GO"}, code=1, **{name: "bin/python"})
+        world.environ[name] = "bin/python"
+        world.push(judged={"a.md": "NO-GO"}, code=1)
     assert not (world.work.folder / "ran").exists()
 
 
