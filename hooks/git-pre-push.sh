@@ -24,11 +24,13 @@ while [ -n "$rest" ]; do
 done
 
 judge() {
-	# -I: nothing is imported that lies in the repository, or that PYTHONPATH names.
+	# -I: nothing is imported that lies in the repository, or that PYTHONPATH names. Even so, Python looks for
+	# its packages beside the program that these two name.
+	unset PYTHONEXECUTABLE __PYVENV_LAUNCHER__
 	if [ -x "$python" ]; then
 		"$python" -I -c "$start" "$root" gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
 	elif command -v judgekit >/dev/null 2>&1; then
-		unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONWARNINGS
+		@OWN_PYTHON@
 		judgekit gate --pre-push "$1" "$2" --blocked-code @BLOCKED@ >&2
 	else
 		echo "judgekit: this push is not judged: $python is gone; judgekit install git, run anew, mends it" >&2

@@ -18,6 +18,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NEEDED = "pydantic"  # stands for all that judgekit depends on
 # What Python's own variables name may lie in the current folder: `-I` ignores all but what `site` reads.
 _USER_BASE = "PYTHONUSERBASE"
+# For a shell that starts a Python which is not isolated: none of its variables leads into the current folder.
+OWN_PYTHON = (
+    f"unset PYTHONPATH PYTHONHOME {_USER_BASE} PYTHONWARNINGS PYTHONPYCACHEPREFIX PYTHONPLATLIBDIR "
+    "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
+)
 _START = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"
@@ -75,7 +80,7 @@ def make_importable() -> None:
 
     packages = (place for place, folder in enumerate(sys.path) if folder.endswith("-packages"))
     standard = next(packages, len(sys.path))
-    if sys.flags.no_site:
+    if sys.flags.no_site and os.path.isabs(sys.executable):  # beside it `site` looks for them
         site.main()
     if ROOT not in sys.path and os.path.isdir(os.path.join(ROOT, _NEEDED)):
         site.addsitedir(ROOT)

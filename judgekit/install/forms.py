@@ -7,6 +7,7 @@ import shlex
 from typing import Any
 
 from judgekit.hooks import launch
+from judgekit.programs import OWN_PYTHON
 
 TIMEOUT = 30  # seconds, after which the client goes on without an answer; its own default for a prompt
 # Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
@@ -16,8 +17,7 @@ TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
 # the prompt.
 # Nothing of the current folder is started or imported: PATH and Python's variables may name it.
-_OWN_PYTHON = "unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONWARNINGS"
-PORTABLE = f'{_OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
+PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
 OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
 _RUNNERS = {"env", "exec", "nice", "pipx", "poetry", "timeout", "uv", "uvx"}

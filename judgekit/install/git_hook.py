@@ -63,6 +63,7 @@ def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
         "ROOT": shlex.quote(root),
+        "OWN_PYTHON": programs.OWN_PYTHON,
         "KEPT": KEPT,
         "BLOCKED": str(BLOCKED),
     }

@@ -10,6 +10,7 @@ from judgekit.errors import ConfigError
 from judgekit.install import files
 from judgekit.install.claude_code import Change
 from judgekit.install.git_hook import BLOCKED
+from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +21,12 @@ ID = "judgekit-gate"
 
 # pre-commit stops a push for any exit code but 0, and a Python that cannot start ends with 1: so the shell
 # looks for the one code that is a NO-GO.
-# What Python's variables name may lie in the repository.
-_OWN = "unset PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONWARNINGS"
 _RUN = f'judgekit gate --pre-push "$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL" --blocked-code {BLOCKED}'
 _ONLY = f"[ $? -ne {BLOCKED} ]"
 _MISSING = 'echo "judgekit is not installed here: this push is not judged"'
-ENTRY = f"sh -c '{_OWN}; {_RUN}; {_ONLY}'"
+ENTRY = f"sh -c '{OWN_PYTHON}; {_RUN}; {_ONLY}'"
 _FOUND = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
-_LOCAL = f"sh -c '{_OWN}; {_FOUND}; {_RUN}; {_ONLY}'"
+_LOCAL = f"sh -c '{OWN_PYTHON}; {_FOUND}; {_RUN}; {_ONLY}'"
 ITEM = f"""\
 - repo: local
   hooks:

@@ -285,6 +285,20 @@ def test_nothing_in_the_project_is_run(machine: Machine) -> None:
     assert not (machine.project / "RUN").exists()
 
 
+@pytest.mark.parametrize("name", ["PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"])
+def test_python_is_not_told_to_be_a_program_of_the_project(machine: Machine, name: str) -> None:
+    """It would be kept as the interpreter of an installed judgekit."""
+    installed = machine.add("judgekit", f"#!{sys.executable}\n")
+    ours = machine.project / "bin" / "python"
+    ours.parent.mkdir()
+    ours.write_text("#!/bin/sh\ntouch RUN\n")
+    ours.chmod(0o755)
+    for _ in range(2):
+        machine.hook(**{name: "bin/python"})
+        assert machine.remembered == [str(installed), sys.executable]
+    assert not (machine.project / "RUN").exists()
+
+
 def test_the_switch_silences_it(machine: Machine) -> None:
     machine.add_python()
     done = machine.hook(JUDGEKIT_DISABLE="1")

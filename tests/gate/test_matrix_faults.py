@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import marshal
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -251,6 +254,36 @@ def test_variables_that_name_the_repository_start_nothing_of_it(world: World, en
     )
     assert done.returncode == 1, done.stderr
     assert b"NO-GO" in done.stderr
+    assert not (world.work.folder / "ran").exists()
+
+
+def test_packages_are_not_looked_for_beside_a_program_of_the_repository(world: World) -> None:
+    """Python does so, even isolated, where a variable names that program."""
+    world.work.write("pyvenv.cfg", "home = bin\n")
+    packages = "lib/python{}.{}/site-packages".format(*sys.version_info)
+    world.work.write(f"{packages}/theirs.pth", "import os; open('ran', 'w').close()\n")
+    world.work.commit("bad", a_md=bad("a"))
+    for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"):
+        world.environ[name] = "bin/python"
+        world.push(judged={"a.md": "NO-GO"}, code=1)
+    assert not (world.work.folder / "ran").exists()
+
+
+def test_compiled_modules_of_the_repository_are_not_run(world: World) -> None:
+    """A judgekit on PATH, which stands in for an interpreter that is gone, is not isolated."""
+    world.install(python=str(world.folder / "venv" / "bin" / "python"))
+    source = Path(programs.ROOT, "judgekit", "__init__.py")
+    code = compile("open('ran', 'w').close()", "theirs", "exec")
+    about = source.stat()
+    compiled = Path(importlib.util.cache_from_source(str(source))).name
+    header = importlib.util.MAGIC_NUMBER + bytes(4) + struct.pack("<II", int(about.st_mtime), about.st_size)
+    path = world.work.folder / "pyc" / source.parent.relative_to("/") / compiled
+    path.parent.mkdir(parents=True)
+    path.write_bytes(header + marshal.dumps(code))
+    world.work.commit("bad", a_md=bad("a"))
+    scripts = Path(sys.executable).parent
+    path_variable = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    world.push(judged={"a.md": "NO-GO"}, code=1, PATH=path_variable, PYTHONPYCACHEPREFIX="pyc")
     assert not (world.work.folder / "ran").exists()
 
 
