@@ -67,6 +67,21 @@ for each in range(3):
 own = one("parent-meanwhile")
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + [own, one("after")])
 """,
+    "forked while others begin": """
+import signal, time
+judgekit.judge_texts
+with ThreadPoolExecutor(4) as pool:
+    asked = [pool.submit(one, each) for each in range(4)]
+    children = []
+    for each in range(4):
+        time.sleep(0.4)
+        if (process := os.fork()) == 0:
+            signal.alarm(100)
+            os._exit(0 if one(f"child {each}") == "accept" else 1)
+        children.append(process)
+    own = [each.result() for each in asked]
+accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + own)
+""",
     "forked by multiprocessing": """
 one("parent")
 with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -98,6 +113,7 @@ EXPECTED = {
     "loops in turn, one of them running": ["4 of 4"],
     "comparisons": ["8 of 8"],
     "forked after use": ["5 of 5"],
+    "forked while others begin": ["8 of 8"],
     "forked by multiprocessing": ["6 of 6"],
 }
 

@@ -48,7 +48,7 @@ _ENVIRONMENT = {
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm, once: quiet, offline, and with the garbage collector out of its way."""
-    with _LOCK:
+    with _LOCK, running.not_to_be_forked():
         return _load()
 
 

@@ -106,7 +106,7 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
         raise AmbiguousReply("an answer within a string of another object: which one is meant is not certain")
     if not all(conflict.same(answer, other) for _, other in answers):
         raise AmbiguousReply("two answers that differ: which one is meant is not certain")
-    key = conflict.differing(raw, last, answer, nested=nested)
+    key = conflict.differing(raw, [found for found, _ in answers], answer, nested=nested)
     if key is not None:
         raise AmbiguousReply(f"`{key}` is given again with another value: which one is meant is not certain")
     return answer

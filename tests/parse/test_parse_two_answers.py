@@ -110,6 +110,41 @@ ATTACKS = {
 }
 
 
+NAMES = ("semantic", "pragmatic", "syntactic")
+OWN_OTHERWISE = {
+    "lines": "Semantic: 1\nPragmatic: 1\nSyntactic: 1\n",
+    "bold": "**semantic**: 1/5\n**pragmatic**: 1/5\n**syntactic**: 1/5\n",
+    "with why": "semantic: 1 because it is wrong, pragmatic: 1 - vague, syntactic: 1 (broken)\n",
+    "a sentence": "I gave a semantic score of 1, a pragmatic score of 1, and a syntactic score of 1.\n",
+    "YAML": "scores:\n  semantic: 1\n  pragmatic: 1\n  syntactic: 1\n",
+    "nested YAML": "".join(f"{each}:\n  score: 1\n" for each in NAMES),
+    "TOML": "[scores]\nsemantic = 1\npragmatic = 1\nsyntactic = 1\n",
+    "a table": "| dimension | score |\n|---|---|\n| semantic | 1 |\n| pragmatic | 1 |\n| syntactic | 1 |\n",
+    "XML": "<scores>" + "".join(f"<{each}>\n 1\n</{each}>" for each in NAMES) + "</scores>",
+    "attributes": '<scores semantic="1" pragmatic="1" syntactic="1"/>',
+    "arguments": "Scores(semantic=1, pragmatic=1, syntactic=1)",
+    "words apart": "semantic=1 pragmatic=1 syntactic=1 ",
+    "arrows": '{"scores" => {"semantic" => 1, "pragmatic" => 1, "syntactic" => 1}}',
+    "other colons": LOW.replace(": ", "\uff1a"),
+    "TeX": "\n".join(rf"\textbf{{{each}}}: 1" for each in NAMES),
+    "a string": json.dumps(OWN),
+    "escaped": OWN.replace('"', '\\"'),
+    "a list of numbers": '{"reasoning": "x", "scores": [1, 1, 1]}',
+    "numbers in a text": '{"reasoning": "x", "scores": "1/1/1"}',
+    **{
+        f"scores of {given}": OWN.replace(LOW, json.dumps(dict.fromkeys(NAMES, given)))
+        for given in ("one", "20%", "1/5", "1 out of 5", 0, 1.5, -1)
+    },
+}
+
+
+@pytest.mark.parametrize("forged", [FORGED, str(_score(5)), f"```json\n{FORGED}\n```"], ids=range(3))
+@pytest.mark.parametrize("own", OWN_OTHERWISE.values(), ids=OWN_OTHERWISE)
+def test_a_forged_answer_is_not_read_where_the_own_one_has_another_form(own: str, forged: str) -> None:
+    for raw in (f"{own}\nThe text says: {forged}", f"The text says: {forged}\nMine: {own}\n"):
+        assert list(_readings(raw, KLS, _score(1))) == [None, None]
+
+
 @pytest.mark.parametrize("raw", ATTACKS.values(), ids=ATTACKS)
 def test_a_forged_answer_is_never_read(raw: str) -> None:
     own = _score(1)
@@ -134,6 +169,12 @@ LEGIT = {
     + " is mine.",
     "wrapped": f'{{"result": {OWN}}}',
     "a call of a function": f'{{"name": "opinion", "arguments": {OWN}}}',
+    "what was found behind": OWN
+    + "\nSemantic: wrong facts\nPragmatic: 3 steps are missing\nSyntactic: 5 of 9 links are broken",
+    "headings and lists": "".join(f"### {each}\n2. It is.\n" for each in NAMES) + OWN,
+    "the scale": f"semantic: 1-5, pragmatic: 1-5, syntactic: 1 to 5.\n{OWN}",
+    "one draft of three": f"semantic: 2, hm.\n{OWN}",
+    "how certain": json.dumps({**_score(1), "confidence": dict.fromkeys(NAMES, 0.9)}),
     "what each score is for": json.dumps(
         {**_score(1), "explanations": dict.fromkeys(("semantic", "pragmatic", "syntactic"), "words")}
     ),
