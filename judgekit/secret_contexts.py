@@ -12,10 +12,10 @@ from judgekit.secret_kinds import kinds
 
 TRIGGER: Final = re.compile(
     r"pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
-    r"|mnemonic|phrase|connstr|connect|kennwort|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
+    r"|mnemonic|phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|lautet|adgangs|salasana|losenord|wi-?fi|wlan|network|pre-?shared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
     r"|machine[ \t]+[\w-]+\.|default login|default user|community|com2sec|createuser|crypt\(|rootpw|bindpw"
     r"| -[pwaxkucb](?:[ \w\"']|$)|\n-[pwaxkucb][ \w]|\t-[pwaxkucb]|/p:|net use|net user|://[^\s/]{0,80}[@:]|:::|:\*:|:[1-6]\d{3,4}:"
-    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|define\(|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*|\* \"| /rp|wallet|signer|deployer"
+    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |\ttrue\t/|\tfalse\t/|smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|define\(|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*|\* \"| /rp|wallet|signer|deployer"
     r"|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|user \S|poll |:587|:465|recovery|backup code|scratch|emergency|2fa|mfa"
 )
 """What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
@@ -24,6 +24,22 @@ _CALLED: Final = (
     r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
     r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
 )
+_PASSWORD: Final = (
+    r"(?:pass[ -]?(?:word|wd|phrase|code|wort|key)|passw|pwd|pw|kennwort|kenwort|zugangscode|losungswort|mots? de passe|mdp|contrasenas?|clave(?: de \w{2,12})?|senha"
+    r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel))"
+)
+_IS: Final = (
+    r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
+)
+_PASSWORD_WORDS: Final = (
+    "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
+)
+_LOGIN: Final = (
+    r"(?:credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
+)
+_LOGIN_WORDS: Final = "cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
+_CHOSEN: Final = r"[\"'`*_(\[]{0,3}(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
+_USER: Final = r"[\"'`*]{0,2}[\w.@\\+-]{2,60}[\"'`*]{0,2}"
 _V: Final = r"[^\s\"'`<>|;&]{4,200}+"
 _Q: Final = r"[\"']?"
 _END: Final = r"(?=[\"'`]?[ \t]*(?:$|\n|[|;&<>]|-{1,2}[a-z]|/[a-z]|[\"'`]|https?:|[\w-]{1,60}[.@:/]|\\\n))"
@@ -60,7 +76,7 @@ CARRIED: Final = kinds(
     ("token", "x-amz-security-token", r"x-amz-security-token=(?P<value>[\w%+/=-]{32,}+)"),
     ("token", "otpauth://", r"otpauth://[^\s\"'<>]{0,200}?secret=(?P<value>[a-z2-7]{10,}+=*)"),
     ("token", "/t/", r"/t/(?P<mixed>[a-z]{2}-[0-9a-f]{8}-[0-9a-f-]{20,40})/"),
-    ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\.-]{1,60}%(?P<value>[^\s\"']{3,100})"),
+    ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\/.@-]{1,60}%(?P<value>[^\s\"']{3,100})"),
     # Headers
     (
         "password",
@@ -111,7 +127,12 @@ CARRIED: Final = kinds(
         "password",
         "-",
         rf"(?<![\w-])(?:--?|/)(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|passwort|pwd|pw|psk|storepass|keypass|srcstorepass|deststorepass|requirepass)(?:-?(?:value|plain))?"
-        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){_Q}(?P<word>(?![-$<{{\[(/.]){_V}){_END}",
+        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){_Q}(?:(?P<word>(?![-$<{{\[(/.]){_V}){_END}|(?P<chosen>(?![-$<{{\[(/]){_V}))",
+    ),
+    (
+        "password",
+        "--",
+        rf"--(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|pwd|pw|psk|token|secret|key)[\"']?[ \t]*(?:,[ \t]*\n?[ \t]*|\\?\n[ \t]*(?:-[ \t])?)[\"']?(?P<chosen>(?![-$<{{\[(/]){_V})",
     ),
     (
         "token",
@@ -213,8 +234,9 @@ CARRIED: Final = kinds(
     (
         "password",
         "credential",
-        r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)[ \t]*\([^()\n]{0,80}?[\"'](?P<mixed>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
+        r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)(?:\]?::new)?[ \t]*\([^()\n]{0,80}?[\"'](?P<chosen>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
     ),
+    ("password", "convertto-securestring", r"[\"'](?P<sure>[^\"'$\n]{4,200}+)[\"'][ \t]*\|[ \t]*convertto-securestring"),
     # Code
     (
         "password",
@@ -223,18 +245,23 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
+        "password( passwd( pass( passphrase( pwd(",
+        r"(?:password|passwd|passphrase|pass|pwd)\([ \t]*[\"'](?P<chosen>[^\"'\n$%{<]{6,300}+)[\"'][ \t]*[,)]",
+    ),
+    (
+        "password",
         "define( env( getenv environ default setting set( config( put( property(",
-        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<generated>[^\"'\n$%{{<]{{6,300}}+)[\"']",
+        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<chosen>[^\"'\n$%{{<]{{6,300}}+)[\"']",
     ),
     (
         "password",
         "auth connect login",
-        r"(?:\bauth[ \t]*=[ \t]*|\.login|connect|getconnection|pdo|\.auth|\.authenticate|basic_auth|basicauth|set_auth)[ \t]*\((?:[^(),\n]{1,80},[ \t]*){1,3}[\"'](?P<generated>[^\"'\n$%{<]{8,200}+)[\"']",
+        r"(?:\bauth[ \t]*=[ \t]*|\.login|connect|getconnection|pdo|\.auth|\.authenticate|basic_auth|basicauth|set_auth)[ \t]*\((?:[^(),\n]{1,80},[ \t]*){1,3}[\"'](?P<chosen>[^\"'\n$%{<]{6,200}+)[\"']",
     ),
     (
         "password",
         "password pass secret token key",
-        r"(?m:^)[ \t]*(?:\w{0,20}(?:password|passwd|pass|secret|token|api_?key))[ \t]{1,4}(?:\"(?P<mixed>[^\"\n$<%{ ]{6,200}+)\"|'(?P<mixed2>[^'\n$<%{ ]{6,200}+)')[ \t]*(?:;|(?m:$))",
+        r"(?m:^)[ \t(#]*(?:(?:define|setq|export|set|let|def|defvar|const)[ \t]{1,4})?(?:[\w-]{0,20}(?:password|passwd|pass|secret|token|api_?key))[ \t]{1,4}(?:\"(?P<mixed>[^\"\n$<%{ ]{6,200}+)\"|'(?P<mixed2>[^'\n$<%{ ]{6,200}+)')[ \t]*(?:[;)]|(?m:$))",
     ),
     (
         "password",
@@ -271,7 +298,7 @@ CARRIED: Final = kinds(
     (
         "password",
         "</",
-        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
+        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?:<(?:value|string|val)>\s{{0,40}})?(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
     ),
     (
         "password",
@@ -285,6 +312,11 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
+        "value",
+        rf"[\"']?\bvalue[\"']?[ \t]*:[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"'],?\s{{1,40}}[\"']?(?:name|key)[\"']?[ \t]*:[ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?(?=[ \t]*[,}}\n])",
+    ),
+    (
+        "password",
         "variable",
         rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
     ),
@@ -292,11 +324,6 @@ CARRIED: Final = kinds(
         "password",
         "| >",
         rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
-    ),
-    (
-        "password",
-        ":",
-        rf"(?:{_CALLED})[*\"'`_]{{0,3}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?[ \t>*-]{{0,8}}[`\"']?(?P<generated>[^\s`\"'<$]{{6,200}}+)[`\"']?[ \t]*(?=\n|\Z)",
     ),
     ("key", '"kty" kty', r"[\"'](?:d|p|q|dp|dq|qi|k)[\"'][ \t]*:[ \t]*[\"'](?P<value>[\w-]{20,}+)[\"']"),
     ("key", "rsakeyvalue <d>", r"<(?:d|p|q|dp|dq|inverseq)>\s*(?P<value>[a-z0-9+/=\s]{40,}+)</"),
@@ -318,6 +345,16 @@ CARRIED: Final = kinds(
     ("kubeconfig key", "-key-data", r"client-key-data[\"']?:[ \t]*[\"']?(?P<value>[a-z0-9+/=]{20,}+)"),
     # Files
     (
+        "cookie",
+        "true\t/ false\t/",
+        r"\t(?:true|false)\t/[^\t\n]{0,100}\t(?:true|false)\t\d{1,12}\t[^\t\n]{1,80}\t(?P<mixed>[^\s]{10,4000}+)",
+    ),
+    (
+        "recovery code",
+        "code",
+        r"\b(?:recovery|backup|scratch|emergency|2fa|mfa|wiederherstellungs)[ -]?codes?\b[^\n:=]{0,30}(?:[:=]|[ \t](?:is|was|are))[ \t]*[\"'`*]{0,3}(?P<sure>(?=[a-z -]{0,20}\d)[a-z0-9]{4,10}(?:[- ][a-z0-9]{4,10}){1,6}+|\d{6,10})(?![\w-])",
+    ),
+    (
         "password",
         "machine default",
         r"(?:machine\s+\S{1,120}|\bdefault)\s+(?:login|user)\s+\S{1,120}\s+(?:account\s+\S{1,80}\s+)?(?:password|passwd)\s+(?P<value>[^\s]{3,200}+)",
@@ -325,7 +362,7 @@ CARRIED: Final = kinds(
     (
         "password",
         ":",
-        r"(?m:^)(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:]{3,200}+)(?m:$)",
+        r"(?m:^)[ \t]{0,8}(?:[#>-][ \t]{0,4})?(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:]{3,200}+)(?m:$)",
     ),
     ("password hash", ":", r"(?m:^)[a-z_][\w.-]{0,31}\$?:(?P<value>(?![x*!]{1,2}:)[./0-9a-z]{13}):\d{0,6}:"),
     ("password hash", ":", r"(?m:^)[a-z_][\w.@-]{0,60}:(?P<value>(?=[./a-z]*\d)[./0-9a-z]{13})(?m:$)"),
@@ -334,7 +371,7 @@ CARRIED: Final = kinds(
         ":::",
         r"(?m:^)[\w.\\$ -]{1,60}:\d{1,10}:(?P<value>(?:[0-9a-f]{32}|\w{1,20}):[0-9a-f]{32}):::",
     ),
-    ("password hash", "*", r"[\"'\s=:](?P<value>\*[0-9a-f]{40})(?![0-9a-f])"),
+    ("password hash", "*", r"[\"'\s=:](?P<sure>\*[0-9a-f]{40})(?![0-9a-f])"),
     (
         "password",
         "enable username line user",
@@ -451,8 +488,13 @@ CARRIED: Final = kinds(
     # Prose
     (
         "password",
-        "password passphrase passwd pass pin pw code",
-        r"\b(?:password|passwd|passphrase|passcode|pass|pw|pin)[\"'`*]{0,2}[ \t]+(?:is|was|are|to|of|will[ \t]be|set[ \t]to)[ \t:]+(?:now[ \t]+|still[ \t]+)?[\"'`*(]{0,2}(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
+        _PASSWORD_WORDS,
+        rf"\b{_PASSWORD}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{_IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{_CHOSEN}",
+    ),
+    (
+        "password",
+        _PASSWORD_WORDS,
+        rf"\b{_PASSWORD}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
     ),
     (
         "password",
@@ -460,14 +502,34 @@ CARRIED: Final = kinds(
         r"\b(?:password|passwd|passphrase|passcode)[ \t]+(?:is|was|to)[ \t:]+(?:set[ \t]+to[ \t]+)?(?:\"(?P<secretword>[^\"\s]{5,80})\"|'(?P<secretword2>[^'\s]{5,80})'|`(?P<secretword3>[^`\s]{5,80})`)",
     ),
     (
+        "password",
+        _PASSWORD_WORDS,
+        rf"\b{_PASSWORD}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{_CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
+    ),
+    (
+        "PIN",
+        "pin",
+        r"\b(?:sim|door|card|bank|phone|unlock|alarm)?[ -]?pin(?:[ -]?code|[ -]?number|-?nummer)?\b[\"'`*]{0,3}[^\n\d]{0,40}?(?:[ \t](?:is|was|ist|lautet|est|es|to)|[:=])[ \t:]+[\"'`*]{0,3}(?P<sure>\d{4,8})(?=[.,;)]?[\"'`*]{0,3}[.,;)]?(?:[ \t]*(?:\n|\Z)|[ \t]+[a-z(]))(?![ \t]*(?:[mkgu]?(?:v|a|w|hz|s|m|ohms?|bits?|bytes?)\b))",
+    ),
+    (
         "token",
         "token key secret",
         r"\b(?:token|(?:api|access|secret|private)[ _-]?key|secret)[ \t]+(?:is|was|to)[ \t:]+(?:now[ \t]+)?[\"'`(]{0,2}(?P<random>[\w+/=.~-]{16,}+)",
     ),
     (
+        "token",
+        "token key secret",
+        r"\b(?:api|access|secret|private|auth|license|licence|deploy|signing|encryption|bearer|bot|session|refresh|personal[ ]access|service|webhook|client)[ _-]?(?:key|token|secret)\b[^\n:=]{0,40}?[ \t\"'`(*]{1,4}(?P<random>(?=[\w+/=.~-]{0,60}?\d)[\w+/=.~-]{20,200}+)(?![(\[])",
+    ),
+    (
         "password",
-        "/ :",
-        r"\b(?:credentials?|creds|login(?:s)?|log(?:ged)?[ -]?in|sign[ -]?in|user(?:name)?[ \t]*/[ \t]*pass(?:word)?|accounts?)\b(?:[ \t]+(?:with|as|is|are|using|for[ \t]\w+))?[ \t]*[:=]?[ \t]*[`\"']?[\w.@-]{2,60}[`\"']?[ \t]*[/:|][ \t]*[`\"']?(?P<generated>[^\s`\"'<>,;()/]{6,100}+)",
+        _LOGIN_WORDS,
+        rf"\b{_LOGIN}[\"'`*]{{0,2}}(?:[ \t]+(?:with|as|is|are|using|were|to|mit|als|on|for|in|at)\b(?:[ \t]+[\w.@-]{{2,30}})?)?(?:[ \t]*[:=][ \t]*[^\n/|:,;()]{{0,30}}?)?[ \t:=*_`\"']{{1,4}}{_USER}(?::[ \t]?|[ \t]{{1,3}}[/|][ \t]{{1,3}}){_CHOSEN}",
+    ),
+    (
+        "password",
+        _LOGIN_WORDS,
+        rf"\b{_LOGIN}[ \t]*(?:(?:is|are|with|as)[ \t]|[:=])?[ \t]*{_USER}/{_CHOSEN}",
     ),
 )
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of

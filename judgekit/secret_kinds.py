@@ -240,9 +240,9 @@ NAMED: Final = re.compile(
     r"(?P<close>[\"'\]`*)]{0,3}+(?:</(?:b|strong|em|i|code|label|dt)>)?)[ \t]{0,8}+"
     r"(?::[ \t]{0,3}(?:&(?:\'static[ \t])?)?[a-z][\w.\[\]|?]{0,40}[ \t]{0,3}(?==[^=]))?"
     r"(?P<operator>[?|+.:]{0,2}=>?|==?+=?+|[-=~]>|<-|:(?!:))"
-    r"(?P<gap>(?:\*\*|</(?:b|strong|em|i|code|label|dt)>)?[ \t]{0,40}+(?:\\?\n[ \t]{1,40}(?=[\"'])|<(?:b|strong|em|i|code|dd)>)?)"
-    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfu@$]{1,2}(?=[\"'`]))?(?:\"\"(?=\")|''(?='))?"
-    r"(?P<value>\"[^\"\n]{4,600}+\"|'[^'\n]{4,600}+'|`[^`\n]{4,600}+`|[^\s\"'`,;<>\[\](){}]{4,600}+(?![\[({]))"
+    r"(?P<gap>(?:\*\*|</(?:b|strong|em|i|code|label|dt)>)?[ \t]{0,40}+(?:\(?[ \t]{0,4}\\?(?:\n[ \t]{1,40})?(?=[\"'])|<(?:b|strong|em|i|code|dd)>)?)"
+    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfun@$]{1,2}(?=[\"'`])|qq?(?=[({\[]))?(?:\"\"(?=\")|''(?='))?"
+    r"(?P<value>\"[^\"\n]{4,600}+\"|'[^'\n]{4,600}+'|[(](?<=q[(])[^()\n]{4,600}+[)]|`[^`\n]{4,600}+`|[^\s\"'`,;<>\[\](){}]{4,600}+(?![\[({]))"
 )
 """A value under a name, in small letters; name and value together decide whether it is a secret."""
 
@@ -250,6 +250,7 @@ ENDINGS: Final = frozenset(
     [
         "id",
         "value",
+        "salt",
         "val",
         "prod",
         "production",

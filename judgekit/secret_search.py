@@ -177,7 +177,9 @@ def _carried(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     start, end = match.span(group)
     value = text[start:end].rstrip(".,:")
     fits = _FITS[group.rstrip("23")]
-    if not value or not fits(value) or (text[start - 1 : start] not in "\"'" and _is_code(value)):
+    if not value or not fits(value):
+        return None
+    if group != "sure" and text[start - 1 : start] not in "\"'" and _is_code(value):
         return None
     return start, start + len(value)
 
@@ -196,18 +198,6 @@ _SENTENCE_WORD: Final = re.compile(
 
 def _fits_word(value: str) -> bool:
     return not _stands_in(value) and not _is_word_of_sentence(value) and not value.isupper()
-
-
-_FITS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "value": lambda value: _generated(value) or not _stands_in(value),
-    "mixed": lambda value: (
-        _generated(value) or (_mixed(value) and not _stands_in(value) and not _snake(value))
-    ),
-    "random": lambda value: _generated(value) or (_is_token(value) and not _stands_in(value)),
-    "generated": lambda value: _generated(value) or (_is_strange(value) and not _stands_in(value)),
-    "word": lambda value: _generated(value) or _fits_word(value),
-    "secretword": lambda value: _generated(value) or _fits_word(value),
-}
 
 
 def _is_token(value: str) -> bool:
@@ -242,6 +232,55 @@ _CHANGED_OFTEN: Final = 4
 _MEASURE: Final = re.compile(
     r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\w+[.@/:\\]\S*|[A-Za-z]+-?\d{1,4}(?:-bit|s)?|\d+-\w+(?:-\w+)*)$"
 )
+_TERM: Final = re.compile(
+    r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\S+[@/\\]\S*|\w+(?:[.:]\w+)+|\d+-\w+(?:-\w+)*"
+    r"|(?:\w*[_-])?(?:hmac)?(?:sha|md|utf|iso|latin|cp|aes|des|rsa|ecdsa|ed|curve|oauth|openid|ipv|base|http|argon|pbkdf|bcrypt|scrypt|ripemd|blake|crc"
+    r"|pkcs|win|windows|python|py|java|node|tls|ssl|ntlm|smb|rfc|cve|uint|int|float|log|x|h|s|e|p|ec|mp)-?_?\d{1,5}(?:[_-]?[a-z]{1,8}\d{0,3})*"
+    r"|(?:\w*[_-])?(?:user|test|version|step|figure|fig|table|section|chapter|option|type|level|line|page|item|note|part|phase|arg|param|field|string"
+    r"|example|case|key|token|password|pass|secret|id|num|server|host|client|account|group|role|mode|rule|day|week|month|value|var|name)s?[-_]?\d{1,2})$",
+    re.IGNORECASE,
+)
+"""What has letters and digits and is no password all the same: measures, standards, types, numbered things."""
+
+
+def _is_chosen(value: str) -> bool:
+    """Whether a value is what people choose behind the word password: letters with digits, no standard."""
+    core = value.strip("\"'`*_.,;:?)")
+    return (
+        len(core) >= _LEAST_STRANGE
+        and _mixed(core)
+        and not _TERM.match(core)
+        and not _stands_in(core)
+        and not _EXPRESSION.search(core)
+    )
+
+
+def _is_phrase(value: str) -> bool:
+    words = value.lower().replace("-", " ").split()
+    return (
+        len(words) >= _LEAST_WORDS
+        and bool(_PASSPHRASE.match(" ".join(words)))
+        and not secret_places.PROSE.intersection(words)
+    )
+
+
+_LEAST_WORDS: Final = 4
+
+_FITS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "value": lambda value: _generated(value) or not _stands_in(value),
+    "mixed": lambda value: (
+        _generated(value) or (_mixed(value) and not _stands_in(value) and not _snake(value))
+    ),
+    "random": lambda value: _generated(value) or (_is_token(value) and not _stands_in(value)),
+    "generated": lambda value: _generated(value) or (_is_strange(value) and not _stands_in(value)),
+    "chosen": lambda value: (
+        _generated(value) or ((_is_strange(value) or _is_chosen(value)) and not _stands_in(value))
+    ),
+    "phrase": _is_phrase,
+    "sure": bool,
+    "word": lambda value: _generated(value) or _fits_word(value),
+    "secretword": lambda value: _generated(value) or _fits_word(value),
+}
 
 
 @functools.lru_cache(4096)
@@ -290,16 +329,17 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     if not strength:
         return None
     start, end = match.span("value")
-    quoted = text[start] in "\"'`"
+    quoted = text[start] in "\"'`("
     value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
     strong = strength in ("strong", "short")
-    phrase = quoted and strong and bool(_PASSPHRASE.match(value))
+    phrase = quoted and ((strong and bool(_PASSPHRASE.match(value))) or _is_hyphened_phrase(value, match))
     names = strong and value.isupper() and not value.isalnum()
     if not (phrase or _generated(value)) and (names or _stands_in(value)):
         return None
     secretive = strength == "weak" and bool(_SECRETIVE.search(_line_before(text, match.start())))
     if not (
-        _quoted_secret(value, strength, secretive=secretive)
+        (phrase and "-" in value)
+        or _quoted_secret(value, strength, secretive=secretive)
         if quoted
         else _bare_secret(text, match, value, strength)
     ):
@@ -316,6 +356,20 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     start += quoted
     end = start + len(value)
     return Found(start, end if quoted else _to_the_blank(text, match, end), kind)
+
+
+def _is_hyphened_phrase(value: str, match: re.Match[str]) -> bool:
+    """Whether a secret is words with hyphens: `JWT_SECRET="maple-river-candle-orbit"`."""
+    return (
+        value.islower()
+        and "-" in value
+        and " " not in value
+        and _is_phrase(value)
+        and bool(_SECRET_NAME.search(match["core"] + match["tail"]))
+    )
+
+
+_SECRET_NAME: Final = re.compile(r"(?:secret|secret_?key|password|passphrase)$")
 
 
 def _to_the_blank(text: str, match: re.Match[str], end: int) -> int:
@@ -434,7 +488,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "short":
         if value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
             return True
-        mixed = _mixed(value) and len(value) >= _LEAST_SHORT and not _MEASURE.match(value)
+        mixed = _is_chosen(value)
         return not _snake(value) and (
             mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
         )
