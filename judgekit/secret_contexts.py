@@ -10,15 +10,35 @@ from typing import Final
 
 from judgekit.secret_kinds import kinds
 
-TRIGGER: Final = re.compile(
-    r"pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
-    r"|mnemonic|phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|lautet|adgangs|salasana|losenord|wi-?fi|wlan|network|pre-?shared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
-    r"|machine[ \t]+[\w-]+\.|default login|default user|community|com2sec|createuser|crypt\(|rootpw|bindpw"
-    r"| -[pwaxkucb](?:[ \w\"']|$)|\n-[pwaxkucb][ \w]|\t-[pwaxkucb]|/p:|net use|net user|://[^\s/]{0,80}[@:]|:::|:\*:|:[1-6]\d{3,4}:"
-    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |\ttrue\t/|\tfalse\t/|smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|define\(|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*|\* \"| /rp|wallet|signer|deployer"
-    r"|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|user \S|poll |:587|:465|recovery|backup code|scratch|emergency|2fa|mfa"
+WORDS: Final = tuple(
+    "pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
+    "|mnemonic|phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord"
+    "|wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|identified"
+    "|default user|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |admin|root:|root /|guest:|guest /"
+    "|demo:|demo /|postgres|p a s s|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|\ttrue\t/|\tfalse\t/|snmp|sqlplus"
+    "|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |\" *|* \"| /rp|wallet|signer|deployer|/t/|<d>|kty|napo\u043b"
+    "|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa".split("|")
 )
-"""What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
+PLACES: Final = tuple(
+    map(
+        re.compile,
+        (
+            r"machine[ \t]+[\w-]+\.",
+            r" -[pwaxkucb](?:[ \w\"']|$)",
+            r"\n-[pwaxkucb][ \w]",
+            r"\t-[pwaxkucb]",
+            r"://[^\s/]{0,80}[@:]",
+            r":(?:[1-6]\d{3,4}:|[./\w]{13}(?:\n|:|\Z))",
+            r"\*[0-9a-f]{40}",
+            r"pw\b",
+            r"pin\b",
+            r"pat\b",
+            r"sid\b",
+            r"user \S",
+        ),
+    )
+)
+"""What, or one of `WORDS`, every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
 
 _CALLED: Final = (
     r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
@@ -26,7 +46,8 @@ _CALLED: Final = (
 )
 _PASSWORD: Final = (
     r"(?:pass[ -]?(?:word|wd|phrase|code|wort|key)|passw|pwd|pw|kennwort|kenwort|zugangscode|losungswort|mots? de passe|mdp|contrasenas?|clave(?: de \w{2,12})?|senha"
-    r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel))"
+    r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel)"
+    r"|(?:s?ftp|smtp|imap|ssh|db|admin|root|vpn|wi-?fi|user|login|sudo|temp|default|my|your|our|user[ ][\w.@-]{2,40},?)[ ]pass)"
 )
 _IS: Final = (
     r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
@@ -35,9 +56,9 @@ _PASSWORD_WORDS: Final = (
     "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
 )
 _LOGIN: Final = (
-    r"(?:credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
+    r"(?:wi-?fi|wlan|vpn|s?ftp|ssh|rdp|smtp|imap|nas|router|credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
 )
-_LOGIN_WORDS: Final = "cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
+_LOGIN_WORDS: Final = "wifi wi-fi wlan vpn ftp ssh rdp smtp imap nas router cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
 _CHOSEN: Final = r"[\"'`*_(\[]{0,3}(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
 _USER: Final = r"[\"'`*]{0,2}[\w.@\\+-]{2,60}[\"'`*]{0,2}"
 _V: Final = r"[^\s\"'`<>|;&]{4,200}+"
@@ -137,7 +158,7 @@ CARRIED: Final = kinds(
     (
         "token",
         "-",
-        r"(?<![\w-])--?(?:[a-z][\w-]{0,30}-)?(?:token|secret|api-?key|access-?key|secret-?key|auth-?key|auth-?token|client-?secret|license-?key|account-?key|key-?secret|psk|secret-?access-?key)"
+        r"(?<![\w-])--?(?:[a-z][\w-]{0,30}-)?(?:token|secret|api-?key|access-?key|secret-?key|auth-?key|auth-?token|client-?secret|license-?key|account-?key|key-?secret|psk|secret-?access-?key)(?:-(?:string|value|text))?"
         r"(?:[=:][ \t]?|[ \t]{1,8})[\"']?(?P<random>(?![-$<{\[(/.])[^\s\"'`<>|;&]{8,300}+)",
     ),
     (
@@ -192,8 +213,8 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        "chpasswd sudo",
-        r"echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'|$]{4,100}+)[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:chpasswd|sudo[ \t]+-s|passwd[ \t]+--stdin|docker[ \t]+login|gh[ \t]+auth|base64|openssl|kinit)",
+        "chpasswd sudo stdin auth kinit",
+        r"echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'|$]{4,100}+)[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:chpasswd|sudo[ \t]+-s|passwd[ \t]+--stdin|docker[ \t]+login|gh[ \t]+auth|openssl|kinit)",
     ),
     (
         "password",
@@ -531,6 +552,29 @@ CARRIED: Final = kinds(
         _LOGIN_WORDS,
         rf"\b{_LOGIN}[ \t]*(?:(?:is|are|with|as)[ \t]|[:=])?[ \t]*{_USER}/{_CHOSEN}",
     ),
+    (
+        "password",
+        "admin root guest demo postgres",
+        rf"\b(?:admin|administrator|root|guest|demo|postgres)[\"'`*]{{0,3}}(?:[ \t]{{1,3}}/[ \t]{{1,3}}|:)(?!//){_CHOSEN}",
+    ),
+    (
+        "password",
+        "log sign anmeld",
+        rf"(?:^|(?<=[\s\"'`(])){_USER}[ \t]{{1,3}}/[ \t]{{1,3}}{_CHOSEN}[\"'`*]{{0,3}}[ \t]+(?:(?:to|zum|for|pour|para)[ \t])?(?:log|sign|anmeld)",
+    ),
+    ("password", "p a s s", rf"\bp a s s(?: {{1,3}}w o r [dt])? {{0,3}}[:=] {{0,3}}{_CHOSEN}"),
+    ("password", "wifi:", r"\bwifi:(?:[a-z]:[^;\n]{0,60};){0,3}p:(?P<sure>[^;\n]{4,80});"),
+    (
+        "password",
+        "{",
+        rf"{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*[:=]>?\s{{0,10}}\{{\s{{0,40}}[\"']?(?:value|default|plain|secret)[\"']?[ \t]*[:=]>?[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"']",
+    ),
+    ("token", "/private- /secret- /token- /private/ /secret/ /token/", r"://[^\s\"'<>]{1,200}?/(?:private|secret|token)[-_/](?P<random>[\w-]{16,}+)"),
+    ("token", ".login( authenticate( login(", r"(?:login|authenticate)\([ \t]*[\"'](?P<random>[\w.=-]{20,}+)[\"'][ \t]*\)"),
+    ("password", "-passphrase", r"--?passphrase[ =][\"'](?P<phrase>[a-z]{3,9}(?:[ -][a-z]{3,9}){3,7})[\"']"),
+    ("password", "ssh-keygen", rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{_Q}(?P<chosen>{_V})"),
+    ("password", "openssl", rf"\bopenssl[ \t][^\n]{{0,120}}?(?<=[ \t])-k[ \t]{{1,3}}{_Q}(?P<chosen>{_V})"),
+    ("password", "http", rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{_Q}[\w.@-]{{1,60}}:(?P<chosen>{_V})"),
 )
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of
 where a secret will stand, `mixed` letters and digits, `random` a long mixture, `generated` what no word is,

@@ -58,6 +58,11 @@ FORMS: Final = kinds(
     ("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}+"),
     ("Hugging Face token", "api_org_", r"api_org_[A-Za-z0-9]{30,}+"),
     ("GitHub token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,}+"),
+    (
+        "GitHub token",
+        "ghp_ gho_ ghu_ ghs_ ghr_",
+        r"gh[pousr]_(?=[A-Za-z]{0,30}\d)(?=\d{0,30}[A-Za-z])[A-Za-z0-9]{12,}+",
+    ),
     ("GitHub token", "v1.", r"(?<![\w.])v1\.[0-9a-f]{40}(?![0-9A-Za-z])"),
     ("GitLab token", "gl", r"gl(?:pat|dt|ft|soat|rt|cbt|ptt|imt|agent|oas|ffct)-[A-Za-z0-9_.-]{20,}+"),
     ("Google API key", "AIza", r"AIza[A-Za-z0-9_-]{35}"),
@@ -241,7 +246,7 @@ NAMED: Final = re.compile(
     r"(?::[ \t]{0,3}(?:&(?:\'static[ \t])?)?[a-z][\w.\[\]|?]{0,40}[ \t]{0,3}(?==[^=]))?"
     r"(?P<operator>[?|+.:]{0,2}=>?|==?+=?+|[-=~]>|<-|:(?!:))"
     r"(?P<gap>(?:\*\*|</(?:b|strong|em|i|code|label|dt)>)?[ \t]{0,40}+(?:\(?[ \t]{0,4}\\?(?:\n[ \t]{1,40})?(?=[\"'])|<(?:b|strong|em|i|code|dd)>)?)"
-    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfun@$]{1,2}(?=[\"'`])|qq?(?=[({\[]))?(?:\"\"(?=\")|''(?='))?"
+    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password|fromhex|hexlify|decode|from|atob|new|of|hex)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfun@$]{1,2}(?=[\"'`])|qq?(?=[({\[]))?(?:\"\"(?=\")|''(?='))?"
     r"(?P<value>\"[^\"\n]{4,600}+\"|'[^'\n]{4,600}+'|[(](?<=q[(])[^()\n]{4,600}+[)]|`[^`\n]{4,600}+`|[^\s\"'`,;<>\[\](){}]{4,600}+(?![\[({]))"
 )
 """A value under a name, in small letters; name and value together decide whether it is a secret."""

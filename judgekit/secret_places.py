@@ -34,7 +34,7 @@ _COOKIE: Final = re.compile(
 _CRUMB: Final = re.compile(r"[\w.%-]{1,60}=([\w%+/=.~:|-]{10,}+)")
 
 _PHRASE: Final = re.compile(
-    r"(?:seed(?:[ _-]?(?:phrase|words?))?|mnemonic(?:[ _-]?(?:phrase|words?))?|recovery[ _-]?(?:phrase|seed|words)|backup[ _-]?phrase|secret[ _-]?phrase"
+    r"(?:seed(?:[ _-]?(?:phrase|words?))?|mnemonic(?:[ _-]?(?:phrase|words?))?|recovery[ _-]?(?:phrase|seed|words)|backup[ _-]?(?:phrase|words|seed)|secret[ _-]?phrase"
     r"|wallet[ _-]?(?:words|phrase|backup|seed)|bip-?39|pass[ _-]?phrase|secret[ _-]?recovery[ _-]?phrase|phrase|words)"
     r"[^a-z\n]{0,12}(?:(?:is|are|words?|of|the|my|our|wallet)[^a-z\n]{1,6}){0,4}[:=\s\"'`(\[*>-]{0,40}(?P<value>(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?:(?:[ \t,|\"']{1,6}|[\",]{0,2}[ \t]*\n[ \t>*|\"-]{0,8})(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?![a-z])){10,23}+)(?![a-z])"
 )
@@ -259,7 +259,7 @@ def _manifests(lower: str) -> Iterator[Place]:
 
 def _phrases(lower: str) -> Iterator[Place]:
     """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    if any(word in lower for word in ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet")):
+    if any(word in lower for word in ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")):
         for found in _PHRASE.finditer(lower):
             words = _WORD.findall(found["value"])
             if len(words) in _PHRASE_WORDS and not PROSE.intersection(words):

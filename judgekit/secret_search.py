@@ -120,20 +120,33 @@ def _lines(lower: str) -> Iterator[tuple[int, int]]:
 
     Those behind one that names it are among them, since a value may stand there.
     """
-    start, last, end = 0, -1, 0
-    for match in secret_contexts.TRIGGER.finditer(lower):
-        if match.start() <= last:
-            continue
-        line = lower.rfind("\n", max(last, 0), match.start()) + 1
-        if last >= 0 and line > end:
+    start, end = 0, -1
+    for line, stop in sorted(set(_named_lines(lower))):
+        if end >= 0 and line > end:
             yield start, end
-            last = -1
-        start = start if last >= 0 else max(line, end)
-        last = end = _line_end(lower, match.end() - 1)
+            end = -1
+        start = start if end >= 0 else line
+        behind = stop
         for _ in range(_LINES_BEHIND):
-            end = _line_end(lower, end + 1)
-    if last >= 0:
+            behind = _line_end(lower, behind + 1)
+        end = max(end, behind)
+    if end >= 0:
         yield start, end
+
+
+def _named_lines(lower: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where lines stand that have a word or form of those beside which secrets stand."""
+    for word in secret_contexts.WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            stop = _line_end(lower, at + len(word))
+            yield lower.rfind("\n", 0, at) + 1, stop
+            at = lower.find(word, stop)
+    for pattern in secret_contexts.PLACES:
+        at = 0
+        while match := pattern.search(lower, at):
+            at = _line_end(lower, match.end() - 1)
+            yield lower.rfind("\n", 0, match.start()) + 1, at
 
 
 _LINES_BEHIND: Final = 3
