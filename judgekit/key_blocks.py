@@ -29,6 +29,7 @@ _END: Final = re.compile(
     r"(?:[ \t]{0,4}[-\\=]{2,20})?|PRIVATE-MAC:[^\n]{0,80}",
     re.IGNORECASE,
 )
+_TAIL: Final = re.compile(r"end[ _]{0,4}(?:[a-z0-9]{1,12}[ _]{1,4}){0,3}private[ _]{1,4}key(?:[ _]block)?-{0,10}")
 _MATERIAL: Final = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{16,}+={0,2}|[A-Za-z0-9+/]{1,15}={1,2}|={1}[A-Za-z0-9+/]{4})(?![A-Za-z0-9+/=])"
 )
@@ -66,13 +67,13 @@ def find(text: str, lower: str) -> Iterator[tuple[int, int]]:
             if any(_is_key(text[first:last]) for first, last in pieces):
                 yield from _joined(text, [(start, header.end()), *pieces])
     if "private" in lower:
-        yield from _headless(text)
+        yield from _headless(text, lower)
 
 
-def _headless(text: str) -> Iterator[tuple[int, int]]:
+def _headless(text: str, lower: str) -> Iterator[tuple[int, int]]:
     """Yield the lines of key material before an end, whose header may be missing."""
     since = 0
-    for end in _END.finditer(text):
+    for end in _TAIL.finditer(lower):
         start = at = text.rfind("\n", since, end.start()) + 1 or end.start()
         for _ in range(_MOST_LINES):
             line = text.rfind("\n", since, max(at - 1, since)) + 1 or since

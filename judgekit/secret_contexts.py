@@ -15,7 +15,7 @@ WORDS: Final = tuple(
     "|mnemonic|phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord"
     "|wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|identified"
     "|default user|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |admin|root:|root /|guest:|guest /"
-    "|demo:|demo /|postgres|p a s s|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|\ttrue\t/|\tfalse\t/|snmp|sqlplus"
+    "|demo:|demo /|postgres|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|\ttrue\t/|\tfalse\t/|snmp|sqlplus"
     "|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |\" *|* \"| /rp|wallet|signer|deployer|/t/|<d>|kty|napo\u043b"
     "|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa".split("|")
 )
@@ -493,7 +493,7 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        "|| ?? :-  or ",
+        "|| ?? :- or",
         rf"{_CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
     ),
     (
@@ -562,7 +562,6 @@ CARRIED: Final = kinds(
         "log sign anmeld",
         rf"(?:^|(?<=[\s\"'`(])){_USER}[ \t]{{1,3}}/[ \t]{{1,3}}{_CHOSEN}[\"'`*]{{0,3}}[ \t]+(?:(?:to|zum|for|pour|para)[ \t])?(?:log|sign|anmeld)",
     ),
-    ("password", "p a s s", rf"\bp a s s(?: {{1,3}}w o r [dt])? {{0,3}}[:=] {{0,3}}{_CHOSEN}"),
     ("password", "wifi:", r"\bwifi:(?:[a-z]:[^;\n]{0,60};){0,3}p:(?P<sure>[^;\n]{4,80});"),
     (
         "password",
