@@ -22,10 +22,8 @@ _GAP = r"[ \t]{0,20}"
 _PLUS = r"(?:\+|\.\.?|\|\||&|<>|\\)"
 _CALL = rf"\){{0,2}}{_GAP}(?:\n[ \t]{{1,60}})?\.(?:append|concat|add|push|join)\({_GAP}"
 _AGAIN = rf"{_GAP};?\n[ \t]{{0,60}}(?:export |set |local )?\$?\w{{1,40}}{_GAP}(?:[+.&]|\.\.)={_GAP}"
-_SHELL = r";?\n[ \t]{0,60}(?:export )?\w{1,40}=[\"']?\$\{?\w{1,40}\}?"
-_JOINED = (
-    rf"(?:{_GAP}(?:{_PLUS}{_GAP}(?:[`_]?{_GAP}\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:{_PLUS}{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?|{_CALL}|{_AGAIN})[\"'`]"
-)
+_SHELL = r";?\n[ \t]{0,60}(?:export )?\w{1,40}=[\"']?\$\{?\w{1,40}\}?(?:[\"'](?=\w))?"
+_JOINED = rf"(?:{_GAP}(?:{_PLUS}{_GAP}(?:[`_]?{_GAP}\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:{_PLUS}{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?|{_CALL}|{_AGAIN})[\"'`]"
 _LISTED = rf"{_GAP},{_GAP}(?:\n[ \t]{{0,60}})?[rbuf]?"
 # Each begins with one letter: it is what Python looks for first.
 _ESCAPED: Final = re.compile(
@@ -129,7 +127,12 @@ def views(text: str) -> Iterator[View]:
     broken = any(each in text for each in _PREFIXES)
     for start, end, matches in _windows(text, _BROKEN) if broken else ():
         yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
-    for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_DUMP, _from_hex), (_NUMBERS, _from_numbers)):
+    for pattern, decode in (
+        (_BASE64, _from_base64),
+        (_HEX, _from_hex),
+        (_DUMP, _from_hex),
+        (_NUMBERS, _from_numbers),
+    ):
         for match in pattern.finditer(text):
             if said := decode(match[0]):
                 yield View(said, (0,), ((*match.span(), False),))

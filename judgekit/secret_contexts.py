@@ -10,15 +10,16 @@ from typing import Final
 
 from judgekit.secret_kinds import kinds
 
-WORDS: Final = tuple(
-    "pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
-    "|mnemonic|phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord"
-    "|wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|identified"
-    "|default user|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |admin|root:|root /|guest:|guest /"
-    "|demo:|demo /|postgres|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|\ttrue\t/|\tfalse\t/|snmp|sqlplus"
-    "|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |\" *|* \"| /rp|wallet|signer|deployer|/t/|<d>|kty|napo\u043b"
-    "|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa".split("|")
+_WORDS: Final = (
+    "pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest|mnemonic|"
+    "phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord|"
+    "wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|"
+    "identified|default user|securestring|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |"
+    "admin|root:|root /|guest:|guest /|demo:|demo /|postgres|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|"
+    '\ttrue\t/|\tfalse\t/|snmp|sqlplus|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |" *|* "| /rp|wallet|'
+    "signer|deployer|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa"
 )
+WORDS: Final = tuple(_WORDS.split("|"))
 PLACES: Final = tuple(
     map(
         re.compile,
@@ -44,22 +45,18 @@ _CALLED: Final = (
     r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
     r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
 )
-_PASSWORD: Final = (
+_NOUN: Final = (
     r"(?:pass[ -]?(?:word|wd|phrase|code|wort|key)|passw|pwd|pw|kennwort|kenwort|zugangscode|losungswort|mots? de passe|mdp|contrasenas?|clave(?: de \w{2,12})?|senha"
     r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel)"
     r"|(?:s?ftp|smtp|imap|ssh|db|admin|root|vpn|wi-?fi|user|login|sudo|temp|default|my|your|our|user[ ][\w.@-]{2,40},?)[ ]pass)"
 )
-_IS: Final = (
-    r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
-)
-_PASSWORD_WORDS: Final = (
-    "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
-)
-_LOGIN: Final = (
-    r"(?:wi-?fi|wlan|vpn|s?ftp|ssh|rdp|smtp|imap|nas|router|credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
-)
+_IS: Final = r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
+_NOUNS: Final = "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
+_LOGIN: Final = r"(?:wi-?fi|wlan|vpn|s?ftp|ssh|rdp|smtp|imap|nas|router|credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
 _LOGIN_WORDS: Final = "wifi wi-fi wlan vpn ftp ssh rdp smtp imap nas router cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
-_CHOSEN: Final = r"[\"'`*_(\[]{0,3}(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
+_CHOSEN: Final = (
+    r"[\"'`*_(\[]{0,3}(?=[^\s\"'`<>,;()*]{0,60}[\d!#$%&+?@^~])(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
+)
 _USER: Final = r"[\"'`*]{0,2}[\w.@\\+-]{2,60}[\"'`*]{0,2}"
 _V: Final = r"[^\s\"'`<>|;&]{4,200}+"
 _Q: Final = r"[\"']?"
@@ -97,7 +94,7 @@ CARRIED: Final = kinds(
     ("token", "x-amz-security-token", r"x-amz-security-token=(?P<value>[\w%+/=-]{32,}+)"),
     ("token", "otpauth://", r"otpauth://[^\s\"'<>]{0,200}?secret=(?P<value>[a-z2-7]{10,}+=*)"),
     ("token", "/t/", r"/t/(?P<mixed>[a-z]{2}-[0-9a-f]{8}-[0-9a-f-]{20,40})/"),
-    ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\/.@-]{1,60}%(?P<value>[^\s\"']{3,100})"),
+    ("password", "%", r"[ \t]-u[ \t]?[\"']?[\w\\/.@-]{1,60}%(?P<chosen>[^\s\"']{3,100})"),
     # Headers
     (
         "password",
@@ -193,7 +190,7 @@ CARRIED: Final = kinds(
     (
         "password",
         "net use",
-        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,160}?/user:\S{1,80}[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"']{4,100}+)",
+        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,160}?/u(?:ser)?:\S{1,80}[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"']{4,100}+)",
     ),
     (
         "password",
@@ -257,7 +254,11 @@ CARRIED: Final = kinds(
         "credential",
         r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)(?:\]?::new)?[ \t]*\([^()\n]{0,80}?[\"'](?P<chosen>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
     ),
-    ("password", "convertto-securestring", r"[\"'](?P<sure>[^\"'$\n]{4,200}+)[\"'][ \t]*\|[ \t]*convertto-securestring"),
+    (
+        "password",
+        "convertto-securestring",
+        r"[\"'](?P<sure>[^\"'$\n]{4,200}+)[\"'][ \t]*\|[ \t]*convertto-securestring",
+    ),
     # Code
     (
         "password",
@@ -383,7 +384,7 @@ CARRIED: Final = kinds(
     (
         "password",
         ":",
-        r"(?m:^)[ \t]{0,8}(?:[#>-][ \t]{0,4})?(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:]{3,200}+)(?m:$)",
+        r"(?m:^)[ \t]{0,8}(?:[#>-][ \t]{0,4})?`?(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:`]{3,200}+)`?(?m:$)",
     ),
     ("password hash", ":", r"(?m:^)[a-z_][\w.-]{0,31}\$?:(?P<value>(?![x*!]{1,2}:)[./0-9a-z]{13}):\d{0,6}:"),
     ("password hash", ":", r"(?m:^)[a-z_][\w.@-]{0,60}:(?P<value>(?=[./a-z]*\d)[./0-9a-z]{13})(?m:$)"),
@@ -400,7 +401,7 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        "password key secret",
+        "password key secret psk passphrase md5 ascii",
         r"(?m:^)[ \t]*(?:(?:neighbor|standby|ppp|ip|ipv6|ntp|tacacs|tacacs-server|radius|radius-server|crypto|isakmp|server|line|aaa|vrrp|glbp|area|key|wlan|ssid|mgmtuser|tunnel-group|ikev[12]|set|snmp|ldap-login|no|bgp|isis|authentication|client|user|wpa-psk|security|pre-shared-key|local|remote)\b[^\n]{0,120}?[ \t])?"
         r"(?:password|secret|md5|key-string|authentication(?:-key)?(?:[ \t]text)?|isakmp[ \t]key|pre-shared-key(?:[ \t](?:local|remote|ascii-text|hexadecimal|address[ \t]\S+[ \t]key))?|psk|key|ascii|passphrase|wpa-psk)[ \t](?:(?:0|5|6|7|8|9|hex|ascii|text|clear|encrypted|cleartext)[ \t]{1,2})?[\"']?(?P<mixed>[^\s\"'=:;,(){}<>]{6,200}+)[\"']?;?(?=[ \t]*(?:\n|\Z|address|encrypted|timeout|ttl|role))",
     ),
@@ -509,13 +510,13 @@ CARRIED: Final = kinds(
     # Prose
     (
         "password",
-        _PASSWORD_WORDS,
-        rf"\b{_PASSWORD}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{_IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{_CHOSEN}",
+        _NOUNS,
+        rf"\b{_NOUN}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{_IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{_CHOSEN}",
     ),
     (
         "password",
-        _PASSWORD_WORDS,
-        rf"\b{_PASSWORD}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
+        _NOUNS,
+        rf"\b{_NOUN}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
     ),
     (
         "password",
@@ -524,8 +525,8 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        _PASSWORD_WORDS,
-        rf"\b{_PASSWORD}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{_CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
+        _NOUNS,
+        rf"\b{_NOUN}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{_CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
     ),
     (
         "PIN",
@@ -568,12 +569,28 @@ CARRIED: Final = kinds(
         "{",
         rf"{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*[:=]>?\s{{0,10}}\{{\s{{0,40}}[\"']?(?:value|default|plain|secret)[\"']?[ \t]*[:=]>?[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"']",
     ),
-    ("token", "/private- /secret- /token- /private/ /secret/ /token/", r"://[^\s\"'<>]{1,200}?/(?:private|secret|token)[-_/](?P<random>[\w-]{16,}+)"),
-    ("token", ".login( authenticate( login(", r"(?:login|authenticate)\([ \t]*[\"'](?P<random>[\w.=-]{20,}+)[\"'][ \t]*\)"),
+    (
+        "token",
+        "/private- /secret- /token- /private/ /secret/ /token/",
+        r"://[^\s\"'<>]{1,200}?/(?:private|secret|token)[-_/](?P<random>[\w-]{16,}+)",
+    ),
+    (
+        "token",
+        ".login( authenticate( login(",
+        r"(?:login|authenticate)\([ \t]*[\"'](?P<random>[\w.=-]{20,}+)[\"'][ \t]*\)",
+    ),
     ("password", "-passphrase", r"--?passphrase[ =][\"'](?P<phrase>[a-z]{3,9}(?:[ -][a-z]{3,9}){3,7})[\"']"),
-    ("password", "ssh-keygen", rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{_Q}(?P<chosen>{_V})"),
+    (
+        "password",
+        "ssh-keygen",
+        rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{_Q}(?P<chosen>{_V})",
+    ),
     ("password", "openssl", rf"\bopenssl[ \t][^\n]{{0,120}}?(?<=[ \t])-k[ \t]{{1,3}}{_Q}(?P<chosen>{_V})"),
-    ("password", "http", rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{_Q}[\w.@-]{{1,60}}:(?P<chosen>{_V})"),
+    (
+        "password",
+        "http",
+        rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{_Q}[\w.@-]{{1,60}}:(?P<chosen>{_V})",
+    ),
 )
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of
 where a secret will stand, `mixed` letters and digits, `random` a long mixture, `generated` what no word is,

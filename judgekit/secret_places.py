@@ -12,7 +12,8 @@ Place = tuple[int, int, str]
 
 _NAME: Final = r"(?:[\w .-]{0,30}[ _.-])?(?:password|passwd|passphrase|passwort|kennwort|mot de passe|mdp|contrasena|clave|senha|wachtwoord|parola|pin|pass|pwd|pw|secret|token|psk|api[ _-]?key|secret[ _-]?key|access[ _-]?key|credentials?)"
 _HEAD_CELL: Final = re.compile(rf"(?:(?<=[|,;\t])|(?m:^))[ \t*`\"'_]*{_NAME}[ \t*`\"'_]*(?=[|,;\t\n]|\Z)")
-_RULE: Final = re.compile(r"[ \t]*\|?[ \t:|-]*-{2}[ \t:|-]*")
+_RULE: Final = re.compile(r"[ \t>#*/]*\|?[ \t:|-]*-(?:-|[ \t:]*\|)[ \t:|-]*")
+_VALUE_CELL: Final = re.compile(r"[ \t*`\"'_]*(?=\S*[a-z])(?=\S*\d)\S{10,200}[ \t]*")
 _FRAME: Final = re.compile(r"[ \t]*\+[-=+]{3,}\+[ \t]*")
 _MOST_ROWS: Final = 500
 _CELL_EDGE: Final = " \t*`\"'_"
@@ -198,6 +199,8 @@ def _table(lower: str, start: int, stop: int) -> Iterator[Place]:
     if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
         return
     rule = _RULE.fullmatch(following) or _FRAME.fullmatch(following)
+    if rule and columns == inner[:1] and len(inner) == 2 and _VALUE_CELL.fullmatch(cells[inner[1]]):  # noqa: PLR2004 - name and value
+        yield from _cells(line, start, "|", [inner[1]])
     if mark == "|" and not rule:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])

@@ -253,7 +253,7 @@ _TERM: Final = re.compile(
     r"|example|case|key|token|password|pass|secret|id|num|server|host|client|account|group|role|mode|rule|day|week|month|value|var|name)s?[-_]?\d{1,2})$",
     re.IGNORECASE,
 )
-"""What has letters and digits and is no password all the same: measures, standards, types, numbered things."""
+"""What has letters and digits and is no password all the same: measures, standards, numbered things."""
 
 
 def _is_chosen(value: str) -> bool:
@@ -290,7 +290,7 @@ _FITS: Final[Mapping[str, Callable[[str], bool]]] = {
         _generated(value) or ((_is_strange(value) or _is_chosen(value)) and not _stands_in(value))
     ),
     "phrase": _is_phrase,
-    "sure": bool,
+    "sure": lambda value: not value.startswith("["),
     "word": lambda value: _generated(value) or _fits_word(value),
     "secretword": lambda value: _generated(value) or _fits_word(value),
 }
@@ -351,8 +351,7 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
         return None
     secretive = strength == "weak" and bool(_SECRETIVE.search(_line_before(text, match.start())))
     if not (
-        (phrase and "-" in value)
-        or _quoted_secret(value, strength, secretive=secretive)
+        (phrase and "-" in value) or _quoted_secret(value, strength, secretive=secretive)
         if quoted
         else _bare_secret(text, match, value, strength)
     ):
@@ -498,16 +497,16 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
             return len(value) >= _LEAST_TOKEN and not _snake(value)
         least = _LEAST_TOKEN if _is_alone(text, match) and _is_strange(value) else _LEAST_BARE_TOKEN
         return len(value) >= least and _random(value) and not _snake(value)
+    setting = match["operator"] == ":" or match.end("operator") == match.start("value")
+    name = _snake(value) and not (setting and _mixed(value) and _is_alone(text, match))
     if strength == "short":
         if value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
             return True
         mixed = _is_chosen(value)
-        return not _snake(value) and (
-            mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
-        )
+        return not name and (mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match)))
     if any(char.isdigit() for char in value) or not value.isidentifier():
-        return not _snake(value)
-    return _in_file_of_settings(text, match) and not _snake(value)
+        return not name
+    return _in_file_of_settings(text, match) and not name
 
 
 def _is_alone(text: str, match: re.Match[str]) -> bool:

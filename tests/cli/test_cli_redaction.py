@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from outcome import Outcome
 
 SECRET = secret_samples.forms(11)["github classic"]
-PASSWORD = "Kuerbis2031!"  # noqa: S105 - made up
+PASSWORD = "Kuerbis2031!"
 
 
 def test_secrets_are_left_out_and_counted_once(
