@@ -5,62 +5,9 @@ Data for `judgekit.secret_search`, in small letters; what a pattern must be like
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from judgekit.secret_kinds import kinds
-
-_WORDS: Final = (
-    "pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest|mnemonic|"
-    "phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord|"
-    "wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|"
-    "identified|default user|securestring|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |"
-    "admin|root:|root /|guest:|guest /|demo:|demo /|postgres|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|"
-    '\ttrue\t/|\tfalse\t/|snmp|sqlplus|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |" *|* "| /rp|wallet|'
-    "signer|deployer|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa"
-)
-WORDS: Final = tuple(_WORDS.split("|"))
-PLACES: Final = tuple(
-    map(
-        re.compile,
-        (
-            r"machine[ \t]+[\w-]+\.",
-            r" -[pwaxkucb](?:[ \w\"']|$)",
-            r"\n-[pwaxkucb][ \w]",
-            r"\t-[pwaxkucb]",
-            r"://[^\s/]{0,80}[@:]",
-            r":(?:[1-6]\d{3,4}:|[./\w]{13}(?:\n|:|\Z))",
-            r"\*[0-9a-f]{40}",
-            r"pw\b",
-            r"pin\b",
-            r"pat\b",
-            r"sid\b",
-            r"user \S",
-        ),
-    )
-)
-"""What, or one of `WORDS`, every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
-
-_CALLED: Final = (
-    r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
-    r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
-)
-_NOUN: Final = (
-    r"(?:pass[ -]?(?:word|wd|phrase|code|wort|key)|passw|pwd|pw|kennwort|kenwort|zugangscode|losungswort|mots? de passe|mdp|contrasenas?|clave(?: de \w{2,12})?|senha"
-    r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel)"
-    r"|(?:s?ftp|smtp|imap|ssh|db|admin|root|vpn|wi-?fi|user|login|sudo|temp|default|my|your|our|user[ ][\w.@-]{2,40},?)[ ]pass)"
-)
-_IS: Final = r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
-_NOUNS: Final = "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
-_LOGIN: Final = r"(?:wi-?fi|wlan|vpn|s?ftp|ssh|rdp|smtp|imap|nas|router|credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
-_LOGIN_WORDS: Final = "wifi wi-fi wlan vpn ftp ssh rdp smtp imap nas router cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
-_CHOSEN: Final = (
-    r"[\"'`*_(\[]{0,3}(?=[^\s\"'`<>,;()*]{0,60}[\d!#$%&+?@^~])(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
-)
-_USER: Final = r"[\"'`*]{0,2}[\w.@\\+-]{2,60}[\"'`*]{0,2}"
-_V: Final = r"[^\s\"'`<>|;&]{4,200}+"
-_Q: Final = r"[\"']?"
-_END: Final = r"(?=[\"'`]?[ \t]*(?:$|\n|[|;&<>]|-{1,2}[a-z]|/[a-z]|[\"'`]|https?:|[\w-]{1,60}[.@:/]|\\\n))"
+from judgekit.secret_kinds import CALLED, CHOSEN, END, IS, LOGIN, LOGIN_WORDS, NOUN, NOUNS, USER, Q, V, kinds
 
 CARRIED: Final = kinds(
     # Addresses
@@ -135,7 +82,7 @@ CARRIED: Final = kinds(
         "-u --user --proxy-user",
         r"(?:(?<=\s)-u|--user|--proxy-user)[ =]?[\"']?(?:[^\s:\"'<>$/\\%{]{1,80}+\\)?[^\s:\"'<>$/]{1,80}+:(?P<value>[^\s\"'<>$]{4,200}+)",
     ),
-    ("password", "sshpass", rf"sshpass\s++(?:-\w+\s++){{0,3}}?-p[ \t]*+{_Q}(?P<value>{_V})"),
+    ("password", "sshpass", rf"sshpass\s++(?:-\w+\s++){{0,3}}?-p[ \t]*+{Q}(?P<value>{V})"),
     (
         "password",
         "mysql mariadb",
@@ -145,12 +92,12 @@ CARRIED: Final = kinds(
         "password",
         "-",
         rf"(?<![\w-])(?:--?|/)(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|passwort|pwd|pw|psk|storepass|keypass|srcstorepass|deststorepass|requirepass)(?:-?(?:value|plain))?"
-        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){_Q}(?:(?P<word>(?![-$<{{\[(/.]){_V}){_END}|(?P<chosen>(?![-$<{{\[(/]){_V}))",
+        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){Q}(?:(?P<word>(?![-$<{{\[(/.]){V}){END}|(?P<chosen>(?![-$<{{\[(/]){V}))",
     ),
     (
         "password",
         "--",
-        rf"--(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|pwd|pw|psk|token|secret|key)[\"']?[ \t]*(?:,[ \t]*\n?[ \t]*|\\?\n[ \t]*(?:-[ \t])?)[\"']?(?P<chosen>(?![-$<{{\[(/]){_V})",
+        rf"--(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|pwd|pw|psk|token|secret|key)[\"']?[ \t]*(?:,[ \t]*\n?[ \t]*|\\?\n[ \t]*(?:-[ \t])?)[\"']?(?P<chosen>(?![-$<{{\[(/]){V})",
     ),
     (
         "token",
@@ -164,23 +111,23 @@ CARRIED: Final = kinds(
         r"\b(?:docker|podman|helm|buildah|skopeo|crane|oras|nerdctl|oc|az|cf|ibmcloud|mongo(?:sh|dump|restore|import|export)?|ldap\w{3,10}|redis-cli|rdesktop|xfreerdp"
         r"|plink|pscp|psftp|psexec|sqlcmd|bcp|zip|unzip|ipmitool|vncviewer|rabbitmqctl|clickhouse-client|cqlsh|influx|smbmap|crackmapexec|evil-winrm|isql|osql|wmic|impdp|iscsiadm"
         r"|htpasswd|lftp|ncftp|vault|doctl|snowsql|impala-shell|beeline|tsql|gpg2?|openssl|cadaver|megatools|ansible\w{0,9}|mount|7z)\b[^\n|;]{0,160}?[ \t]"
-        rf"(?:-(?:p|pw|w|a|pass|password)[ \t]{{1,4}}|--pass[ =]|/p:|-p(?=[^ \t:\n-]{{6}})){_Q}(?P<mixed>(?![-$<{{\[(/.]){_V})",
+        rf"(?:-(?:p|pw|w|a|pass|password)[ \t]{{1,4}}|--pass[ =]|/p:|-p(?=[^ \t:\n-]{{6}})){Q}(?P<mixed>(?![-$<{{\[(/.]){V})",
     ),
     (
         "password",
         "docker podman helm ldap redis-cli mongo plink pscp psexec sqlcmd ipmitool zip rdesktop freerdp login",
         r"\b(?:(?:docker|podman|helm|oc|az|cf|ibmcloud|buildah|skopeo|nerdctl)\b[^\n|;]{0,60}?\blogin\b|mongo(?:sh|dump|restore)?|ldap\w{3,10}|redis-cli|plink|pscp|psexec|sqlcmd|ipmitool|rdesktop|xfreerdp|zip|cqlsh|evil-winrm|vncviewer)\b[^\n|;]{0,160}?[ \t](?:-(?:p|pw|w|a)[ \t]{1,4}|/p:)"
-        rf"{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V}){_END}",
+        rf"{Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){V}){END}",
     ),
     (
         "password",
         "-u --user",
-        rf"(?m:^)(?![^\n]{{0,80}}(?:mysql|mariadb))[^\n|;]{{0,120}}?[ \t](?:-u|--user(?:name)?)[ =]?[\"']?[\w.@\\-]{{1,60}}[\"']?[ \t][^\n|;]{{0,60}}?(?<=[ \t])(?:-p|-pw|--pass)[ =]{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V})",
+        rf"(?m:^)(?![^\n]{{0,80}}(?:mysql|mariadb))[^\n|;]{{0,120}}?[ \t](?:-u|--user(?:name)?)[ =]?[\"']?[\w.@\\-]{{1,60}}[\"']?[ \t][^\n|;]{{0,60}}?(?<=[ \t])(?:-p|-pw|--pass)[ =]{Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){V})",
     ),
     (
         "password",
         "env arg set param from-literal build-arg -e",
-        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{_CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){_Q}(?P<word>(?![$<{{]){_V})",
+        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){Q}(?P<word>(?![$<{{]){V})",
     ),
     (
         "password",
@@ -200,13 +147,13 @@ CARRIED: Final = kinds(
     (
         "password",
         "/pass: /password: /p:",
-        rf"(?<=\s)/(?:pass(?:word)?|p|rp|pw):{_Q}(?P<value>(?![*$<%]){_V})",
+        rf"(?<=\s)/(?:pass(?:word)?|p|rp|pw):{Q}(?P<value>(?![*$<%]){V})",
     ),
     ("password", "pass:", r"-pass(?:in|out|word)?[ \t]{1,4}[\"']?pass:(?P<value>[^\s\"']{3,100}+)"),
     (
         "password",
         "-storepass -keypass",
-        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{_Q}(?P<value>(?![-$<]){_V})",
+        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{Q}(?P<value>(?![-$<]){V})",
     ),
     (
         "password",
@@ -221,23 +168,23 @@ CARRIED: Final = kinds(
     (
         "password",
         "wpa_passphrase",
-        rf"wpa_passphrase[ \t]{{1,4}}(?:\"[^\"\n]{{1,40}}\"|\S{{1,40}})[ \t]{{1,4}}{_Q}(?P<value>{_V})",
+        rf"wpa_passphrase[ \t]{{1,4}}(?:\"[^\"\n]{{1,40}}\"|\S{{1,40}})[ \t]{{1,4}}{Q}(?P<value>{V})",
     ),
     ("password", "password", r"\bnmcli[^\n]{0,120}?\bpassword[ \t]{1,4}[\"']?(?P<value>[^\s\"']{4,100}+)"),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-x[ \t]{{1,4}}{_Q}(?P<value>(?!aes|des){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-x[ \t]{{1,4}}{Q}(?P<value>(?!aes|des){V})",
     ),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-a[ \t]{{1,4}}{_Q}(?P<value>(?!md5|sha|aes|des){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-a[ \t]{{1,4}}{Q}(?P<value>(?!md5|sha|aes|des){V})",
     ),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,80}}?[ \t]-c[ \t]{{0,4}}{_Q}(?P<value>(?!(?:public)\b){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,80}}?[ \t]-c[ \t]{{0,4}}{Q}(?P<value>(?!(?:public)\b){V})",
     ),
     (
         "token",
@@ -273,7 +220,7 @@ CARRIED: Final = kinds(
     (
         "password",
         "define( env( getenv environ default setting set( config( put( property(",
-        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<chosen>[^\"'\n$%{{<]{{6,300}}+)[\"']",
+        rf"\([ \t]*[\"'][\w.-]{{0,40}}{CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<chosen>[^\"'\n$%{{<]{{6,300}}+)[\"']",
     ),
     (
         "password",
@@ -310,42 +257,42 @@ CARRIED: Final = kinds(
     (
         "password",
         "value name= key= id=",
-        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
+        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
     ),
     (
         "password",
         "value",
-        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"']",
+        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"']",
     ),
     (
         "password",
         "</",
-        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?:<(?:value|string|val)>\s{{0,40}})?(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
+        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?:<(?:value|string|val)>\s{{0,40}})?(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
     ),
     (
         "password",
         "<key> </td> </th> </dt> </b> </label>",
-        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{_CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
+        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
     ),
     (
         "password",
         "name key variable",
-        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
+        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
     ),
     (
         "password",
         "value",
-        rf"[\"']?\bvalue[\"']?[ \t]*:[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"'],?\s{{1,40}}[\"']?(?:name|key)[\"']?[ \t]*:[ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?(?=[ \t]*[,}}\n])",
+        rf"[\"']?\bvalue[\"']?[ \t]*:[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"'],?\s{{1,40}}[\"']?(?:name|key)[\"']?[ \t]*:[ \t]*[\"']?[\w./-]{{0,60}}?{CALLED}[\w-]{{0,10}}[\"']?(?=[ \t]*[,}}\n])",
     ),
     (
         "password",
         "variable",
-        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
+        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
     ),
     (
         "password",
         "| >",
-        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
+        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
     ),
     ("key", '"kty" kty', r"[\"'](?:d|p|q|dp|dq|qi|k)[\"'][ \t]*:[ \t]*[\"'](?P<value>[\w-]{20,}+)[\"']"),
     ("key", "rsakeyvalue <d>", r"<(?:d|p|q|dp|dq|inverseq)>\s*(?P<value>[a-z0-9+/=\s]{40,}+)</"),
@@ -475,7 +422,7 @@ CARRIED: Final = kinds(
     (
         "password",
         ":",
-        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{_CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
+        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
     ),
     (
         "key",
@@ -495,28 +442,23 @@ CARRIED: Final = kinds(
     (
         "password",
         "|| ?? :- or",
-        rf"{_CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
+        rf"{CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
     ),
     (
         "password",
         "password",
         r"type=[\"']?password[\"']?[^<>\n]{0,80}[ \t]value=[\"'](?P<value>[^\"'<>\n]{4,200}+)[\"']",
     ),
-    (
-        "password",
-        "password passphrase passwd pass",
-        r"\b(?:password|passphrase|passwd|pass)[ \t]+(?:for|of|on|to)[ \t][^\n:.]{1,40}?[ \t](?:is|was)[ \t:]+[\"'`]?(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
-    ),
     # Prose
     (
         "password",
-        _NOUNS,
-        rf"\b{_NOUN}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{_IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{_CHOSEN}",
+        NOUNS,
+        rf"\b{NOUN}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{CHOSEN}",
     ),
     (
         "password",
-        _NOUNS,
-        rf"\b{_NOUN}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
+        NOUNS,
+        rf"\b{NOUN}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
     ),
     (
         "password",
@@ -525,8 +467,8 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        _NOUNS,
-        rf"\b{_NOUN}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{_CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
+        NOUNS,
+        rf"\b{NOUN}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
     ),
     (
         "PIN",
@@ -545,29 +487,29 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        _LOGIN_WORDS,
-        rf"\b{_LOGIN}[\"'`*]{{0,2}}(?:[ \t]+(?:with|as|is|are|using|were|to|mit|als|on|for|in|at)\b(?:[ \t]+[\w.@-]{{2,30}})?)?(?:[ \t]*[:=][ \t]*[^\n/|:,;()]{{0,30}}?)?[ \t:=*_`\"']{{1,4}}{_USER}(?::[ \t]?|[ \t]{{1,3}}[/|][ \t]{{1,3}}){_CHOSEN}",
+        LOGIN_WORDS,
+        rf"\b{LOGIN}[\"'`*]{{0,2}}(?:[ \t]+(?:with|as|is|are|using|were|to|mit|als|on|for|in|at)\b(?:[ \t]+[\w.@-]{{2,30}})?)?(?:[ \t]*[:=][ \t]*[^\n/|:,;()]{{0,30}}?)?[ \t:=*_`\"']{{1,4}}{USER}(?::[ \t]?|[ \t]{{1,3}}[/|][ \t]{{1,3}}){CHOSEN}",
     ),
     (
         "password",
-        _LOGIN_WORDS,
-        rf"\b{_LOGIN}[ \t]*(?:(?:is|are|with|as)[ \t]|[:=])?[ \t]*{_USER}/{_CHOSEN}",
+        LOGIN_WORDS,
+        rf"\b{LOGIN}[ \t]*(?:(?:is|are|with|as)[ \t]|[:=])?[ \t]*{USER}/{CHOSEN}",
     ),
     (
         "password",
         "admin root guest demo postgres",
-        rf"\b(?:admin|administrator|root|guest|demo|postgres)[\"'`*]{{0,3}}(?:[ \t]{{1,3}}/[ \t]{{1,3}}|:)(?!//){_CHOSEN}",
+        rf"\b(?:admin|administrator|root|guest|demo|postgres)[\"'`*]{{0,3}}(?:[ \t]{{1,3}}/[ \t]{{1,3}}|:)(?!//){CHOSEN}",
     ),
     (
         "password",
         "log sign anmeld",
-        rf"(?:^|(?<=[\s\"'`(])){_USER}[ \t]{{1,3}}/[ \t]{{1,3}}{_CHOSEN}[\"'`*]{{0,3}}[ \t]+(?:(?:to|zum|for|pour|para)[ \t])?(?:log|sign|anmeld)",
+        rf"(?:^|(?<=[\s\"'`(])){USER}[ \t]{{1,3}}/[ \t]{{1,3}}{CHOSEN}[\"'`*]{{0,3}}[ \t]+(?:(?:to|zum|for|pour|para)[ \t])?(?:log|sign|anmeld)",
     ),
     ("password", "wifi:", r"\bwifi:(?:[a-z]:[^;\n]{0,60};){0,3}p:(?P<sure>[^;\n]{4,80});"),
     (
         "password",
         "{",
-        rf"{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*[:=]>?\s{{0,10}}\{{\s{{0,40}}[\"']?(?:value|default|plain|secret)[\"']?[ \t]*[:=]>?[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"']",
+        rf"{CALLED}[\w-]{{0,10}}[\"']?[ \t]*[:=]>?\s{{0,10}}\{{\s{{0,40}}[\"']?(?:value|default|plain|secret)[\"']?[ \t]*[:=]>?[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"']",
     ),
     (
         "token",
@@ -583,13 +525,13 @@ CARRIED: Final = kinds(
     (
         "password",
         "ssh-keygen",
-        rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{_Q}(?P<chosen>{_V})",
+        rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{Q}(?P<chosen>{V})",
     ),
-    ("password", "openssl", rf"\bopenssl[ \t][^\n]{{0,120}}?(?<=[ \t])-k[ \t]{{1,3}}{_Q}(?P<chosen>{_V})"),
+    ("password", "openssl", rf"\bopenssl[ \t][^\n]{{0,120}}?(?<=[ \t])-k[ \t]{{1,3}}{Q}(?P<chosen>{V})"),
     (
         "password",
         "http",
-        rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{_Q}[\w.@-]{{1,60}}:(?P<chosen>{_V})",
+        rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{Q}[\w.@-]{{1,60}}:(?P<chosen>{V})",
     ),
 )
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of
