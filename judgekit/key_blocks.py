@@ -29,9 +29,13 @@ _END: Final = re.compile(
     r"(?:[ \t]{0,4}[-\\=]{2,20})?|PRIVATE-MAC:[^\n]{0,80}",
     re.IGNORECASE,
 )
+_TAIL: Final = re.compile(
+    r"end[ _]{0,4}(?:[a-z0-9]{1,12}[ _]{1,4}){0,3}private[ _]{1,4}key(?:[ _]block)?-{0,10}"
+)
 _MATERIAL: Final = re.compile(
     r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{16,}+={0,2}|[A-Za-z0-9+/]{1,15}={1,2}|={1}[A-Za-z0-9+/]{4})(?![A-Za-z0-9+/=])"
 )
+_LINE: Final = re.compile(r"[^A-Za-z\n]{0,16}[A-Za-z0-9+/]{8,100}={0,2}[^A-Za-z0-9\n]{0,12}\n")
 _LAST: Final = re.compile(
     r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1,15}(?=(?:[\s\"'+,.\\>#*|/;:-]|\\[nr]|<br[ \t]*/?>){0,40}\Z)"
 )
@@ -64,6 +68,23 @@ def find(text: str, lower: str) -> Iterator[tuple[int, int]]:
             pieces, at = _material(text, header.end(), stop)
             if any(_is_key(text[first:last]) for first, last in pieces):
                 yield from _joined(text, [(start, header.end()), *pieces])
+    if "private" in lower:
+        yield from _headless(text, lower)
+
+
+def _headless(text: str, lower: str) -> Iterator[tuple[int, int]]:
+    """Yield the lines of key material before an end, whose header may be missing."""
+    since = 0
+    for end in _TAIL.finditer(lower):
+        start = at = text.rfind("\n", since, end.start()) + 1 or end.start()
+        for _ in range(_MOST_LINES):
+            line = text.rfind("\n", since, max(at - 1, since)) + 1 or since
+            if line == at or not _LINE.fullmatch(text, line, at):
+                break
+            start = at = line
+        if _is_key(text[start : end.start()]):
+            yield start, end.end()
+        since = end.end()
 
 
 def _is_key(piece: str) -> bool:

@@ -5,28 +5,9 @@ Data for `judgekit.secret_search`, in small letters; what a pattern must be like
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from judgekit.secret_kinds import kinds
-
-TRIGGER: Final = re.compile(
-    r"pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest"
-    r"|mnemonic|phrase|connstr|connect|kennwort|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identified|identify"
-    r"|machine[ \t]+[\w-]+\.|default login|default user|community|com2sec|createuser|crypt\(|rootpw|bindpw"
-    r"| -[pwaxkucb](?:[ \w\"']|$)|\n-[pwaxkucb][ \w]|\t-[pwaxkucb]|/p:|net use|net user|://[^\s/]{0,80}[@:]|:::|:\*:|:[1-6]\d{3,4}:"
-    r"|:[./\w]{13}(?:\n|:|\Z)|\*[0-9a-f]{40}|otpauth|echo |smbclient|snmp|sqlplus|oracle:|pw\b|pin\b|pat\b|sid\b|define\(|code=|\?[tk]=|&[tk]=|accounts?[ :]|creds|\" \*|\* \"| /rp|wallet|signer|deployer"
-    r"|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|user \S|poll |:587|:465|recovery|backup code|scratch|emergency|2fa|mfa"
-)
-"""What every line has in which `NAMED` or one of `CARRIED` can begin: other lines are not looked at."""
-
-_CALLED: Final = (
-    r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
-    r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
-)
-_V: Final = r"[^\s\"'`<>|;&]{4,200}+"
-_Q: Final = r"[\"']?"
-_END: Final = r"(?=[\"'`]?[ \t]*(?:$|\n|[|;&<>]|-{1,2}[a-z]|/[a-z]|[\"'`]|https?:|[\w-]{1,60}[.@:/]|\\\n))"
+from judgekit.secret_kinds import CALLED, CHOSEN, END, IS, LOGIN, LOGIN_WORDS, NOUN, NOUNS, USER, Q, V, kinds
 
 CARRIED: Final = kinds(
     # Addresses
@@ -60,7 +41,7 @@ CARRIED: Final = kinds(
     ("token", "x-amz-security-token", r"x-amz-security-token=(?P<value>[\w%+/=-]{32,}+)"),
     ("token", "otpauth://", r"otpauth://[^\s\"'<>]{0,200}?secret=(?P<value>[a-z2-7]{10,}+=*)"),
     ("token", "/t/", r"/t/(?P<mixed>[a-z]{2}-[0-9a-f]{8}-[0-9a-f-]{20,40})/"),
-    ("password", "%", r"smbclient[^\n]{0,100}?-u[ \t]?[\"']?[\w\\.-]{1,60}%(?P<value>[^\s\"']{3,100})"),
+    ("password", "%", r"[ \t]-u[ \t]?[\"']?[\w\\/.@-]{1,60}%(?P<chosen>[^\s\"']{3,100})"),
     # Headers
     (
         "password",
@@ -101,7 +82,7 @@ CARRIED: Final = kinds(
         "-u --user --proxy-user",
         r"(?:(?<=\s)-u|--user|--proxy-user)[ =]?[\"']?(?:[^\s:\"'<>$/\\%{]{1,80}+\\)?[^\s:\"'<>$/]{1,80}+:(?P<value>[^\s\"'<>$]{4,200}+)",
     ),
-    ("password", "sshpass", rf"sshpass\s++(?:-\w+\s++){{0,3}}?-p[ \t]*+{_Q}(?P<value>{_V})"),
+    ("password", "sshpass", rf"sshpass\s++(?:-\w+\s++){{0,3}}?-p[ \t]*+{Q}(?P<value>{V})"),
     (
         "password",
         "mysql mariadb",
@@ -111,12 +92,17 @@ CARRIED: Final = kinds(
         "password",
         "-",
         rf"(?<![\w-])(?:--?|/)(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|passwort|pwd|pw|psk|storepass|keypass|srcstorepass|deststorepass|requirepass)(?:-?(?:value|plain))?"
-        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){_Q}(?P<word>(?![-$<{{\[(/.]){_V}){_END}",
+        rf"(?:[=:][ \t]?|[ \t]{{1,8}}){Q}(?:(?P<word>(?![-$<{{\[(/.]){V}){END}|(?P<chosen>(?![-$<{{\[(/]){V}))",
+    ),
+    (
+        "password",
+        "--",
+        rf"--(?:[a-z][\w-]{{0,30}}-)?(?:password|passwd|passphrase|pass|pwd|pw|psk|token|secret|key)[\"']?[ \t]*(?:,[ \t]*\n?[ \t]*|\\?\n[ \t]*(?:-[ \t])?)[\"']?(?P<chosen>(?![-$<{{\[(/]){V})",
     ),
     (
         "token",
         "-",
-        r"(?<![\w-])--?(?:[a-z][\w-]{0,30}-)?(?:token|secret|api-?key|access-?key|secret-?key|auth-?key|auth-?token|client-?secret|license-?key|account-?key|key-?secret|psk|secret-?access-?key)"
+        r"(?<![\w-])--?(?:[a-z][\w-]{0,30}-)?(?:token|secret|api-?key|access-?key|secret-?key|auth-?key|auth-?token|client-?secret|license-?key|account-?key|key-?secret|psk|secret-?access-?key)(?:-(?:string|value|text))?"
         r"(?:[=:][ \t]?|[ \t]{1,8})[\"']?(?P<random>(?![-$<{\[(/.])[^\s\"'`<>|;&]{8,300}+)",
     ),
     (
@@ -125,23 +111,23 @@ CARRIED: Final = kinds(
         r"\b(?:docker|podman|helm|buildah|skopeo|crane|oras|nerdctl|oc|az|cf|ibmcloud|mongo(?:sh|dump|restore|import|export)?|ldap\w{3,10}|redis-cli|rdesktop|xfreerdp"
         r"|plink|pscp|psftp|psexec|sqlcmd|bcp|zip|unzip|ipmitool|vncviewer|rabbitmqctl|clickhouse-client|cqlsh|influx|smbmap|crackmapexec|evil-winrm|isql|osql|wmic|impdp|iscsiadm"
         r"|htpasswd|lftp|ncftp|vault|doctl|snowsql|impala-shell|beeline|tsql|gpg2?|openssl|cadaver|megatools|ansible\w{0,9}|mount|7z)\b[^\n|;]{0,160}?[ \t]"
-        rf"(?:-(?:p|pw|w|a|pass|password)[ \t]{{1,4}}|--pass[ =]|/p:|-p(?=[^ \t:\n-]{{6}})){_Q}(?P<mixed>(?![-$<{{\[(/.]){_V})",
+        rf"(?:-(?:p|pw|w|a|pass|password)[ \t]{{1,4}}|--pass[ =]|/p:|-p(?=[^ \t:\n-]{{6}})){Q}(?P<mixed>(?![-$<{{\[(/.]){V})",
     ),
     (
         "password",
         "docker podman helm ldap redis-cli mongo plink pscp psexec sqlcmd ipmitool zip rdesktop freerdp login",
         r"\b(?:(?:docker|podman|helm|oc|az|cf|ibmcloud|buildah|skopeo|nerdctl)\b[^\n|;]{0,60}?\blogin\b|mongo(?:sh|dump|restore)?|ldap\w{3,10}|redis-cli|plink|pscp|psexec|sqlcmd|ipmitool|rdesktop|xfreerdp|zip|cqlsh|evil-winrm|vncviewer)\b[^\n|;]{0,160}?[ \t](?:-(?:p|pw|w|a)[ \t]{1,4}|/p:)"
-        rf"{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V}){_END}",
+        rf"{Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){V}){END}",
     ),
     (
         "password",
         "-u --user",
-        rf"(?m:^)(?![^\n]{{0,80}}(?:mysql|mariadb))[^\n|;]{{0,120}}?[ \t](?:-u|--user(?:name)?)[ =]?[\"']?[\w.@\\-]{{1,60}}[\"']?[ \t][^\n|;]{{0,60}}?(?<=[ \t])(?:-p|-pw|--pass)[ =]{_Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){_V})",
+        rf"(?m:^)(?![^\n]{{0,80}}(?:mysql|mariadb))[^\n|;]{{0,120}}?[ \t](?:-u|--user(?:name)?)[ =]?[\"']?[\w.@\\-]{{1,60}}[\"']?[ \t][^\n|;]{{0,60}}?(?<=[ \t])(?:-p|-pw|--pass)[ =]{Q}(?P<word>(?![-$<{{\[(/.]|\d{{1,5}}\b){V})",
     ),
     (
         "password",
         "env arg set param from-literal build-arg -e",
-        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{_CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){_Q}(?P<word>(?![$<{{]){_V})",
+        rf"(?:(?m:^)[ \t]*(?:env|setx|setenv|param|config)|\b(?:configure|config)[ \t]set|--(?:from-literal|set|set-string|env|build-arg|var|variable)[ =]?|[ \t]-e)[ \t]*[\"']?[\w.-]{{0,60}}?{CALLED}[\w-]{{0,10}}(?:[ \t]{{1,4}}|=){Q}(?P<word>(?![$<{{]){V})",
     ),
     (
         "password",
@@ -151,7 +137,7 @@ CARRIED: Final = kinds(
     (
         "password",
         "net use",
-        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,160}?/user:\S{1,80}[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"']{4,100}+)",
+        r"\bnet[ \t]{1,3}use[ \t][^\n]{0,160}?/u(?:ser)?:\S{1,80}[ \t]{1,4}[\"']?(?P<value>(?![/*])[^\s\"']{4,100}+)",
     ),
     (
         "password",
@@ -161,18 +147,18 @@ CARRIED: Final = kinds(
     (
         "password",
         "/pass: /password: /p:",
-        rf"(?<=\s)/(?:pass(?:word)?|p|rp|pw):{_Q}(?P<value>(?![*$<%]){_V})",
+        rf"(?<=\s)/(?:pass(?:word)?|p|rp|pw):{Q}(?P<value>(?![*$<%]){V})",
     ),
     ("password", "pass:", r"-pass(?:in|out|word)?[ \t]{1,4}[\"']?pass:(?P<value>[^\s\"']{3,100}+)"),
     (
         "password",
         "-storepass -keypass",
-        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{_Q}(?P<value>(?![-$<]){_V})",
+        rf"-(?:src|dest)?(?:store|key)pass[ \t]{{1,4}}{Q}(?P<value>(?![-$<]){V})",
     ),
     (
         "password",
-        "chpasswd sudo",
-        r"echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'|$]{4,100}+)[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:chpasswd|sudo[ \t]+-s|passwd[ \t]+--stdin|docker[ \t]+login|gh[ \t]+auth|base64|openssl|kinit)",
+        "chpasswd sudo stdin auth kinit",
+        r"echo[ \t]{1,4}(?:-n[ \t]{1,4})?[\"']?(?:[\w.-]{1,40}:)?(?P<value>[^\s\"'|$]{4,100}+)[\"']?[ \t]*\|[ \t]*(?:sudo[ \t]+)?(?:chpasswd|sudo[ \t]+-s|passwd[ \t]+--stdin|docker[ \t]+login|gh[ \t]+auth|openssl|kinit)",
     ),
     (
         "password",
@@ -182,23 +168,23 @@ CARRIED: Final = kinds(
     (
         "password",
         "wpa_passphrase",
-        rf"wpa_passphrase[ \t]{{1,4}}(?:\"[^\"\n]{{1,40}}\"|\S{{1,40}})[ \t]{{1,4}}{_Q}(?P<value>{_V})",
+        rf"wpa_passphrase[ \t]{{1,4}}(?:\"[^\"\n]{{1,40}}\"|\S{{1,40}})[ \t]{{1,4}}{Q}(?P<value>{V})",
     ),
     ("password", "password", r"\bnmcli[^\n]{0,120}?\bpassword[ \t]{1,4}[\"']?(?P<value>[^\s\"']{4,100}+)"),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-x[ \t]{{1,4}}{_Q}(?P<value>(?!aes|des){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-x[ \t]{{1,4}}{Q}(?P<value>(?!aes|des){V})",
     ),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-a[ \t]{{1,4}}{_Q}(?P<value>(?!md5|sha|aes|des){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,120}}?[ \t]-a[ \t]{{1,4}}{Q}(?P<value>(?!md5|sha|aes|des){V})",
     ),
     (
         "password",
         "snmp",
-        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,80}}?[ \t]-c[ \t]{{0,4}}{_Q}(?P<value>(?!(?:public)\b){_V})",
+        rf"\bsnmp\w{{2,10}}[ \t][^\n]{{0,80}}?[ \t]-c[ \t]{{0,4}}{Q}(?P<value>(?!(?:public)\b){V})",
     ),
     (
         "token",
@@ -213,7 +199,12 @@ CARRIED: Final = kinds(
     (
         "password",
         "credential",
-        r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)[ \t]*\([^()\n]{0,80}?[\"'](?P<mixed>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
+        r"(?:networkcredential|pscredential|usernamepassword\w{0,20}|basicauth|basic_auth|httpbasicauth|credentials?|basicawscredentials|azurenamedkeycredential|azurekeycredential)(?:\]?::new)?[ \t]*\([^()\n]{0,80}?[\"'](?P<chosen>[^\"'\n]{6,200}+)[\"'][ \t]*[,)]",
+    ),
+    (
+        "password",
+        "convertto-securestring",
+        r"[\"'](?P<sure>[^\"'$\n]{4,200}+)[\"'][ \t]*\|[ \t]*convertto-securestring",
     ),
     # Code
     (
@@ -223,18 +214,23 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
+        "password( passwd( pass( passphrase( pwd(",
+        r"(?:password|passwd|passphrase|pass|pwd)\([ \t]*[\"'](?P<chosen>[^\"'\n$%{<]{6,300}+)[\"'][ \t]*[,)]",
+    ),
+    (
+        "password",
         "define( env( getenv environ default setting set( config( put( property(",
-        rf"\([ \t]*[\"'][\w.-]{{0,40}}{_CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<generated>[^\"'\n$%{{<]{{6,300}}+)[\"']",
+        rf"\([ \t]*[\"'][\w.-]{{0,40}}{CALLED}[\w-]{{0,8}}[\"'][ \t]*,[ \t]*[\"'](?P<chosen>[^\"'\n$%{{<]{{6,300}}+)[\"']",
     ),
     (
         "password",
         "auth connect login",
-        r"(?:\bauth[ \t]*=[ \t]*|\.login|connect|getconnection|pdo|\.auth|\.authenticate|basic_auth|basicauth|set_auth)[ \t]*\((?:[^(),\n]{1,80},[ \t]*){1,3}[\"'](?P<generated>[^\"'\n$%{<]{8,200}+)[\"']",
+        r"(?:\bauth[ \t]*=[ \t]*|\.login|connect|getconnection|pdo|\.auth|\.authenticate|basic_auth|basicauth|set_auth)[ \t]*\((?:[^(),\n]{1,80},[ \t]*){1,3}[\"'](?P<chosen>[^\"'\n$%{<]{6,200}+)[\"']",
     ),
     (
         "password",
         "password pass secret token key",
-        r"(?m:^)[ \t]*(?:\w{0,20}(?:password|passwd|pass|secret|token|api_?key))[ \t]{1,4}(?:\"(?P<mixed>[^\"\n$<%{ ]{6,200}+)\"|'(?P<mixed2>[^'\n$<%{ ]{6,200}+)')[ \t]*(?:;|(?m:$))",
+        r"(?m:^)[ \t(#]*(?:(?:define|setq|export|set|let|def|defvar|const)[ \t]{1,4})?(?:[\w-]{0,20}(?:password|passwd|pass|secret|token|api_?key))[ \t]{1,4}(?:\"(?P<mixed>[^\"\n$<%{ ]{6,200}+)\"|'(?P<mixed2>[^'\n$<%{ ]{6,200}+)')[ \t]*(?:[;)]|(?m:$))",
     ),
     (
         "password",
@@ -261,42 +257,42 @@ CARRIED: Final = kinds(
     (
         "password",
         "value name= key= id=",
-        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
+        rf"\b(?:name|key|id|property|parametername|option|setting)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,80}}?\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"']",
     ),
     (
         "password",
         "value",
-        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"']",
+        rf"\bvalue[ \t]*=[ \t]*[\"'](?P<value>[^\"'<>\n]{{4,600}}+)[\"'][^<>\n]{{0,60}}?\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"']",
     ),
     (
         "password",
         "</",
-        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{_CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
+        rf"\b(?:name|key|id)[ \t]*=[ \t]*[\"'][^\"'<>\n]{{0,60}}?{CALLED}[\w.-]{{0,10}}[\"'][^<>\n]{{0,60}}?>\s{{0,40}}(?:<(?:value|string|val)>\s{{0,40}})?(?P<value>[^\s<>]{{4,600}}+)\s{{0,40}}</",
     ),
     (
         "password",
         "<key> </td> </th> </dt> </b> </label>",
-        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{_CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
+        rf"<(?:key|td|th|dt|b|strong|label|li)(?:[ \t][^<>\n]{{0,60}})?>[^<>\n]{{0,40}}?{CALLED}[^<>\n]{{0,12}}</(?:key|td|th|dt|b|strong|label)>:?\s{{0,60}}(?:<(?:string|td|dd|span|code|i|tt)(?:[ \t][^<>\n]{{0,60}})?>\s{{0,20}}){{1,2}}(?P<value>[^\s<>]{{4,600}}+)",
     ),
     (
         "password",
         "name key variable",
-        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{_CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
+        rf"[\"']?\b(?:name|key|parameterkey|variable|field|setting)[\"']?[ \t]*[:=][ \t]*[\"']?[\w./-]{{0,60}}?{CALLED}[\w-]{{0,10}}[\"']?[ \t]*(?:,[ \t]*|\n[ \t]*|,[ \t]*\n[ \t]*)[\"']?(?:\w{{0,16}}value|default)[\"']?[ \t]*[:=][ \t]*(?:\"(?P<value>[^\"\n]{{4,600}}+)\"|'(?P<value2>[^'\n]{{4,600}}+)'|(?P<word>[a-z]{{6,40}}+)(?=[ \t]*(?:\n|\Z))|(?P<mixed>[^\s\"',;<>\[\](){{}}$]{{6,600}}+))",
+    ),
+    (
+        "password",
+        "value",
+        rf"[\"']?\bvalue[\"']?[ \t]*:[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"'],?\s{{1,40}}[\"']?(?:name|key)[\"']?[ \t]*:[ \t]*[\"']?[\w./-]{{0,60}}?{CALLED}[\w-]{{0,10}}[\"']?(?=[ \t]*[,}}\n])",
     ),
     (
         "password",
         "variable",
-        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{_CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
+        rf"\bvariable[ \t]+[\"'][\w-]{{0,40}}{CALLED}[\w-]{{0,10}}[\"'][ \t]*\{{[^{{}}]{{0,300}}?\bdefault[ \t]*=[ \t]*\"(?P<value>[^\"\n]{{4,600}}+)\"",
     ),
     (
         "password",
         "| >",
-        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{_CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
-    ),
-    (
-        "password",
-        ":",
-        rf"(?:{_CALLED})[*\"'`_]{{0,3}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?[ \t>*-]{{0,8}}[`\"']?(?P<generated>[^\s`\"'<$]{{6,200}}+)[`\"']?[ \t]*(?=\n|\Z)",
+        rf"(?m:^)[ \t-]*[\"']?[\w.-]{{0,40}}?(?:{CALLED})[\w-]{{0,10}}[\"']?[ \t]*:[ \t]*(?:!\w+[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*\n[ \t]+(?P<value>[^\s<${{][^\s]{{3,600}}+)(?=[ \t]*(?:\n|\Z))",
     ),
     ("key", '"kty" kty', r"[\"'](?:d|p|q|dp|dq|qi|k)[\"'][ \t]*:[ \t]*[\"'](?P<value>[\w-]{20,}+)[\"']"),
     ("key", "rsakeyvalue <d>", r"<(?:d|p|q|dp|dq|inverseq)>\s*(?P<value>[a-z0-9+/=\s]{40,}+)</"),
@@ -318,6 +314,16 @@ CARRIED: Final = kinds(
     ("kubeconfig key", "-key-data", r"client-key-data[\"']?:[ \t]*[\"']?(?P<value>[a-z0-9+/=]{20,}+)"),
     # Files
     (
+        "cookie",
+        "true\t/ false\t/",
+        r"\t(?:true|false)\t/[^\t\n]{0,100}\t(?:true|false)\t\d{1,12}\t[^\t\n]{1,80}\t(?P<mixed>[^\s]{10,4000}+)",
+    ),
+    (
+        "recovery code",
+        "code",
+        r"\b(?:recovery|backup|scratch|emergency|2fa|mfa|wiederherstellungs)[ -]?codes?\b[^\n:=]{0,30}(?:[:=]|[ \t](?:is|was|are))[ \t]*[\"'`*]{0,3}(?P<sure>(?=[a-z -]{0,20}\d)[a-z0-9]{4,10}(?:[- ][a-z0-9]{4,10}){1,6}+|\d{6,10})(?![\w-])",
+    ),
+    (
         "password",
         "machine default",
         r"(?:machine\s+\S{1,120}|\bdefault)\s+(?:login|user)\s+\S{1,120}\s+(?:account\s+\S{1,80}\s+)?(?:password|passwd)\s+(?P<value>[^\s]{3,200}+)",
@@ -325,7 +331,7 @@ CARRIED: Final = kinds(
     (
         "password",
         ":",
-        r"(?m:^)(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:]{3,200}+)(?m:$)",
+        r"(?m:^)[ \t]{0,8}(?:[#>-][ \t]{0,4})?`?(?:\*|[\w-]{0,60}[.\w-]{0,80}|\[[0-9a-f:]+\]):(?:\*|[1-6]\d{3,4}):(?:\*|[\w.-]{1,60}):(?:\*|[\w.@-]{1,60}):(?P<value>[^\s:`]{3,200}+)`?(?m:$)",
     ),
     ("password hash", ":", r"(?m:^)[a-z_][\w.-]{0,31}\$?:(?P<value>(?![x*!]{1,2}:)[./0-9a-z]{13}):\d{0,6}:"),
     ("password hash", ":", r"(?m:^)[a-z_][\w.@-]{0,60}:(?P<value>(?=[./a-z]*\d)[./0-9a-z]{13})(?m:$)"),
@@ -334,7 +340,7 @@ CARRIED: Final = kinds(
         ":::",
         r"(?m:^)[\w.\\$ -]{1,60}:\d{1,10}:(?P<value>(?:[0-9a-f]{32}|\w{1,20}):[0-9a-f]{32}):::",
     ),
-    ("password hash", "*", r"[\"'\s=:](?P<value>\*[0-9a-f]{40})(?![0-9a-f])"),
+    ("password hash", "*", r"[\"'\s=:](?P<sure>\*[0-9a-f]{40})(?![0-9a-f])"),
     (
         "password",
         "enable username line user",
@@ -342,7 +348,7 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        "password key secret",
+        "password key secret psk passphrase md5 ascii",
         r"(?m:^)[ \t]*(?:(?:neighbor|standby|ppp|ip|ipv6|ntp|tacacs|tacacs-server|radius|radius-server|crypto|isakmp|server|line|aaa|vrrp|glbp|area|key|wlan|ssid|mgmtuser|tunnel-group|ikev[12]|set|snmp|ldap-login|no|bgp|isis|authentication|client|user|wpa-psk|security|pre-shared-key|local|remote)\b[^\n]{0,120}?[ \t])?"
         r"(?:password|secret|md5|key-string|authentication(?:-key)?(?:[ \t]text)?|isakmp[ \t]key|pre-shared-key(?:[ \t](?:local|remote|ascii-text|hexadecimal|address[ \t]\S+[ \t]key))?|psk|key|ascii|passphrase|wpa-psk)[ \t](?:(?:0|5|6|7|8|9|hex|ascii|text|clear|encrypted|cleartext)[ \t]{1,2})?[\"']?(?P<mixed>[^\s\"'=:;,(){}<>]{6,200}+)[\"']?;?(?=[ \t]*(?:\n|\Z|address|encrypted|timeout|ttl|role))",
     ),
@@ -416,7 +422,7 @@ CARRIED: Final = kinds(
     (
         "password",
         ":",
-        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{_CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
+        rf"(?m:^)[ \t]*:[\w ]{{0,20}}?{CALLED}:[ \t]+(?P<mixed>[^\s\"'<]{{6,200}}+)[ \t]*(?m:$)",
     ),
     (
         "key",
@@ -435,24 +441,24 @@ CARRIED: Final = kinds(
     ),
     (
         "password",
-        "|| ?? :-  or ",
-        rf"{_CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
+        "|| ?? :- or",
+        rf"{CALLED}[\w-]{{0,10}}[\"'\])]{{0,3}}[ \t]*(?:\|\||\?\?|:-|\bor\b)[ \t]*[\"']?(?P<generated>[^\s\"'`{{}}]{{8,300}}+)",
     ),
     (
         "password",
         "password",
         r"type=[\"']?password[\"']?[^<>\n]{0,80}[ \t]value=[\"'](?P<value>[^\"'<>\n]{4,200}+)[\"']",
     ),
-    (
-        "password",
-        "password passphrase passwd pass",
-        r"\b(?:password|passphrase|passwd|pass)[ \t]+(?:for|of|on|to)[ \t][^\n:.]{1,40}?[ \t](?:is|was)[ \t:]+[\"'`]?(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
-    ),
     # Prose
     (
         "password",
-        "password passphrase passwd pass pin pw code",
-        r"\b(?:password|passwd|passphrase|passcode|pass|pw|pin)[\"'`*]{0,2}[ \t]+(?:is|was|are|to|of|will[ \t]be|set[ \t]to)[ \t:]+(?:now[ \t]+|still[ \t]+)?[\"'`*(]{0,2}(?P<generated>[^\s\"'`<>,;()]{6,200}+)",
+        NOUNS,
+        rf"\b{NOUN}s?\b[\"'`*_)]{{0,3}}(?:[^\n:=]{{0,60}}?[ \t*_`\"']{IS}[ \t]*:?|[^\n:=]{{0,40}}?(?:[:=]|[ \t]-{{1,2}}>?)|[ \t]*[,/]?)[ \t]{{1,8}}(?:(?:now|still|currently|jetzt|aktuell|just|simply|again|probably)[ \t]+)?{CHOSEN}",
+    ),
+    (
+        "password",
+        NOUNS,
+        rf"\b{NOUN}\b[\"'`*_]{{0,3}}(?:[ \t]+(?:is|was|ist|lautet|est|es|e)[ \t:]+|[^\n:=]{{0,30}}[:=][ \t]*)[\"'`*_]{{0,3}}(?P<phrase>[a-z]{{3,9}}(?:[ -][a-z]{{3,9}}){{3,7}})(?=[\"'`*_]{{0,3}}[.]?[\"']?[ \t]*(?:\n|\Z))",
     ),
     (
         "password",
@@ -460,14 +466,72 @@ CARRIED: Final = kinds(
         r"\b(?:password|passwd|passphrase|passcode)[ \t]+(?:is|was|to)[ \t:]+(?:set[ \t]+to[ \t]+)?(?:\"(?P<secretword>[^\"\s]{5,80})\"|'(?P<secretword2>[^'\s]{5,80})'|`(?P<secretword3>[^`\s]{5,80})`)",
     ),
     (
+        "password",
+        NOUNS,
+        rf"\b{NOUN}\b[^\n:=]{{0,40}}:[*_]{{0,3}}[ \t]*\n(?:[ \t]*\n)?(?:[ \t]*(?:```|~~~)\w{{0,12}}\n)?[ \t>*-]{{0,8}}{CHOSEN}[\"'`*_]{{0,3}}[ \t]*(?=\n|\Z)",
+    ),
+    (
+        "PIN",
+        "pin",
+        r"\b(?:sim|door|card|bank|phone|unlock|alarm)?[ -]?pin(?:[ -]?code|[ -]?number|-?nummer)?\b[\"'`*]{0,3}[^\n\d]{0,40}?(?:[ \t](?:is|was|ist|lautet|est|es|to)|[:=])[ \t:]+[\"'`*]{0,3}(?P<sure>\d{4,8})(?=[.,;)]?[\"'`*]{0,3}[.,;)]?(?:[ \t]*(?:\n|\Z)|[ \t]+[a-z(]))(?![ \t]*(?:[mkgu]?(?:v|a|w|hz|s|m|ohms?|bits?|bytes?)\b))",
+    ),
+    (
         "token",
         "token key secret",
         r"\b(?:token|(?:api|access|secret|private)[ _-]?key|secret)[ \t]+(?:is|was|to)[ \t:]+(?:now[ \t]+)?[\"'`(]{0,2}(?P<random>[\w+/=.~-]{16,}+)",
     ),
     (
+        "token",
+        "token key secret",
+        r"\b(?:api|access|secret|private|auth|license|licence|deploy|signing|encryption|bearer|bot|session|refresh|personal[ ]access|service|webhook|client)[ _-]?(?:key|token|secret)\b[^\n:=]{0,40}?[ \t\"'`(*]{1,4}(?P<random>(?=[\w+/=.~-]{0,60}?\d)[\w+/=.~-]{20,200}+)(?![(\[])",
+    ),
+    (
         "password",
-        "/ :",
-        r"\b(?:credentials?|creds|login(?:s)?|log(?:ged)?[ -]?in|sign[ -]?in|user(?:name)?[ \t]*/[ \t]*pass(?:word)?|accounts?)\b(?:[ \t]+(?:with|as|is|are|using|for[ \t]\w+))?[ \t]*[:=]?[ \t]*[`\"']?[\w.@-]{2,60}[`\"']?[ \t]*[/:|][ \t]*[`\"']?(?P<generated>[^\s`\"'<>,;()/]{6,100}+)",
+        LOGIN_WORDS,
+        rf"\b{LOGIN}[\"'`*]{{0,2}}(?:[ \t]+(?:with|as|is|are|using|were|to|mit|als|on|for|in|at)\b(?:[ \t]+[\w.@-]{{2,30}})?)?(?:[ \t]*[:=][ \t]*[^\n/|:,;()]{{0,30}}?)?[ \t:=*_`\"']{{1,4}}{USER}(?::[ \t]?|[ \t]{{1,3}}[/|][ \t]{{1,3}}){CHOSEN}",
+    ),
+    (
+        "password",
+        LOGIN_WORDS,
+        rf"\b{LOGIN}[ \t]*(?:(?:is|are|with|as)[ \t]|[:=])?[ \t]*{USER}/{CHOSEN}",
+    ),
+    (
+        "password",
+        "admin root guest demo postgres",
+        rf"\b(?:admin|administrator|root|guest|demo|postgres)[\"'`*]{{0,3}}(?:[ \t]{{1,3}}/[ \t]{{1,3}}|:)(?!//){CHOSEN}",
+    ),
+    (
+        "password",
+        "log sign anmeld",
+        rf"(?:^|(?<=[\s\"'`(])){USER}[ \t]{{1,3}}/[ \t]{{1,3}}{CHOSEN}[\"'`*]{{0,3}}[ \t]+(?:(?:to|zum|for|pour|para)[ \t])?(?:log|sign|anmeld)",
+    ),
+    ("password", "wifi:", r"\bwifi:(?:[a-z]:[^;\n]{0,60};){0,3}p:(?P<sure>[^;\n]{4,80});"),
+    (
+        "password",
+        "{",
+        rf"{CALLED}[\w-]{{0,10}}[\"']?[ \t]*[:=]>?\s{{0,10}}\{{\s{{0,40}}[\"']?(?:value|default|plain|secret)[\"']?[ \t]*[:=]>?[ \t]*[\"'](?P<value>[^\"'\n]{{4,600}}+)[\"']",
+    ),
+    (
+        "token",
+        "/private- /secret- /token- /private/ /secret/ /token/",
+        r"://[^\s\"'<>]{1,200}?/(?:private|secret|token)[-_/](?P<random>[\w-]{16,}+)",
+    ),
+    (
+        "token",
+        ".login( authenticate( login(",
+        r"(?:login|authenticate)\([ \t]*[\"'](?P<random>[\w.=-]{20,}+)[\"'][ \t]*\)",
+    ),
+    ("password", "-passphrase", r"--?passphrase[ =][\"'](?P<phrase>[a-z]{3,9}(?:[ -][a-z]{3,9}){3,7})[\"']"),
+    (
+        "password",
+        "ssh-keygen",
+        rf"\bssh-keygen[ \t][^\n]{{0,120}}?(?<=[ \t])-[np][ \t]{{1,3}}{Q}(?P<chosen>{V})",
+    ),
+    ("password", "openssl", rf"\bopenssl[ \t][^\n]{{0,120}}?(?<=[ \t])-k[ \t]{{1,3}}{Q}(?P<chosen>{V})"),
+    (
+        "password",
+        "http",
+        rf"(?m:^|[`$ \t])(?:https?|xh|xhs)[ \t][^\n]{{0,60}}?(?:-a|--auth)[ \t=]{Q}[\w.@-]{{1,60}}:(?P<chosen>{V})",
     ),
 )
 """Where a value stands that is a secret. Its group says what it must be for that: `value` what says nothing of

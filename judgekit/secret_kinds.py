@@ -58,6 +58,11 @@ FORMS: Final = kinds(
     ("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}+"),
     ("Hugging Face token", "api_org_", r"api_org_[A-Za-z0-9]{30,}+"),
     ("GitHub token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,}+"),
+    (
+        "GitHub token",
+        "ghp_ gho_ ghu_ ghs_ ghr_",
+        r"gh[pousr]_(?=[A-Za-z]{0,30}\d)(?=\d{0,30}[A-Za-z])[A-Za-z0-9]{12,}+",
+    ),
     ("GitHub token", "v1.", r"(?<![\w.])v1\.[0-9a-f]{40}(?![0-9A-Za-z])"),
     ("GitLab token", "gl", r"gl(?:pat|dt|ft|soat|rt|cbt|ptt|imt|agent|oas|ffct)-[A-Za-z0-9_.-]{20,}+"),
     ("Google API key", "AIza", r"AIza[A-Za-z0-9_-]{35}"),
@@ -240,9 +245,9 @@ NAMED: Final = re.compile(
     r"(?P<close>[\"'\]`*)]{0,3}+(?:</(?:b|strong|em|i|code|label|dt)>)?)[ \t]{0,8}+"
     r"(?::[ \t]{0,3}(?:&(?:\'static[ \t])?)?[a-z][\w.\[\]|?]{0,40}[ \t]{0,3}(?==[^=]))?"
     r"(?P<operator>[?|+.:]{0,2}=>?|==?+=?+|[-=~]>|<-|:(?!:))"
-    r"(?P<gap>(?:\*\*|</(?:b|strong|em|i|code|label|dt)>)?[ \t]{0,40}+(?:\\?\n[ \t]{1,40}(?=[\"'])|<(?:b|strong|em|i|code|dd)>)?)"
-    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfu@$]{1,2}(?=[\"'`]))?(?:\"\"(?=\")|''(?='))?"
-    r"(?P<value>\"[^\"\n]{4,600}+\"|'[^'\n]{4,600}+'|`[^`\n]{4,600}+`|[^\s\"'`,;<>\[\](){}]{4,600}+(?![\[({]))"
+    r"(?P<gap>(?:\*\*|</(?:b|strong|em|i|code|label|dt)>)?[ \t]{0,40}+(?:\(?[ \t]{0,4}\\?(?:\n[ \t]{1,40})?(?=[\"'])|<(?:b|strong|em|i|code|dd)>)?)"
+    r"(?:[\w.]{0,20}(?:secret\w{0,8}|string|bytes|some|password|fromhex|hexlify|decode|from|atob|new|of|hex)\()?+(?:[&!][\w!-]{1,30}[ \t]{1,4})?(?:[rbfun@$]{1,2}(?=[\"'`])|qq?(?=[({\[]))?(?:\"\"(?=\")|''(?='))?"
+    r"(?P<value>\"[^\"\n]{4,600}+\"|'[^'\n]{4,600}+'|[(](?<=q[(])[^()\n]{4,600}+[)]|`[^`\n]{4,600}+`|[^\s\"'`,;<>\[\](){}]{4,600}+(?![\[({]))"
 )
 """A value under a name, in small letters; name and value together decide whether it is a secret."""
 
@@ -250,6 +255,7 @@ ENDINGS: Final = frozenset(
     [
         "id",
         "value",
+        "salt",
         "val",
         "prod",
         "production",
@@ -355,3 +361,55 @@ WEAK: Final = re.compile(
     r"(?:key|auth|authorization|cookies?|session|sess|sessid|sessionid|sid|salt|pepper|seed|hmac|signature|sig|pat|jwt|bearer"
     r"|connectionstring|connstr|webhook)$"
 )
+
+_WORDS: Final = (
+    "pass|pwd|pswd|psk|secret|token|cred|key|auth|cookie|sess|salt|pepper|seed|hmac|jwt|signature|sig=|bearer|basic|digest|mnemonic|"
+    "phrase|connstr|connect|kennwort|kenwort|zugang|losung|mot de|anmeld|identifiant|clave|palavra|parola|adgangs|salasana|losenord|"
+    "wifi|wi-fi|wlan|network|pre-shared|preshared|contrase|senha|wachtwoord|haslo|mdp|login|logged in|log in|sign in|sign-in|identify|"
+    "identified|default user|securestring|community|com2sec|createuser|crypt(|rootpw|bindpw|/p:|net use|net user|:::|:*:|otpauth|echo |"
+    "admin|root:|root /|guest:|guest /|demo:|demo /|postgres|openssl|http |https |/private|vpn|ftp|ssh |rdp|smtp|imap|nas |router|"
+    '\ttrue\t/|\tfalse\t/|snmp|sqlplus|oracle:|define(|code=|?t=|?k=|&t=|&k=|account:|account |accounts:|accounts |" *|* "| /rp|wallet|'
+    "signer|deployer|/t/|<d>|kty|napo\u043b|\u043fapo|\u5bc6|\u30d1|\ube44|user/|poll |:587|:465|recovery|backup code|backup words|scratch|emergency|2fa|mfa"
+)
+WORDS: Final = tuple(_WORDS.split("|"))
+PLACES: Final = tuple(
+    map(
+        re.compile,
+        (
+            r"machine[ \t]+[\w-]+\.",
+            r" -[pwaxkucb](?:[ \w\"']|$)",
+            r"\n-[pwaxkucb][ \w]",
+            r"\t-[pwaxkucb]",
+            r"://[^\s/]{0,80}[@:]",
+            r":(?:[1-6]\d{3,4}:|[./\w]{13}(?:\n|:|\Z))",
+            r"\*[0-9a-f]{40}",
+            r"pw\b",
+            r"pin\b",
+            r"pat\b",
+            r"sid\b",
+            r"user \S",
+        ),
+    )
+)
+"""What, or one of `WORDS`, every line has in which `NAMED` or one of `secret_contexts.CARRIED` can begin: other lines are not looked at."""
+
+CALLED: Final = (
+    r"(?:password|passwd|passphrase|passcode|passwort|pwd|secret(?:[_-]?key)?|token|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?key"
+    r"|account[_-]?key|encryption[_-]?key|credentials?|(?:[_.-]|^)(?:pass|psk|pw))"
+)
+NOUN: Final = (
+    r"(?:pass[ -]?(?:word|wd|phrase|code|wort|key)|passw|pwd|pw|kennwort|kenwort|zugangscode|losungswort|mots? de passe|mdp|contrasenas?|clave(?: de \w{2,12})?|senha"
+    r"|palavra[ -]passe|wachtwoord|parola(?: d'ordine)?|losenord|adgangskode|salasana|haslo|napo\u043b\u044c|(?:wi-?fi|wlan|network|pre-?shared)[ -]?(?:key|code|schlussel)"
+    r"|(?:s?ftp|smtp|imap|ssh|db|admin|root|vpn|wi-?fi|user|login|sudo|temp|default|my|your|our|user[ ][\w.@-]{2,40},?)[ ]pass)"
+)
+IS: Final = r"(?:is|was|are|ist|war|lautet|lautete|heisst|hei\u00dft|est|sera|es|era|e|is now|jest|reads|remains|(?:(?:set|changed?|reset|rotated|updated|geandert|gesetzt|cambiad[oa]|changee?)\b[^\n:=]{0,20}? )?(?:to|auf|en|a|zu))"
+NOUNS: Final = "pass pwd pw kennwort kenwort zugangscode losungswort mdp contrasena clave senha palavra wachtwoord parola losenord adgangskode salasana haslo napo wifi wi-fi wlan network pre-shared preshared"
+LOGIN: Final = r"(?:wi-?fi|wlan|vpn|s?ftp|ssh|rdp|smtp|imap|nas|router|credentials?|creds?|logins?|log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|user(?:name)?[ \t]*[/:+][ \t]*pass(?:word)?|users?/pw|zugangsdaten|zugang|anmeldung|anmeldedaten|benutzer/passwort|identifiants?|connexion|credenciales|acceso|accounts?)\b"
+LOGIN_WORDS: Final = "wifi wi-fi wlan vpn ftp ssh rdp smtp imap nas router cred login log logged sign user zugang anmeld benutzer identifiant connexion credenciales acceso account"
+CHOSEN: Final = (
+    r"[\"'`*_(\[]{0,3}(?=[^\s\"'`<>,;()*]{0,60}[\d!#$%&+?@^~])(?P<chosen>[^\s\"'`<>,;()*]{6,100}+)"
+)
+USER: Final = r"[\"'`*]{0,2}[\w.@\\+-]{2,60}[\"'`*]{0,2}"
+V: Final = r"[^\s\"'`<>|;&]{4,200}+"
+Q: Final = r"[\"']?"
+END: Final = r"(?=[\"'`]?[ \t]*(?:$|\n|[|;&<>]|-{1,2}[a-z]|/[a-z]|[\"'`]|https?:|[\w-]{1,60}[.@:/]|\\\n))"

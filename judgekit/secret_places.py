@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
 Place = tuple[int, int, str]
 
-_NAME: Final = r"(?:[\w .-]{0,30}[ _.-])?(?:password|passwd|passphrase|pass|pwd|pw|secret|token|psk|api[ _-]?key|secret[ _-]?key|access[ _-]?key|credentials?)"
+_NAME: Final = r"(?:[\w .-]{0,30}[ _.-])?(?:password|passwd|passphrase|passwort|kennwort|mot de passe|mdp|contrasena|clave|senha|wachtwoord|parola|pin|pass|pwd|pw|secret|token|psk|api[ _-]?key|secret[ _-]?key|access[ _-]?key|credentials?)"
 _HEAD_CELL: Final = re.compile(rf"(?:(?<=[|,;\t])|(?m:^))[ \t*`\"'_]*{_NAME}[ \t*`\"'_]*(?=[|,;\t\n]|\Z)")
-_RULE: Final = re.compile(r"[ \t]*\|?[ \t:|-]*-{2}[ \t:|-]*")
+_RULE: Final = re.compile(r"[ \t>#*/]*\|?[ \t:|-]*-(?:-|[ \t:]*\|)[ \t:|-]*")
+_VALUE_CELL: Final = re.compile(r"[ \t*`\"'_]*(?=\S*[a-z])(?=\S*\d)\S{10,200}[ \t]*")
+_FRAME: Final = re.compile(r"[ \t]*\+[-=+]{3,}\+[ \t]*")
 _MOST_ROWS: Final = 500
 _CELL_EDGE: Final = " \t*`\"'_"
 
@@ -33,14 +35,14 @@ _COOKIE: Final = re.compile(
 _CRUMB: Final = re.compile(r"[\w.%-]{1,60}=([\w%+/=.~:|-]{10,}+)")
 
 _PHRASE: Final = re.compile(
-    r"(?:seed(?:[ _-]?(?:phrase|words?))?|mnemonic(?:[ _-]?(?:phrase|words?))?|recovery[ _-]?(?:phrase|seed|words)|backup[ _-]?phrase|secret[ _-]?phrase"
+    r"(?:seed(?:[ _-]?(?:phrase|words?))?|mnemonic(?:[ _-]?(?:phrase|words?))?|recovery[ _-]?(?:phrase|seed|words)|backup[ _-]?(?:phrase|words|seed)|secret[ _-]?phrase"
     r"|wallet[ _-]?(?:words|phrase|backup|seed)|bip-?39|pass[ _-]?phrase|secret[ _-]?recovery[ _-]?phrase|phrase|words)"
     r"[^a-z\n]{0,12}(?:(?:is|are|words?|of|the|my|our|wallet)[^a-z\n]{1,6}){0,4}[:=\s\"'`(\[*>-]{0,40}(?P<value>(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?:(?:[ \t,|\"']{1,6}|[\",]{0,2}[ \t]*\n[ \t>*|\"-]{0,8})(?:\d{1,2}[.):][ \t]*)?[a-z]{3,8}(?![a-z])){10,23}+)(?![a-z])"
 )
 _LONE_PHRASE: Final = re.compile(
     r"(?m:^)[ \t>\"'`*-]{0,8}(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})[\"'`*]{0,3}[ \t]*$", re.MULTILINE
 )
-_PROSE: Final = frozenset(
+PROSE: Final = frozenset(
     [
         "the",
         "and",
@@ -196,7 +198,10 @@ def _table(lower: str, start: int, stop: int) -> Iterator[Place]:
     inner = [place for place, cell in enumerate(cells) if cell.strip()]
     if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
         return
-    if mark == "|" and not _RULE.fullmatch(following):
+    rule = _RULE.fullmatch(following) or _FRAME.fullmatch(following)
+    if rule and columns == inner[:1] and len(inner) == 2 and _VALUE_CELL.fullmatch(cells[inner[1]]):  # noqa: PLR2004 - name and value
+        yield from _cells(line, start, "|", [inner[1]])
+    if mark == "|" and not rule:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
@@ -210,8 +215,11 @@ def _table(lower: str, start: int, stop: int) -> Iterator[Place]:
         return
     for _ in range(_MOST_ROWS):
         start, stop = stop + 1, _line_end(lower, stop + 1)
-        if start >= len(lower) or mark not in (row := lower[start : min(stop, start + _LONGEST_ROW)]):
+        row = lower[start : min(stop, start + _LONGEST_ROW)]
+        if start >= len(lower) or not (mark in row or _FRAME.fullmatch(row)):
             return
+        if _FRAME.fullmatch(row):
+            continue
         if mark != "|" or not _RULE.fullmatch(row):
             yield from _cells(row, start, mark, columns)
 
@@ -254,16 +262,16 @@ def _manifests(lower: str) -> Iterator[Place]:
 
 def _phrases(lower: str) -> Iterator[Place]:
     """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    if any(word in lower for word in ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet")):
+    if any(word in lower for word in ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")):
         for found in _PHRASE.finditer(lower):
             words = _WORD.findall(found["value"])
-            if len(words) in _PHRASE_WORDS and not _PROSE.intersection(words):
+            if len(words) in _PHRASE_WORDS and not PROSE.intersection(words):
                 yield (*found.span("value"), "seed phrase")
     for found in _LONE_PHRASE.finditer(lower):
         words = found["value"].split(" ")
         if (
             len(words) in _LONE_WORDS
-            and not _PROSE.intersection(words)
+            and not PROSE.intersection(words)
             and sum(map(_is_ended, words)) * 6 <= len(words)
         ):
             yield (*found.span("value"), "seed phrase")

@@ -8,61 +8,24 @@ encoded images are part of what is judged.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from judgekit import key_blocks, secret_contexts, secret_kinds, secret_places
+from judgekit import key_blocks, secret_contexts, secret_kinds, secret_places, secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PRIVATE_KEY: Final = "private key"
-_PLACEHOLDER: Final = re.compile(
-    r"[<\[{(%$*.…_-]|\W*$|.*(?:[{}<>…]|\.\.\.|\*\*\*|xxx|redacted)|(?:your|my|some|an?|the|test|fake|dummy)[_-]"
-    r"|(?:example|change[_-]?me|placeholder|password|passwd|secret|token|string|str|bytes|bool|boolean|int|integer|float|any|object|secretstr|required|optional|none"
-    r"|null|nil|undefined|true|false|enabled|disabled|default|hidden|empty|invalid|missing|unset|auto|prompt"
-    r"|expired|wrong|pass|text)s?\W*$",
-    re.IGNORECASE,
-)
-"""How values begin, or what they are, that stand where a secret will."""
-
-_CODE: Final = re.compile(
-    r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[;:.]?$|\.{0,2}/|~/|[A-Za-z]:\\|\w+://|-|@|#|!"
-)
-"""An attribute, a path, an address or an option: what stands behind a name in code."""
-
 _CHOICE: Final = re.compile(r"[A-Za-z_.=]*(?:[|&]+[A-Za-z_.=]*)+$")
 """Types and flags that are joined, and the fields of a form: what stands there without quotes."""
-
-_SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
-_FORMAT: Final = re.compile(r"%[sdr](?!\w)")
-_LEAST_SYMBOLS: Final = 3
-_SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
-
-_OF_SENTENCES: Final = (
-    "the|you|your|must|should|will|may|can|not|and|for|from|with|that|this|has|have|are|was|when|here|least|most"
-    "|characters?|chars|letters?|digits?|words?|enter|type|confirm|new|old|repeat|forgot|reset|change|set|invalid"
-    "|incorrect|wrong|missing|required|optional|please|password|passwd|passphrase|user|name|field"
-)
-_PASSPHRASE: Final = re.compile(
-    rf"(?!(?:.* )?(?:{_OF_SENTENCES})(?: |$))(?:[a-z]{{3,9}}(?: [a-z]{{3,9}}){{3,7}}"
-    r"|(?=[^0-9]*[0-9])[\w!#$%&*+=?@^~-]{2,12}(?: [\w!#$%&*+=?@^~-]{2,12}){2,7})$",
-    re.IGNORECASE,
-)
-"""Four words or more, or three with a digit, none of which a sentence about passwords has."""
 
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 """Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
 
-_NAME_ENDS: Final = re.compile(
-    r"(?:.*[_-])?(?:password|passwd|passphrase|pwd|secret|token|key|credential)s?\W*$", re.IGNORECASE
-)
 _REST: Final = re.compile(r"[A-Za-z0-9_-]*+")
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _STRONG: Final = ("pass", "pwd")
-_LEAST_TOKEN: Final = 8
-_LEAST_BARE_TOKEN: Final = 16
 
 
 class Found(NamedTuple):
@@ -87,13 +50,15 @@ def find(text: str) -> Iterator[Found]:
         at = 0
         while match := pattern.search(text, at):
             at = match.end()
-            if not _in_word(text, match.start()) or (kind in _UNMISTAKABLE and _mixed(match[0])):
+            if not _in_word(text, match.start()) or (
+                kind in _UNMISTAKABLE and secret_values.is_mixed(match[0])
+            ):
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
                 yield Found(match.start(), at, kind)
     lines = list(_lines(lower))
     yield from _in_lines(text, lower, lines)
     for start, end, kind in secret_places.find(lower, lines):
-        if kind == "seed phrase" or not _stands_in(text[start:end]):
+        if kind == "seed phrase" or not secret_values.stands_in(text[start:end]):
             yield Found(start, end, kind)
 
 
@@ -120,20 +85,33 @@ def _lines(lower: str) -> Iterator[tuple[int, int]]:
 
     Those behind one that names it are among them, since a value may stand there.
     """
-    start, last, end = 0, -1, 0
-    for match in secret_contexts.TRIGGER.finditer(lower):
-        if match.start() <= last:
-            continue
-        line = lower.rfind("\n", max(last, 0), match.start()) + 1
-        if last >= 0 and line > end:
+    start, end = 0, -1
+    for line, stop in sorted(set(_named_lines(lower))):
+        if end >= 0 and line > end:
             yield start, end
-            last = -1
-        start = start if last >= 0 else max(line, end)
-        last = end = _line_end(lower, match.end() - 1)
+            end = -1
+        start = start if end >= 0 else line
+        behind = stop
         for _ in range(_LINES_BEHIND):
-            end = _line_end(lower, end + 1)
-    if last >= 0:
+            behind = _line_end(lower, behind + 1)
+        end = max(end, behind)
+    if end >= 0:
         yield start, end
+
+
+def _named_lines(lower: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where lines stand that have a word or form of those beside which secrets stand."""
+    for word in secret_kinds.WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            stop = _line_end(lower, at + len(word))
+            yield lower.rfind("\n", 0, at) + 1, stop
+            at = lower.find(word, stop)
+    for pattern in secret_kinds.PLACES:
+        at = 0
+        while match := pattern.search(lower, at):
+            at = _line_end(lower, match.end() - 1)
+            yield lower.rfind("\n", 0, match.start()) + 1, at
 
 
 _LINES_BEHIND: Final = 3
@@ -176,72 +154,12 @@ def _carried(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     group = cast("str", match.lastgroup)
     start, end = match.span(group)
     value = text[start:end].rstrip(".,:")
-    fits = _FITS[group.rstrip("23")]
-    if not value or not fits(value) or (text[start - 1 : start] not in "\"'" and _is_code(value)):
+    fits = secret_values.FITS[group.rstrip("23")]
+    if not value or not fits(value):
+        return None
+    if group != "sure" and text[start - 1 : start] not in "\"'" and secret_values.is_code(value):
         return None
     return start, start + len(value)
-
-
-def _is_word_of_sentence(value: str) -> bool:
-    return bool(_SENTENCE_WORD.match(value))
-
-
-_SENTENCE_WORD: Final = re.compile(
-    rf"(?:{_OF_SENTENCES}|option|flag|argument|parameter|switch|file|stdin|input|command|environment|variable|only"
-    r"|plain|clear|hashed|stored|sent|shown|asked|given|used|empty|blank|valid|correct|expired|also|still|never"
-    r"|always|instead|when|where|which|what|store|value|values|support|based|protected|manager|auth\w*)\W*$",
-    re.IGNORECASE,
-)
-
-
-def _fits_word(value: str) -> bool:
-    return not _stands_in(value) and not _is_word_of_sentence(value) and not value.isupper()
-
-
-_FITS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "value": lambda value: _generated(value) or not _stands_in(value),
-    "mixed": lambda value: (
-        _generated(value) or (_mixed(value) and not _stands_in(value) and not _snake(value))
-    ),
-    "random": lambda value: _generated(value) or (_is_token(value) and not _stands_in(value)),
-    "generated": lambda value: _generated(value) or (_is_strange(value) and not _stands_in(value)),
-    "word": lambda value: _generated(value) or _fits_word(value),
-    "secretword": lambda value: _generated(value) or _fits_word(value),
-}
-
-
-def _is_token(value: str) -> bool:
-    """Whether a value is a long mixture of letters and digits, and no name of several words."""
-    digits = sum(map(str.isdigit, value))
-    return _mixed(value) and not _snake(value) and len(value) >= _LEAST_TOKEN and digits * 10 >= len(value)
-
-
-def _is_strange(value: str) -> bool:
-    """Whether letters, digits and symbols are mixed within a value as in no name, version or measure."""
-    core = value.strip("\"'`*.,;:!?)")
-    if not _mixed(core):
-        cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
-        return cases and len(core) >= _LEAST_TOKEN and bool(_SYMBOLS.intersection(core[1:-1]))
-    kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
-    inside = re.sub(r"(.)\1+", r"\1", kinds)
-    return (
-        len(core) >= _LEAST_STRANGE
-        and not _MEASURE.match(core)
-        and (
-            len(inside) >= _CHANGED_OFTEN
-            or (inside == "a0" and len(core) >= _LEAST_STRANGE)
-            or "a0-" in inside
-            or "0a0" in inside
-            or "a0a" in inside
-        )
-    )
-
-
-_LEAST_STRANGE: Final = 6
-_CHANGED_OFTEN: Final = 4
-_MEASURE: Final = re.compile(
-    r"(?:v?\d+(?:[.,:/-]\d+)*\w{0,8}|\w+[.@/:\\]\S*|[A-Za-z]+-?\d{1,4}(?:-bit|s)?|\d+-\w+(?:-\w+)*)$"
-)
 
 
 @functools.lru_cache(4096)
@@ -290,16 +208,18 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     if not strength:
         return None
     start, end = match.span("value")
-    quoted = text[start] in "\"'`"
+    quoted = text[start] in "\"'`("
     value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
     strong = strength in ("strong", "short")
-    phrase = quoted and strong and bool(_PASSPHRASE.match(value))
+    phrase = quoted and (
+        (strong and bool(secret_values.PASSPHRASE.match(value))) or _is_hyphened_phrase(value, match)
+    )
     names = strong and value.isupper() and not value.isalnum()
-    if not (phrase or _generated(value)) and (names or _stands_in(value)):
+    if not (phrase or secret_values.generated(value)) and (names or secret_values.stands_in(value)):
         return None
-    secretive = strength == "weak" and bool(_SECRETIVE.search(_line_before(text, match.start())))
+    secretive = strength == "weak" and bool(secret_values.SECRETIVE.search(_line_before(text, match.start())))
     if not (
-        _quoted_secret(value, strength, secretive=secretive)
+        (phrase and "-" in value) or secret_values.quoted_secret(value, strength, secretive=secretive)
         if quoted
         else _bare_secret(text, match, value, strength)
     ):
@@ -316,6 +236,20 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     start += quoted
     end = start + len(value)
     return Found(start, end if quoted else _to_the_blank(text, match, end), kind)
+
+
+def _is_hyphened_phrase(value: str, match: re.Match[str]) -> bool:
+    """Whether a secret is words with hyphens: `JWT_SECRET="maple-river-candle-orbit"`."""
+    return (
+        value.islower()
+        and "-" in value
+        and " " not in value
+        and secret_values.is_phrase(value)
+        and bool(_SECRET_NAME.search(match["core"] + match["tail"]))
+    )
+
+
+_SECRET_NAME: Final = re.compile(r"(?:secret|secret_?key|password|passphrase)$")
 
 
 def _to_the_blank(text: str, match: re.Match[str], end: int) -> int:
@@ -337,110 +271,44 @@ _TO_BLANK: Final = re.compile(r"[^\s]{1,200}+(?=[ \t]*(?:\n|\Z))")
 _SETTING: Final = re.compile(r"(?:export |set |env |ENV |- )?[ \t-]*[\"']?[\w.-]*")
 
 
-def _stands_in(value: str) -> bool:
-    """Whether a value says where a secret will stand, or names the place where it is kept."""
-    return bool(_PLACEHOLDER.match(value) or _NAME_ENDS.match(value)) or any(map(str.isspace, value))
-
-
-def _generated(value: str) -> bool:
-    """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
-    if len(value) < _LEAST_TOKEN or _FORMAT.search(value) or any(map(str.isspace, value)):
-        return False
-    symbols = len(_SYMBOLS.intersection(value[1:-1]))
-    cases = any(map(str.isupper, value)) and any(map(str.islower, value))
-    if not _mixed(value):
-        return cases and (symbols >= _LEAST_SYMBOLS or (len(value) >= _LEAST_WEAK and _is_shuffled(value)))
-    return symbols >= (1 if cases else _LEAST_SYMBOLS) or (cases and _is_shuffled(value))
-
-
-def _is_shuffled(value: str) -> bool:
-    """Whether small, great letters, digits and the rest change more often than in a name of several words."""
-    return len(value) >= _LEAST_BARE_TOKEN and _changes(value) >= _SHUFFLED
-
-
-def _changes(value: str) -> float:
-    """Return how often a value changes from one class of characters to another, as a part of its length."""
-    kinds = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
-    return sum(one != other for one, other in itertools.pairwise(kinds)) / max(len(kinds) - 1, 1)
-
-
-def _random(value: str) -> bool:
-    return _mixed(value) or _generated(value)
-
-
-def _is_code(value: str) -> bool:
-    return bool(_CODE.match(value)) and not _generated(value)
-
-
-_HEX_KEY: Final = re.compile(r"[0-9a-fA-F]{32,}$")
-_SECRETIVE: Final = re.compile(r"crypt|secret|cipher|jwt|hmac|auth", re.IGNORECASE)
-
-
-def _quoted_secret(value: str, strength: str, *, secretive: bool = False) -> bool:
-    if strength == "strong":
-        return not value.startswith("/") or _mixed(value)
-    if strength == "short":
-        return (_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
-    if strength == "weak":
-        return _is_weak_secret(value) or (secretive and bool(_HEX_KEY.match(value)))
-    return (
-        len(value) >= _LEAST_TOKEN
-        and _random(value)
-        and not _is_code(value)
-        and not _EXPRESSION.search(value)
-    )
-
-
-_EXPRESSION: Final = re.compile(r"\[[a-zA-Z]-|\(\?|\\[dw]")  # a regular one
-_LEAST_SHORT: Final = 6
-_LEAST_WEAK: Final = 20
-_HEX_OR_ID: Final = re.compile(r"[0-9a-fA-F-]+$|\w+[:/.]|.*[\\\[\](){}|^ ]")
-
-
-def _is_weak_secret(value: str) -> bool:
-    """Whether a value is a secret under a name like `key` or `session`, which many others have too."""
-    return (
-        len(value) >= _LEAST_WEAK
-        and _mixed(value)
-        and not _snake(value)
-        and not _HEX_OR_ID.match(value)
-        and _changes(value) >= _SHUFFLED_WEAK
-    )
-
-
-_SHUFFLED_WEAK: Final = 0.35
-
-
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:  # noqa: PLR0911 - one for each promise
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
-        _is_code(value)
+        secret_values.is_code(value)
         or _CHOICE.match(value)
         or (match["close"] and value.isdigit())
         or text[match.start() - 1 : match.start()] == ":"
     ):
         return False
     if strength == "weak":
-        return _is_weak_secret(value)
+        return secret_values.is_weak_secret(value)
     if strength == "secret":
         if (
             match["core"] == "secret"
             and text[match.start("core") : match.end("tail")].isupper()
             and _is_alone(text, match)
         ):
-            return len(value) >= _LEAST_TOKEN and not _snake(value)
-        least = _LEAST_TOKEN if _is_alone(text, match) and _is_strange(value) else _LEAST_BARE_TOKEN
-        return len(value) >= least and _random(value) and not _snake(value)
+            return len(value) >= secret_values.LEAST_TOKEN and not secret_values.snake(value)
+        least = (
+            secret_values.LEAST_TOKEN
+            if _is_alone(text, match) and secret_values.is_strange(value)
+            else secret_values.LEAST_BARE_TOKEN
+        )
+        return len(value) >= least and secret_values.is_random(value) and not secret_values.snake(value)
+    setting = match["operator"] == ":" or match.end("operator") == match.start("value")
+    name = secret_values.snake(value) and not (
+        setting and secret_values.is_mixed(value) and _is_alone(text, match)
+    )
     if strength == "short":
         if value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
             return True
-        mixed = _mixed(value) and len(value) >= _LEAST_SHORT and not _MEASURE.match(value)
-        return not _snake(value) and (
-            mixed or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
+        mixed = secret_values.is_chosen(value)
+        return not name and (
+            mixed or (len(value) >= secret_values.LEAST_SHORT and _in_file_of_settings(text, match))
         )
     if any(char.isdigit() for char in value) or not value.isidentifier():
-        return not _snake(value)
-    return _in_file_of_settings(text, match) and not _snake(value)
+        return not name
+    return _in_file_of_settings(text, match) and not name
 
 
 def _is_alone(text: str, match: re.Match[str]) -> bool:
@@ -484,15 +352,6 @@ _NEXT_SETTING: Final = re.compile(r"[ \t]+[a-z_]{2,30}=\w")
 _END_OF_SETTING: Final = re.compile(r"[ \t]*(?:[ \t][;#].*)?(?:\n|\Z)")
 _SECTION: Final = re.compile(r"^\[[\w .:/-]+\][ \t]*$", re.MULTILINE)
 _PROPERTY: Final = re.compile(r"(?!(?:self|this|cls|args|opts|options|obj)\.)[\w.-]*")
-
-
-def _snake(value: str) -> bool:
-    """Whether a value is a name of several words, as code has them."""
-    return value.isidentifier() and "_" in value.strip("_") and not _generated(value)
-
-
-def _mixed(value: str) -> bool:
-    return any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
 
 
 @functools.cache

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("disguises", "key_blocks", "lookalikes", "redaction"),
-        *("secret_contexts", "secret_kinds", "secret_places", "secret_search"),
+        *("secret_contexts", "secret_kinds", "secret_places", "secret_search", "secret_values"),
     ),
     ("calibrate.binomial", "ledger"),
     ("retrieval", "transcript"),

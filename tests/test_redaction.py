@@ -277,6 +277,18 @@ def test_texts_that_give_a_secret_away_are_sent_without_it(seed: int) -> None:
     assert len(missed) <= len(secret_texts.TEXTS) / 50, missed
 
 
+@pytest.mark.parametrize("password", secret_texts.CHOSEN)
+def test_a_password_that_a_person_chose_is_left_out(password: str) -> None:
+    """At least 95 of 100 texts, alone and within others."""
+    for around in ("{}", "# Notes\n\nSome words before.\n\n{}\n\nAnd after it."):
+        sent = {
+            text: redact(around.replace("{}", text.replace("{}", password))).text
+            for text in secret_texts.GIVEN
+        }
+        missed = [text for text, shown in sent.items() if password[:6] in shown or password[-6:] in shown]
+        assert len(missed) <= len(sent) / 20, missed
+
+
 def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
     for how, block in secret_texts.key_blocks():
         found = redact(f"Before it.\n\n{block}\n\nAfter it.\n")

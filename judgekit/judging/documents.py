@@ -24,9 +24,7 @@ from judgekit.judging.scoring import Rating
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import is_cut
 from judgekit.prompt import Earlier
-from judgekit.redaction import without_secrets
 from judgekit.rubric import ScoreRubric
-from judgekit.verdict import Finding
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Message
@@ -123,7 +121,7 @@ class DocumentJudge(Judge[ScoreRubric]):
         if not found.rounds:
             return found
         if self.manner.redact:
-            found = _said_without_secrets(found)
+            found = outgoing.replies(found)
         asked = self.asked_instead(course.opinions)
         found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
         why = lacking(self.independence, wrote, course.families(step)) if step.verdict == "accept" else None
@@ -191,22 +189,3 @@ class DocumentJudge(Judge[ScoreRubric]):
         enough = jury.has_quorum(len(said), len(seats))
         decide = partial(self.rubric.decide, mode=self.mode)
         course.note(tier, seats, answers, jury.opinion(said, self.manner.jury, decide) if enough else None)
-
-
-def _said_without_secrets(found: Verdict) -> Verdict:
-    """Return a verdict without the secrets in what models said: they may have put one together."""
-    said = [
-        found.reasoning,
-        [each.model_dump() for each in found.findings],
-        [each.opinion for each in found.rounds],
-    ]
-    clean = without_secrets(said)
-    if clean is said:
-        return found
-    reasoning, findings, opinions = clean
-    rounds = [
-        each.model_copy(update={"opinion": opinion})
-        for each, opinion in zip(found.rounds, opinions, strict=True)
-    ]
-    told = [Finding(**each) for each in findings]
-    return found.model_copy(update={"reasoning": reasoning, "findings": told, "rounds": rounds})

@@ -7,19 +7,23 @@ models are shown paths without secrets.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from judgekit.prompt import PROMPT_CHARS, TURN_CHARS
-from judgekit.redaction import MARGIN, MARK, redact
+from judgekit.redaction import MARGIN, MARK, redact, without_secrets
 from judgekit.subject import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.comparison import Comparison
     from judgekit.judging.contest import Contest
     from judgekit.judging.manner import Manner
     from judgekit.judging.subject import Document, File
     from judgekit.prompt import Shown
+    from judgekit.verdict import Verdict
+
+    Said = TypeVar("Said", Verdict, Comparison)
 
 
 def document(given: Document) -> tuple[Document, int]:
@@ -77,6 +81,19 @@ def left_out(*texts: str) -> int:
 def words(text: str) -> str:
     """Return a short text without secrets: what a model said, or what it was asked."""
     return redact(text).text
+
+
+_OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
+
+
+def replies(record: Said) -> Said:
+    """Return a record without the secrets in what models said: they may have put one together."""
+    said = record.model_dump(by_alias=True, include=set(_OF_MODELS))
+    clean = without_secrets(said)
+    if clean is said:
+        return record
+    whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
+    return type(record).model_validate({**whole, **clean})
 
 
 def _without_half_a_word(given: File) -> str:

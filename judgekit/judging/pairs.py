@@ -77,7 +77,7 @@ class PairJudge(Judge[CompareRubric]):
             rules = replace(rules, partial=course.partial(contest))
             leads = {tier: each.lead for tier, each in course.ballots.items()}
             step = rules.next(outcomes(course.ballots), leads)
-        found = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
+        outcome = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
         calibration = self.gates.id if self.gates else None
         notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
         nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in course.rounds}
@@ -91,11 +91,12 @@ class PairJudge(Judge[CompareRubric]):
             self.independence,
             self.asked_instead(asked),
         )
-        agreed = self._agreed(found, course)
+        agreed = self._agreed(outcome, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable
             agreed = replace(agreed, reasoning=readable(agreed.reasoning))
-        return comparison(contest, terms, agreed, course.rounds, watch.ms)
+        found = comparison(contest, terms, agreed, course.rounds, watch.ms)
+        return outgoing.replies(found) if self.manner.redact else found
 
     def prompts(
         self, tier: TierName, contest: Contest, seat: Endpoint | None = None

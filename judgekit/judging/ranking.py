@@ -88,7 +88,8 @@ class RankingJudge(Judge[ScoreRubric]):
             self.independence,
             self.asked_instead(asked),
         )
-        return comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
+        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
+        return outgoing.replies(found) if self.manner.redact else found
 
     def prompts(
         self, tier: TierName, contest: Contest, seat: Endpoint | None = None

@@ -74,6 +74,34 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     assert all(secret not in each.text for each in team_model.requests[before:])
 
 
+def test_nothing_reaches_the_server_where_the_user_refuses(client: Serving, team_model: Loopback) -> None:
+    config.user_file().parent.mkdir(parents=True, exist_ok=True)
+    config.user_file().write_text("judge: {redact: refuse}\n")
+    before = len(team_model.requests)
+    (verdict,) = api.judge_texts({"c.md": f"# Setup\n\nThe token is ghp_{'a1B2c3D4e5' * 3}f6G7h8\n"})
+    assert verdict.verdict == "undetermined"
+    assert verdict.degraded == "nothing was judged: 1 secret was found, and judge.redact is refuse"
+    assert len(team_model.requests) == before
+
+
+@pytest.mark.parametrize("refuse", [False, True])
+def test_the_body_names_a_file_without_its_secret(
+    monkeypatch: pytest.MonkeyPatch,
+    refuse: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    if refuse:
+        config.user_file().parent.mkdir(parents=True, exist_ok=True)
+        config.user_file().write_text("judge: {redact: refuse}\n")
+    with Loopback(sends({"schema": "judgekit/verdict@9"})) as server:
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
+        monkeypatch.setenv(shared.TOKEN, "jk_x")
+        api.judge_texts({f"password=Kuerbis2031!/{secret}.md": TEXT})
+        sent = [str(each) for each in server.requests]
+    assert bool(sent) is not refuse
+    assert all(secret not in each and "Kuerbis" not in each for each in sent)
+
+
 @pytest.mark.parametrize(
     ("wrote", "independent", "word"),
     [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")],
