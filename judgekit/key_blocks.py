@@ -39,14 +39,14 @@ _LINE: Final = re.compile(r"[^A-Za-z\n]{0,16}[A-Za-z0-9+/]{8,100}={0,2}[^A-Za-z0
 _LAST: Final = re.compile(
     r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1,15}(?=(?:[\s\"'+,.\\>#*|/;:-]|\\[nr]|<br[ \t]*/?>){0,40}\Z)"
 )
-_BREAK: Final = re.compile(r"\n|\\+[nr](?![A-Za-z0-9+/]{0,8}:)|<br[ \t]*/?>", re.IGNORECASE)
+_BREAK: Final = re.compile(r"\n|(?<!\\)\\++[nr](?![A-Za-z0-9+/]{0,8}:)|<br[ \t]*/?>", re.IGNORECASE)
 _BETWEEN: Final = re.compile(
     r"(?:[^A-Za-z]|\\[nrt]|</?(?:br|p|td|tr|li|code|pre|div|span|b)[ \t]*/?>|&\w{2,6};|\b(?:rem|dnl|nr?|r)\b)*+",
     re.IGNORECASE,
 )
 _FIELD: Final = re.compile(r"[^A-Za-z]{0,20}[A-Za-z][A-Za-z-]{2,20}:[^\n\\]{0,160}")
 _SHORT_FIELD: Final = re.compile(
-    r"(?:\s|\\+[nr])*(?:Proc-Type|DEK-Info|Comment|Version|Charset|Hash):[ \t]*(?:[^\s\\]{1,60}[ ]?){0,4}"
+    r"(?:\s|\\++[nr])*+(?:Proc-Type|DEK-Info|Comment|Version|Charset|Hash):[ \t]*(?:[^\s\\]{1,60}[ ]?){0,4}"
 )
 _MOST_LINES: Final = 600
 _MOST_OTHERS: Final = 12

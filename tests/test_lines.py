@@ -44,6 +44,7 @@ WORDS = {
     "retrieval/stemmer.py": "the words of a text",
     "retrieval/watch.py": "three numbers of our own",
     "secret_search.py": "words that are long enough for a secret",
+    "secret_values.py": "the words of a value",
     "text.py": "a text on one line",
 }
 
