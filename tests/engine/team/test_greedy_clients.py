@@ -53,8 +53,8 @@ def few(tmp_path: Path) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Return a server that waits for a second for a client that does not read."""
-    yield from serving(tmp_path_factory.mktemp("quick"), "p.WRITE_SECONDS = 1; p._LOOK = 0.2")
+    """Return a server that waits for three seconds for a client that does not read."""
+    yield from serving(tmp_path_factory.mktemp("quick"), "p.WRITE_SECONDS = 3; p._LOOK = 0.2")
 
 
 @pytest.fixture
