@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
 
 Others: TypeAlias = "Callable[[], Sequence[Mapping[TierName, tuple[Endpoint, ...]]]]"
+"""Returns what judges with the other providers that may be asked would be, the first choice first."""
 CUSTOM = "openai-compatible"
 _NOTHING = (
     "no model found: set a provider's key (judgekit provider list names them) or JUDGEKIT_API_BASE with "

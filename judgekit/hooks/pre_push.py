@@ -99,7 +99,6 @@ def check(remote: str, url: str, wanted: Wanted) -> Report | None:
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, say)
         return held(error, say)
-    return None
 
 
 def held(error: Exception, say: Callable[[str], None]) -> Report | None:

@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judgekit import authors
 from judgekit.comparison import LETTERS, TIE, CompareRound, Comparison, Contestant
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from judgekit.errors import GatewayError
     from judgekit.judging.independence import Independence
+    from judgekit.judging.judge import Judge
     from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
@@ -118,6 +119,22 @@ class Terms:
     redacted: int = 0
     independence: Independence = "prefer"
     substitutes: Sequence[str] = ()
+
+
+def terms_of(
+    judge: Judge[Any], nobody: str, note: str | None, redacted: int, rounds: Sequence[CompareRound]
+) -> Terms:
+    """Return under what a judge compared; `note` stands before what it says of its calibration."""
+    return Terms(
+        judge.loaded,
+        judge.mode,
+        judge.gates.id if judge.gates else None,
+        nobody,
+        "; ".join(filter(None, (note, judge.stale))) or None,
+        redacted,
+        judge.independence,
+        judge.asked_instead({each.tier for each in rounds}),
+    )
 
 
 @dataclass(frozen=True, slots=True)

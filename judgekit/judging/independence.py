@@ -12,17 +12,15 @@ from judgekit.providers import UNKNOWN_FAMILY
 from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
+    from judgekit.gateway.resolve import Others
     from judgekit.rubric import TierName
 
 
 Independence: TypeAlias = Literal["prefer", "require"]
 """Whether what models of the author's own family accept, and nobody else, is accepted."""
-
-Others: TypeAlias = "Callable[[], Sequence[Mapping[TierName, tuple[Endpoint, ...]]]]"
-"""Returns what judges with the other providers that may be asked would be, the first choice first."""
 
 
 def apart(

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from judgekit.gateway.base import Endpoint, Gateway, Seats
+    from judgekit.gateway.resolve import Others
     from judgekit.judging.gates import Gates
-    from judgekit.judging.independence import Independence, Others
+    from judgekit.judging.independence import Independence
     from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
     from judgekit.rubric import ModeName, TierName

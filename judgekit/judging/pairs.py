@@ -13,7 +13,7 @@ from judgekit.fence import Fence
 from judgekit.judging import outgoing
 from judgekit.judging.ballots import Ballot, ballot, ended, outcomes
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Terms, compare_round, comparison, identical, unprepared
+from judgekit.judging.contest import compare_round, comparison, identical, terms_of, unprepared
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import Said
@@ -78,19 +78,8 @@ class PairJudge(Judge[CompareRubric]):
             leads = {tier: each.lead for tier, each in course.ballots.items()}
             step = rules.next(outcomes(course.ballots), leads)
         outcome = identical(contest) if same else ended(step, course.ballots, self.mode, rules)
-        calibration = self.gates.id if self.gates else None
-        notes = "; ".join(filter(None, (self._cuts(contest, course), self.stale))) or None
-        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in course.rounds}
-        terms = Terms(
-            self.loaded,
-            self.mode,
-            calibration,
-            nobody,
-            notes,
-            left_out,
-            self.independence,
-            self.asked_instead(asked),
-        )
+        nobody = "" if same else refusal or self.nobody
+        terms = terms_of(self, nobody, self._cuts(contest, course), left_out, course.rounds)
         agreed = self._agreed(outcome, course)
         if not same:
             readable = Preference(self.rubric, contest, "quick", self.manner, "quick").readable

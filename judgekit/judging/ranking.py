@@ -13,7 +13,7 @@ from judgekit.comparison import TIE, CompareRound
 from judgekit.errors import GatewayError
 from judgekit.judging import outgoing, readings, standing
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import Ended, Terms, comparison, identical, unprepared
+from judgekit.judging.contest import Ended, comparison, identical, terms_of, unprepared
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import voter
@@ -75,19 +75,8 @@ class RankingJudge(Judge[ScoreRubric]):
         ended = (
             identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
         )
-        notes = "; ".join(filter(None, (run.note, self.stale))) or None
-        calibration = self.gates.id if self.gates else None
-        nobody, asked = "" if same else refusal or self.nobody, {each.tier for each in run.rounds}
-        terms = Terms(
-            self.loaded,
-            self.mode,
-            calibration,
-            nobody,
-            notes,
-            left_out,
-            self.independence,
-            self.asked_instead(asked),
-        )
+        nobody = "" if same else refusal or self.nobody
+        terms = terms_of(self, nobody, run.note, left_out, run.rounds)
         found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
         return outgoing.replies(found) if self.manner.redact else found
 
