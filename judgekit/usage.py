@@ -77,6 +77,8 @@ def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
     """
     known = [each for each in usages if each.cost_usd is not None]
     sources = {each.cost_source for each in known}
+    if "local" in sources:  # what a local model replied before cost nothing either
+        sources.discard("cache")
     if not known or (sources == {"cache"} and any(each.unpriced_calls for each in usages)):
         return None, None
     return sum(each.cost_usd or 0.0 for each in known), sources.pop() if len(sources) == 1 else "mixed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.usage import KEPT, Usage, of_failure
+from judgekit.usage import KEPT, Usage, added, free, of_failure
 
 TOLD = Usage(100, 10, 0.25, "provider", 40, 5)
 LISTED = Usage(10, 1, 0.5, "litellm")
@@ -54,3 +54,7 @@ def test_a_failure_costs_what_it_says_or_nothing_unless_a_model_may_have_worked(
     assert of_failure(GatewayError(kind, "failed")).unpriced_calls == (1 if kind in may else 0)
     assert of_failure(GatewayError(kind, "failed", usage=TOLD)) == TOLD
     assert of_failure(GatewayError(kind, "failed", usage=Usage())) == Usage()
+
+
+def test_what_a_local_model_replied_before_costs_nothing_either() -> None:
+    assert added([free(Usage(10, 1)), KEPT]) == (0.0, "local")
