@@ -365,7 +365,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *("install.jsontext.member", "install.jsontext.plain", "retrieval.keyword.points", "cli.output.emit"),
         *("cli.output.complain", "cli.output.say", "cli.output.messages_text", "judging.likely.expectation"),
-        *("judging.pair_replies.pair_labels",),
+        *("judging.contest.terms_of", "judging.pair_replies.pair_labels"),
     ),
     "is made of functions that are asked here, or asked along with one": (
         *("prompt.candidate_context", "prompt.pair_context", "prompt.select_messages", "parse.fit.shape"),
