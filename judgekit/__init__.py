@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more
 if TYPE_CHECKING:
     from judgekit.api import compare, extract, find_rubric, hook, judge, judge_texts, rubrics, search
     from judgekit.comparison import Comparison
+    from judgekit.environment import __version__
     from judgekit.errors import (
         ConfigError,
         InputError,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from judgekit.recall import Result, SearchResult
     from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
     from judgekit.verdict import Finding, Round, Verdict
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CompareRubric",
@@ -40,6 +39,7 @@ __all__ = [
     "SelectRubric",
     "UsageError",
     "Verdict",
+    "__version__",
     "compare",
     "extract",
     "find_rubric",
@@ -50,7 +50,8 @@ __all__ = [
     "search",
 ]
 
-_ERRORS = {"ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"}
+_HOMES = dict.fromkeys(("ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"), "errors")
+_HOMES["__version__"] = "environment"
 
 
 def __getattr__(name: str) -> object:
@@ -58,4 +59,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'judgekit' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - only when something public is asked for
 
-    return getattr(import_module("judgekit.errors" if name in _ERRORS else "judgekit.api"), name)
+    return getattr(import_module(f"judgekit.{_HOMES.get(name, 'api')}"), name)

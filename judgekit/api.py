@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.judging.subject import Document
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 __all__ = [
     "CompareRubric",

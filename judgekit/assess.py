@@ -20,7 +20,7 @@ from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.judge import Judge
 from judgekit.judging.manner import configured
 from judgekit.judging.reply_cache import user_cache
-from judgekit.rubric import TIERS
+from judgekit.names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Gateway, Message, Seats
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.shared import Shared
     from judgekit.verdict import Verdict
 

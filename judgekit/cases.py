@@ -8,8 +8,8 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.names import Outcome, Text
 from judgekit.problems import problem_in
-from judgekit.rubric import Outcome, Text
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from judgekit.gateway.open import open_gateway
 from judgekit.judging.contest import LEAST, MOST, Contest
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.rubric import TIERS, CompareRubric
+from judgekit.names import TIERS
+from judgekit.rubric import CompareRubric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Gateway, Message
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
 _TWO = 2

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from judgekit.rubric import ModeName, TierName
+from judgekit.names import ModeName, TierName
 from judgekit.usage import CostSource
 from judgekit.verdict import Consensus, Failure, RubricRef, Usage
 

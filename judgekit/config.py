@@ -22,8 +22,8 @@ from pydantic import (
 from judgekit import datafile, environment, memory_config, paths
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.names import ModeName, Text, TierName
 from judgekit.problems import problem
-from judgekit.rubric import ModeName, Text, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from contextvars import ContextVar, Token
     from types import TracebackType
 
+__version__ = "0.1.0"
+
 # Every variable of ours but those of the configuration's keys, JUDGEKIT_<SECTION>_<KEY>.
 NAMES = (
     "JUDGEKIT_API_BASE",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, get_args
 
 from judgekit.errors import UsageError
-from judgekit.rubric import ModeName
+from judgekit.names import ModeName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

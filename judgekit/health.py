@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from judgekit import __version__, checkout, config, environment, library, panel, paths, providers
+from judgekit import checkout, config, environment, library, panel, paths, providers
+from judgekit.environment import __version__
 from judgekit.errors import JudgekitError
 from judgekit.install import git_status, status, surroundings
 from judgekit.retrieval import api, schema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from judgekit import datafile, paths
+from judgekit import bundled, datafile, paths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,9 +63,15 @@ class _MemoryConfig(_Foreign):
     judge: _Judge | None = None
 
 
+class _Listing(_Foreign):
+    """What a provider profile says of its models."""
+
+    models: dict[str, str | None] = {}
+
+
 def file(project: Path) -> Path:
     """Return the path of the project's memory settings."""
-    return project / paths.MEMORY / "memory-config.json"
+    return project / paths.MEMORY / paths.MEMORY_CONFIG
 
 
 def read(project: Path) -> dict[str, Any]:
@@ -86,9 +92,8 @@ def read(project: Path) -> dict[str, Any]:
 
 def listed_models() -> set[str]:
     """Return every model that a provider profile lists: what a project may choose from."""
-    from judgekit.providers import profiles  # noqa: PLC0415 - only needed where a project names a model
-
-    return {name for each in profiles() for name in each.models.model_dump().values() if name}
+    listings = (datafile.read(path, _Listing, version_key="provider") for path in bundled.profile_files())
+    return {name for listing in listings for name in listing.models.values() if name}
 
 
 def _retrieval(theirs: _Retrieval, judge: _Judge) -> dict[str, Any]:

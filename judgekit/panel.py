@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from judgekit import authors, environment
 from judgekit import config as configuration
 from judgekit.gateway.resolve import Wanted, resolve
-from judgekit.rubric import TIERS
+from judgekit.names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.config import Config
     from judgekit.gateway.base import Endpoint
     from judgekit.gateway.resolve import Panel
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"

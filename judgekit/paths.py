@@ -7,6 +7,7 @@ import os
 from judgekit import environment
 
 MEMORY = os.path.join(".claude", "memory")
+MEMORY_CONFIG = "memory-config.json"
 _OTHERS_WRITE = 0o002
 _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
 
@@ -26,6 +27,15 @@ def state_home() -> str:
     """Return the folder of what cannot be made again: the ledger."""
     own = _own()
     return os.path.join(own, "state") if own else _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
+def configuration_files(project: str) -> list[str]:
+    """Return the files that hold a configuration, whether they exist or not."""
+    return [
+        os.path.join(config_home(), "config.yaml"),
+        os.path.join(project, ".judgekit", "config.yaml"),
+        os.path.join(project, MEMORY, MEMORY_CONFIG),
+    ]
 
 
 def project_root(start: str) -> str:

@@ -17,7 +17,8 @@ from judgekit.text import one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.rubric import ModeName, RatedExample, Rubric, ScoreRubric, TierName
+    from judgekit.names import ModeName, TierName
+    from judgekit.rubric import RatedExample, Rubric, ScoreRubric
     from judgekit.subject import Part, Task
 
 PROMPT_CHARS = 500

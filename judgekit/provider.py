@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
 from judgekit.datafile import Strict
-from judgekit.rubric import Identifier, Text, TierName
+from judgekit.names import Identifier, Text, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

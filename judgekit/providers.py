@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import bundled, datafile, paths
+from judgekit import bundled, datafile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.provider import ProfileFile, by_beginning
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from judgekit.provider import Profile
 
 # Who trained a model, by a word in its name; for providers that serve models of several.
@@ -40,8 +41,7 @@ def profiles() -> list[Profile]:
     The order is data (`rank` in each file), so that a profile of the user's own can take its place in it.
     A file in the user's folder replaces the bundled one of the same name. Raises `ConfigError`.
     """
-    files = {path.name: path for folder in _folders() for path in sorted(folder.glob("*.yaml"))}
-    found = [load(path) for path in files.values()]
+    found = [load(path) for path in bundled.profile_files()]
     return sorted(found, key=lambda profile: (profile.rank, profile.provider))
 
 
@@ -85,8 +85,3 @@ def family_by_name(model: str) -> str:
             if re.search(rf"(?<![a-z])(?:{words})", part.lower()):
                 return family
     return UNKNOWN_FAMILY
-
-
-def _folders() -> tuple[Path, Path]:
-    # Later wins, so the bundled folder comes first.
-    return bundled.folder("providers"), Path(paths.config_home()) / "providers"

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from judgekit.config import Config
     from judgekit.gateway.base import Endpoint
+    from judgekit.names import ModeName
     from judgekit.retrieval.api import Candidate
-    from judgekit.rubric import ModeName
     from judgekit.verdict import Selection
 
 BODY_CHARS = 2_000

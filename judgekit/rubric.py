@@ -14,21 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from judgekit.datafile import Strict
+from judgekit.names import Identifier, ModeName, Outcome, Text, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
-Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-
-ModeName: TypeAlias = Literal["strict", "lenient"]
-TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]
-TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
-
-Outcome: TypeAlias = Literal["accept", "improve", "reject"]
 
 
 class Tier(Strict):

@@ -25,7 +25,6 @@ from judgekit.judging.course import Course
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.record import Judged, verdict
 from judgekit.judging.session import Stopwatch
-from judgekit.ledger.forward import forward
 from judgekit.text import one_line
 from judgekit.verdict import Subject, Verdict
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from judgekit.config import Config
     from judgekit.judging.documents import DocumentJudge
     from judgekit.judging.subject import Document
-    from judgekit.ledger import Ledger
 
 TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0
@@ -43,7 +41,6 @@ _SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to 
 _LEDGER_SECONDS = 5.0
 _LONGEST = 300.0  # seconds for all lines of a team's ledger
 _MOST_LEDGER = 500_000_000  # bytes of them
-HAND_ON_SECONDS = 3.0
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
@@ -171,18 +168,6 @@ def configured(settings: Config) -> Shared | None:
         expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
         raise wrong("server", "token_file", expected, None)
     return Shared(url.rstrip("/"), token)
-
-
-def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) -> list[str]:
-    """Send the team's server what it does not have of a ledger; return a line that says why not, if so.
-
-    What is not sent within so many seconds is sent the next time.
-    """
-    try:
-        server = configured(settings)
-        return list(forward(ledger, server.send, seconds).remarks) if server is not None else []
-    except JudgekitError as error:
-        return [f"{error}; its ledger gets these lines the next time"]
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:

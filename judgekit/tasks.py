@@ -12,7 +12,7 @@ from judgekit.assess import AS_CONFIGURED
 from judgekit.datafile import Strict
 from judgekit.judging.record import rubric_ref
 from judgekit.ledger import Ledger, LedgerError, verdict_line
-from judgekit.rubric import Text
+from judgekit.names import Text
 from judgekit.verdict import Override, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.judging.subject import Document
     from judgekit.ledger import OverrideLine
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 FILE = ".judgekit/task.yaml"
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from judgekit.errors import FailureKind
-from judgekit.rubric import ModeName, TierName
+from judgekit.names import ModeName, TierName
 from judgekit.subject import Author
 from judgekit.usage import CostSource
 

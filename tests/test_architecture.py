@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         *("environment", "errors", "lock", "text", "paths", "programs", "git", "globs", "bundled"),
         *("checkout", "problems", "datafile", "usage", "charts"),
+        "names",
         *("rubric", "expect", "provider", "providers", "authors", "subject", "verdict", "comparison"),
         "running",
         *("memory_config", "config", "shelf", "library", "cases"),
@@ -28,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         *("disguises", "key_blocks", "lookalikes", "redaction"),
         *("secret_contexts", "secret_kinds", "secret_places", "secret_search", "secret_values"),
     ),
-    ("calibrate.binomial", "ledger"),
+    ("calibrate.binomial",),
     ("retrieval", "transcript"),
     ("gateway", "local"),
     (
@@ -38,6 +39,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.client", "engine.place"),
     ("judging", "calibrate", "panel"),
     ("shared",),
+    ("ledger",),
     (
         *("recall", "evaluation", "documents", "assess", "comparing", "changed", "escalate", "gate"),
         *("schemas", "tasks", "workshop"),

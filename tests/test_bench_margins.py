@@ -22,7 +22,7 @@ from judgekit.judging.subject import File
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 SMALL, LARGE = Voice("small", "small"), Voice("large", "large")
 MODELS: dict[TierName, Voice] = {"quick": SMALL, "deep": LARGE}

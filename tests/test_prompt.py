@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from judgekit import library, prompt
+from judgekit.names import TIERS, ModeName
 from judgekit.prompt import Earlier, Shown
-from judgekit.rubric import TIERS, ModeName, ScoreRubric, SelectRubric
+from judgekit.rubric import ScoreRubric, SelectRubric
 from judgekit.subject import Part, Task
 
 MODES: tuple[ModeName, ...] = ("strict", "lenient")

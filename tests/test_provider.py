@@ -13,8 +13,8 @@ from judgekit import bundled, paths, providers
 from judgekit.errors import ConfigError, UsageError
 from judgekit.gateway import litellm_
 from judgekit.gateway.endpoints import extra_arguments
+from judgekit.names import TIERS
 from judgekit.provider import CommandProfile, LitellmProfile, Models, Price, ReplayProfile, by_beginning
-from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from judgekit.provider import Profile

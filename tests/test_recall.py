@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 
 def candidate(name: str, label: str) -> Candidate:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 
 def kls() -> ScoreRubric:

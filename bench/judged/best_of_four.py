@@ -17,7 +17,7 @@ from judgekit.gateway import replay
 from judgekit.judging.contest import Contest
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.ranks import Voice
-from judgekit.rubric import TIERS, TierName
+from judgekit.names import TIERS, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.ranks import Said
     from judgekit.judging.standing import Margins
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 By: TypeAlias = "Mapping[TierName, Said]"
 """What each model of each tier gave to each subject, by letter, for each time that it was asked."""

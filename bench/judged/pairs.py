@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.judged.recorded import UNREADABLE, recording, reply, seat, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.labelled import Case
 from judgekit.calibrate.reading import samples
 from judgekit.gateway import replay
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.comparison import Comparison
     from judgekit.judging.gates import Gates
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}

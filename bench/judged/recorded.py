@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 UNREADABLE = "no answer"
 

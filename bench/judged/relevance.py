@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.samples import Sample, Voice
 from judgekit.gateway import replay
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.subject import Document
-from judgekit.rubric import TIERS, ModeName, Outcome, TierName
+from judgekit.names import TIERS, ModeName, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

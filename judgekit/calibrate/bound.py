@@ -6,6 +6,7 @@ would fit. What cannot be seen from here is not bound: what stands behind an add
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import replace
@@ -13,27 +14,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from judgekit import prompt
-from judgekit.calibrate import heard
-from judgekit.calibrate.labelled import Recorded
+from judgekit import prompt, providers
 from judgekit.datafile import Strict
 from judgekit.fence import Fence, without_nonce
-from judgekit.gateway.base import seated
+from judgekit.gateway.base import Endpoint, seated
 from judgekit.judging import choosing, likely, pair_replies, pointwise, preferring, readings
 from judgekit.judging.contest import Contest
 from judgekit.judging.manner import USUAL, JuryRule, Manner
 from judgekit.judging.scoring import Rating
 from judgekit.judging.subject import Document, file_of
+from judgekit.names import TIERS, TierName
 from judgekit.provider import CommandProfile, LitellmProfile, by_beginning
-from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, TierName
+from judgekit.rubric import CompareRubric, ScoreRubric
 from judgekit.subject import Part, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from judgekit.gateway.base import Endpoint, Message, Seats
+    from judgekit.gateway.base import Message, Seats
     from judgekit.judging.readings import How
-    from judgekit.rubric import ModeName, Rubric
+    from judgekit.names import ModeName
+    from judgekit.rubric import Rubric
 
 TOGETHER = " + "
 """Between the models of one jury, where they stand as one name."""
@@ -220,7 +221,7 @@ def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
 
 def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
     """Return what models that answer in one token are asked about nothing in particular."""
-    fence, seat = Fence("nonce"), replace(heard.seat(Recorded(model="m", choice="1")), pointwise=True)
+    fence, seat = Fence("nonce"), replace(recorded("m", providers.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
         return Rating(rubric, mode, document, "quick", USUAL, "quick").prompts(seat, fence)
@@ -232,6 +233,13 @@ def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
 
 
 _CANDIDATE = prompt.Shown("id", "title", "category", ("tag",), "text")
+
+
+@functools.lru_cache(maxsize=64)
+def recorded(model: str, family: str) -> Endpoint:
+    """Return the model of recorded answers as one that could be asked."""
+    profile = providers.find("replay")
+    return Endpoint(profile, model, family, profile.output)
 
 
 def _questions(rubric: Rubric) -> int:

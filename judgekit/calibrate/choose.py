@@ -14,36 +14,23 @@ results which that chain could have had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from judgekit.calibrate.binomial import lower, needed, upper
+from judgekit.calibrate.binomial import needed
+from judgekit.calibrate.evidence import Tally, bound
 from judgekit.judging.gates import Gate, Gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from judgekit.calibrate.evidence import Promise
     from judgekit.calibrate.samples import Sample
-    from judgekit.rubric import Outcome, TierName
+    from judgekit.names import Outcome, TierName
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
 FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
 WIDER = 1.15  # by how much more opinions a step must let through at least
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What every gate must hold with `confidence`: a rate of at most `rate`.
-
-    Without a `reference` it is the rate of opinions that differ from the label. With one it is by how much
-    more often these opinions differ from it than those of the tier `reference` on the same subjects, whose
-    own opinion is then the last word.
-    """
-
-    rate: float = 0.05
-    confidence: float = 0.95
-    reference: TierName | None = None
 
 
 class Chain(NamedTuple):
@@ -68,19 +55,6 @@ class Chain(NamedTuple):
     def is_wrong(self, sample: Sample) -> bool:
         """Whether what the class would make final is not what the label says."""
         return sample.label != "accept" if self.stands else sample.is_wrong(self.tier)
-
-
-class Tally(NamedTuple):
-    """Over a gate's labels: `errors` against it and, with a reference, `gains` where only that one erred."""
-
-    labels: int
-    errors: int
-    gains: int = 0
-
-    @property
-    def rate(self) -> float:
-        """The share that counts against the promise."""
-        return (self.errors - self.gains) / self.labels if self.labels else 0.0
 
 
 class Tested(NamedTuple):
@@ -141,17 +115,6 @@ def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promis
         refused += [_refusal(chain, tested[-1], share, promise)] if tested and not tested[-1].holds else []
     gates = Gates(gates=tuple(each.gate for each in shown), last=promise.reference)
     return Choice(gates, shown, refused, len(chains))
-
-
-def bound(tally: Tally, level: float, promise: Promise) -> float:
-    """Return what the rate exceeds with a probability of at most `level`.
-
-    With a reference it is the rate of losses less that of gains, each bounded at half the level.
-    """
-    if promise.reference is None:
-        return upper(tally.errors, tally.labels, level)
-    losses = upper(tally.errors, tally.labels, level / 2)
-    return losses - lower(tally.gains, tally.labels, level / 2)
 
 
 def _last(tiers: Sequence[TierName], promise: Promise) -> int:

@@ -8,20 +8,48 @@ share allows, no labels can have led to the gate.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.calibrate.choose import Promise, Tally, bound
-from judgekit.rubric import TIERS
+from judgekit.calibrate.binomial import lower, upper
+from judgekit.names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.calibrate.file import Calibration, Measured, NotShown, Shown
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 _MOST = 1_000_000  # labels; nobody gives more, and a bound on more takes long
 _ROUNDED = 1e-6  # bounds are written with six digits
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What every gate must hold with `confidence`: a rate of at most `rate`.
+
+    Without a `reference` it is the rate of opinions that differ from the label. With one it is by how much
+    more often these opinions differ from it than those of the tier `reference` on the same subjects, whose
+    own opinion is then the last word.
+    """
+
+    rate: float = 0.05
+    confidence: float = 0.95
+    reference: TierName | None = None
+
+
+class Tally(NamedTuple):
+    """Over a gate's labels: `errors` against it and, with a reference, `gains` where only that one erred."""
+
+    labels: int
+    errors: int
+    gains: int = 0
+
+    @property
+    def rate(self) -> float:
+        """The share that counts against the promise."""
+        return (self.errors - self.gains) / self.labels if self.labels else 0.0
 
 
 class Flaw(NamedTuple):
@@ -29,6 +57,17 @@ class Flaw(NamedTuple):
 
     key: str
     told: str
+
+
+def bound(tally: Tally, level: float, promise: Promise) -> float:
+    """Return what the rate exceeds with a probability of at most `level`.
+
+    With a reference it is the rate of losses less that of gains, each bounded at half the level.
+    """
+    if promise.reference is None:
+        return upper(tally.errors, tally.labels, level)
+    losses = upper(tally.errors, tally.labels, level / 2)
+    return losses - lower(tally.gains, tally.labels, level / 2)
 
 
 def first_flaw(known: Calibration) -> Flaw | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -12,15 +10,13 @@ from judgekit.calibrate import bound
 from judgekit.calibrate.bound import USUALLY, Asked, Readings, Was
 from judgekit.datafile import Strict
 from judgekit.judging.gates import Gate, Gates
-from judgekit.rubric import ModeName, Outcome, TierName
+from judgekit.names import ModeName, Outcome, TierName
 from judgekit.verdict import RubricRef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.calibrate.bound import Panel
-    from judgekit.calibrate.choose import Choice, Promise, Refused, Tested
-    from judgekit.calibrate.samples import Walked
     from judgekit.library import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
@@ -157,81 +153,3 @@ class Calibration(Strict):
     def text(self) -> str:
         """Return the file's text."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
-
-
-class Learned(NamedTuple):
-    """What was learned of whom; of opinions that were `read_otherwise` nothing was."""
-
-    models: Mapping[TierName, str]
-    was: Was
-    choice: Choice
-    read_otherwise: Mapping[TierName, int]
-    subjects: Subjects | None = None
-
-
-def calibration(
-    loaded: LoadedRubric,
-    mode: ModeName,
-    promise: Promise,
-    learned: Learned,
-    measured: tuple[Walked, Walked],
-    *,
-    made: AwareDatetime,
-    labels_sha256: str,
-) -> Calibration:
-    """Return what was learned, bound to what it was learned with; `measured` with the gates and without."""
-    choice, was = learned.choice, learned.was
-    return _named(
-        Calibration(
-            schema=SCHEMA,
-            id="",
-            made=made,
-            rubric=RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256),
-            mode=mode,
-            prompt_sha256=loaded.rubric.prompt.sha256,
-            wording_sha256=bound.wording(loaded.rubric, mode),
-            models=dict(learned.models),
-            asked=was.asked,
-            read=was.read,
-            asking={tier: dict(models) for tier, models in was.asking.items()},
-            subjects=learned.subjects,
-            promise=Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference),
-            gates=[_shown(each) for each in choice.shown],
-            not_promised=[_not_shown(each) for each in choice.refused],
-            read_otherwise=dict(learned.read_otherwise),
-            cases=measured[0].cases,
-            labels_sha256=labels_sha256,
-            with_gates=_measured(measured[0]),
-            without=_measured(measured[1]),
-        )
-    )
-
-
-def _named(known: Calibration) -> Calibration:
-    """Return a calibration with its id: the same for the same labels, models, promise and gates."""
-    content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
-    content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
-    content += [known.promise.model_dump(), [each.model_dump() for each in known.gates]]
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return known.model_copy(update={"id": f"{known.rubric.id}-{known.mode}-{digest[:12]}"})
-
-
-def _shown(found: Tested) -> Shown:
-    return Shown(**found.gate._asdict(), **found.tally._asdict(), bound=round(found.bound, 6))
-
-
-def _not_shown(found: Refused) -> NotShown:
-    return NotShown(
-        **found.chain._asdict(),
-        least_margin=found.least_margin,
-        **found.tally._asdict(),
-        bound=round(found.bound, 6),
-        why=found.why,
-        more=found.more,
-    )
-
-
-def _measured(found: Walked) -> Measured:
-    return Measured(
-        decided=found.decided, errors=found.errors, by_gate=found.by_gate, calls=dict(found.calls)
-    )

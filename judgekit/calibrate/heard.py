@@ -6,14 +6,13 @@ read otherwise than most of a model's have no margin: no gate is learned of them
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from judgekit import providers
-from judgekit.gateway.base import Endpoint
-from judgekit.rubric import TIERS
+from judgekit.calibrate import bound
+from judgekit.names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
     from judgekit.calibrate.bound import Readings
     from judgekit.calibrate.labelled import Case, Recorded
     from judgekit.calibrate.samples import Sample
+    from judgekit.gateway.base import Endpoint
     from judgekit.judging.readings import How
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 
 def readings(cases: Sequence[Case]) -> Readings:
@@ -61,13 +61,7 @@ def without_margins(sample: Sample, tiers: frozenset[TierName]) -> Sample:
 
 def seat(said: Recorded) -> Endpoint:
     """Return the model of a recorded answer as one that could be asked."""
-    return _endpoint(said.model, said.family or providers.UNKNOWN_FAMILY)
-
-
-@functools.lru_cache(maxsize=64)
-def _endpoint(model: str, family: str) -> Endpoint:
-    profile = providers.find("replay")
-    return Endpoint(profile, model, family, profile.output)
+    return bound.recorded(said.model, said.family or providers.UNKNOWN_FAMILY)
 
 
 def _heard(case: Case, fractions: frozenset[tuple[TierName, str]]) -> Iterator[tuple[TierName, str, How]]:

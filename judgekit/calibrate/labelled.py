@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from judgekit.names import ModeName
     from judgekit.problems import Problem
-    from judgekit.rubric import ModeName
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]

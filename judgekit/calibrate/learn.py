@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.calibrate import heard, ranked
+from judgekit.calibrate import bound, heard, ranked
 from judgekit.calibrate.bound import TOGETHER, Was
 from judgekit.calibrate.choose import choose
-from judgekit.calibrate.file import Learned, Subjects, calibration
+from judgekit.calibrate.file import SCHEMA, Calibration, Measured, NotShown, Promised, Shown, Subjects
 from judgekit.calibrate.reading import asked, samples
 from judgekit.calibrate.samples import walk
 from judgekit.errors import InputError
 from judgekit.judging.escalation import Rules
-from judgekit.rubric import TIERS, ScoreRubric
+from judgekit.names import TIERS
+from judgekit.rubric import ScoreRubric
+from judgekit.verdict import RubricRef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.calibrate.choose import Choice, Promise
-    from judgekit.calibrate.file import Calibration
+    from pydantic import AwareDatetime
+
+    from judgekit.calibrate.choose import Choice, Refused, Tested
+    from judgekit.calibrate.evidence import Promise
     from judgekit.calibrate.labelled import Case
     from judgekit.calibrate.samples import Walked
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
+
+
+class Learned(NamedTuple):
+    """What was learned of whom; of opinions that were `read_otherwise` nothing was."""
+
+    models: Mapping[TierName, str]
+    was: Was
+    choice: Choice
+    read_otherwise: Mapping[TierName, int]
+    subjects: Subjects | None = None
 
 
 def learn(
@@ -79,3 +95,71 @@ def _chosen(
     voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
     rules = Rules(confirm, tiers, models=voices)
     return choice, (walk(found, replace(rules, gates=choice.gates)), walk(found, rules))
+
+
+def calibration(
+    loaded: LoadedRubric,
+    mode: ModeName,
+    promise: Promise,
+    learned: Learned,
+    measured: tuple[Walked, Walked],
+    *,
+    made: AwareDatetime,
+    labels_sha256: str,
+) -> Calibration:
+    """Return what was learned, bound to what it was learned with; `measured` with the gates and without."""
+    choice, was = learned.choice, learned.was
+    return _named(
+        Calibration(
+            schema=SCHEMA,
+            id="",
+            made=made,
+            rubric=RubricRef(id=loaded.rubric.rubric, version=loaded.rubric.version, sha256=loaded.sha256),
+            mode=mode,
+            prompt_sha256=loaded.rubric.prompt.sha256,
+            wording_sha256=bound.wording(loaded.rubric, mode),
+            models=dict(learned.models),
+            asked=was.asked,
+            read=was.read,
+            asking={tier: dict(models) for tier, models in was.asking.items()},
+            subjects=learned.subjects,
+            promise=Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference),
+            gates=[_shown(each) for each in choice.shown],
+            not_promised=[_not_shown(each) for each in choice.refused],
+            read_otherwise=dict(learned.read_otherwise),
+            cases=measured[0].cases,
+            labels_sha256=labels_sha256,
+            with_gates=_measured(measured[0]),
+            without=_measured(measured[1]),
+        )
+    )
+
+
+def _named(known: Calibration) -> Calibration:
+    """Return a calibration with its id: the same for the same labels, models, promise and gates."""
+    content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
+    content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
+    content += [known.promise.model_dump(), [each.model_dump() for each in known.gates]]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return known.model_copy(update={"id": f"{known.rubric.id}-{known.mode}-{digest[:12]}"})
+
+
+def _shown(found: Tested) -> Shown:
+    return Shown(**found.gate._asdict(), **found.tally._asdict(), bound=round(found.bound, 6))
+
+
+def _not_shown(found: Refused) -> NotShown:
+    return NotShown(
+        **found.chain._asdict(),
+        least_margin=found.least_margin,
+        **found.tally._asdict(),
+        bound=round(found.bound, 6),
+        why=found.why,
+        more=found.more,
+    )
+
+
+def _measured(found: Walked) -> Measured:
+    return Measured(
+        decided=found.decided, errors=found.errors, by_gate=found.by_gate, calls=dict(found.calls)
+    )

@@ -17,14 +17,16 @@ from judgekit.errors import InputError
 from judgekit.judging import jury, ranks, standing
 from judgekit.judging.gates import Gates
 from judgekit.judging.ranks import Ranks
-from judgekit.rubric import TIERS, ScoreRubric, TierName
+from judgekit.names import TIERS, TierName
+from judgekit.rubric import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.calibrate.labelled import Case, Recorded
     from judgekit.judging.ranks import Said, Turn
-    from judgekit.rubric import ModeName, Rubric
+    from judgekit.names import ModeName
+    from judgekit.rubric import Rubric
 
 
 class Stage(NamedTuple):

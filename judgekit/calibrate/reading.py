@@ -15,8 +15,9 @@ from judgekit.judging.ballots import Ballot, Vote
 from judgekit.judging.gates import certainty, margin
 from judgekit.judging.opinion import Mark, Opinion
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
+from judgekit.names import TIERS
 from judgekit.parse import read
-from judgekit.rubric import TIERS, CompareRubric, ScoreRubric, SelectRubric
+from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from judgekit.calibrate.labelled import Case, Recorded
     from judgekit.judging.opinion import Marks
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, Outcome, Rubric, TierName
+    from judgekit.names import ModeName, Outcome, TierName
+    from judgekit.rubric import Rubric
 
 KEEP_AT = 0.5
 OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.escalation import Rules
     from judgekit.judging.gates import Gates
-    from judgekit.rubric import Outcome, TierName
+    from judgekit.names import Outcome, TierName
 
 
 class Voice(NamedTuple):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.judging.gates import Gates
     from judgekit.judging.manner import Manner
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 FOLDER = "calibrations"
 MOST_TOLD = 3  # files that cannot be read are named

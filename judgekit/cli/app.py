@@ -95,7 +95,7 @@ def _version(
     version: bool = typer.Option(False, "--version", help="Print the version."),  # noqa: FBT003 - typer's default
 ) -> None:
     if version:
-        from judgekit import __version__
+        from judgekit.environment import __version__
 
         sys.stdout.write(f"judgekit {__version__}\n")
         raise typer.Exit

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.calibrate.labelled import Case
     from judgekit.evaluation.judge_live import Opinions
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 
@@ -71,7 +71,7 @@ def calibrate(
 
     from judgekit import library
     from judgekit.calibrate import labelled, store
-    from judgekit.calibrate.choose import Promise
+    from judgekit.calibrate.evidence import Promise
     from judgekit.calibrate.learn import learn
     from judgekit.evaluation import judge_live
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import __version__
+from judgekit.environment import __version__
 from judgekit.redaction import without_secrets
 from judgekit.text import rubric_name
 

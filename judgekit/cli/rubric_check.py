@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
     from judgekit.workshop.trial import Tried
 
 

@@ -14,7 +14,7 @@ from judgekit.errors import UsageError
 
 if TYPE_CHECKING:
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 _REFERENCE = "ID[@VERSION]|FILE"
 

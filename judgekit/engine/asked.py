@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from judgekit.assess import Wish
 from judgekit.datafile import Strict
 from judgekit.judging.subject import Document, File
-from judgekit.rubric import ModeName
+from judgekit.names import ModeName
 from judgekit.subject import Author, Task
 
 

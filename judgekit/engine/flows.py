@@ -20,9 +20,9 @@ from judgekit.gate import push
 from judgekit.gate.commits import UnknownCommit
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
+from judgekit.names import ModeName  # noqa: TC001 - pydantic reads it
 from judgekit.retrieval.candidate import Candidate
 from judgekit.retrieval.profile import KINDS
-from judgekit.rubric import ModeName  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

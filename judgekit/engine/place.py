@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 
-import judgekit
 from judgekit import environment, paths
 
 TYPE_CHECKING = False
@@ -155,9 +154,9 @@ def _code() -> str:
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     if _own_code:
         return _own_code
-    package = os.path.dirname(os.path.realpath(judgekit.__file__))
+    package = os.path.dirname(os.path.realpath(environment.__file__))
     installed = os.path.isdir(os.path.join(package, "_bundled"))
-    _own_code = _hash(f"{judgekit.__version__}\0{package}\0{'' if installed else _stamp(package)}")
+    _own_code = _hash(f"{environment.__version__}\0{package}\0{'' if installed else _stamp(package)}")
     return _own_code
 
 

@@ -8,10 +8,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from judgekit import __version__, assess, redaction
+from judgekit import assess, redaction
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.prepared import Judges
 from judgekit.engine.starts import Starts
+from judgekit.environment import __version__
 from judgekit.gateway import litellm_
 from judgekit.gateway.open import open_gateway
 from judgekit.gateway.pace import Pace

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from judgekit.calibrate.labelled import Case, Variant
     from judgekit.evaluation.judge_agreement import Pair
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 ACCEPT = "accept"
 

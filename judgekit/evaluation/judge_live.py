@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from judgekit.calibrate.labelled import Case, Recorded
     from judgekit.judging.judge import Judge
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 AT_ONCE = 8
 

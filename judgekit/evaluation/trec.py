@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit import __version__
+from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:

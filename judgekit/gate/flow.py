@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.judging.subject import Document
     from judgekit.ledger.records import GateWord, Record
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
     from judgekit.verdict import Verdict
 
 AT_ONCE = 32

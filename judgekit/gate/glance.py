@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import judgekit
 from judgekit import environment, paths
 from judgekit.gate import commits
 from judgekit.gate.rules_commit import RULES, commits_of
@@ -76,4 +75,4 @@ def _key(repository: Repository, commits: Sequence[str]) -> str:
         user = []
     given = environment.environ().items()
     variables = sorted((name, value) for name, value in given if name.startswith(_VARIABLES))
-    return repr([judgekit.__version__, *rules, user, variables])
+    return repr([environment.__version__, *rules, user, variables])

@@ -14,6 +14,7 @@ from judgekit.gate.report import Begin, Report
 from judgekit.gate.rules_commit import commits_of
 from judgekit.gate.selection import Wanted
 from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
+from judgekit.ledger.forward import hand_on
 from judgekit.ledger.standing import standing, window
 
 if TYPE_CHECKING:
@@ -175,16 +176,8 @@ def _judged(
     )
     run.begins(Begin(count=len(found.changes), budget=keeper.budget, holds=holds and mode == "blocking"))
     passed, notes = keeper.judge(list(files.read(repository, found.changes)), run.hears)
-    notes += _hand_on(settings, ledger)
+    notes += hand_on(settings, ledger)
     return Outcome(passed, mode, [*found.notes, *said, *notes], settings.escalate, found.unjudged, holds)
-
-
-def _hand_on(settings: Config, ledger: Ledger) -> list[str]:
-    if settings.server.url is None:
-        return []
-    from judgekit import shared  # noqa: PLC0415 - an HTTP client, which few need
-
-    return shared.hand_on(settings, ledger)
 
 
 def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, list[str]]:

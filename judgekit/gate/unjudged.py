@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from judgekit.gate.files import Pushed
     from judgekit.ledger import OverrideLine
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 
 def verdict(

@@ -10,8 +10,8 @@ from judgekit.usage import Usage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.names import TierName
     from judgekit.provider import OutputMode, Price, Profile
-    from judgekit.rubric import TierName
 
 
 class Message(NamedTuple):

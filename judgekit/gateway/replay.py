@@ -30,8 +30,8 @@ from judgekit import paths, providers
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.names import TierName
 from judgekit.problems import problem_in
-from judgekit.rubric import TierName
 from judgekit.text import encodable, lines_of
 from judgekit.usage import CostSource, Usage
 

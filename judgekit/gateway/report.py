@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.gateway.base import Endpoint, Gateway
+    from judgekit.names import TierName
     from judgekit.provider import Profile
-    from judgekit.rubric import TierName
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit import programs, providers
 from judgekit.gateway import probe, replay
 from judgekit.gateway.endpoints import INSIDE, endpoint, first_set, missing
+from judgekit.names import TIERS, TierName
 from judgekit.provider import CommandProfile, LitellmProfile, Profile
-from judgekit.rubric import TIERS, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

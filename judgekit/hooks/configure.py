@@ -6,46 +6,43 @@ import os
 import sys
 
 from judgekit import programs
-from judgekit.hooks.settings import Settings
 from judgekit.retrieval import cachefile, compiled, sqljson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    Found = dict[str, Any]
 
-def settings(project: str) -> tuple[Settings, list[str]]:
-    """Return the settings that hold in `project`; a line tells what is wrong and left at the default."""
+
+def settings(project: str) -> tuple[Found, list[str]]:
+    """Return the settings that hold in `project`; a line tells what is wrong and left at the default.
+
+    They are `values` of the configuration, `trusted` roots of the user, and `profiles`, None for the bundled.
+    """
     try:
         programs.make_importable()
         from judgekit import config  # noqa: F401, PLC0415 - only whether it can be imported
     except ImportError as error:
         values = _unless_off(compiled.bundled()["settings"], project)
         going_on = "switched off, as it says" if not values["enabled"] else "going on with the defaults"
-        return Settings(values, None, project), [f"the configuration is not read ({error}); {going_on}"]
+        found: Found = {"values": values, "trusted": [], "profiles": None}
+        return found, [f"the configuration is not read ({error}); {going_on}"]
     values, trusted, notes = _values(project)
     profiles, more = _profiles(project)
-    return Settings(values, profiles, project, trusted), notes + more
+    return {"values": values, "trusted": trusted, "profiles": profiles}, notes + more
 
 
-def keep(path: str, key: str, found: Settings, notes: list[str]) -> None:
+def keep(path: str, key: str, found: Found, notes: list[str]) -> None:
     """Keep settings and what is wrong with them under `key`; what cannot be kept is validated again.
 
     Where nothing could be validated nothing is kept: what is missing may be there at the next prompt.
     """
     if sys.modules.get("judgekit.config") is None:
         return
-    bundled = found.data is compiled.bundled()
-    kept = {
-        "key": key,
-        "values": found.values,
-        "trusted": found.trusted,
-        "profiles": None if bundled else found.data,
-        "notes": notes,
-    }
     try:
         cachefile.folder(os.path.basename(os.path.dirname(path)))
-        cachefile.write(path, sqljson.dumps(kept))
+        cachefile.write(path, sqljson.dumps({"key": key, **found, "notes": notes}))
     except OSError:
         return
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-import judgekit
 from judgekit import environment, paths
 from judgekit.retrieval import compiled, sqljson
 from judgekit.retrieval.compiled import Profiles
@@ -30,7 +29,6 @@ _SECTIONS = (
     "ENGINE",
 )  # that variables are validated of, together
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
-_MEMORY_CONFIG = os.path.join(paths.MEMORY, "memory-config.json")
 
 
 class Settings:
@@ -71,15 +69,19 @@ def load(project: str) -> tuple[Settings, list[str]]:
     stamps = _stamps(project)
     if not variables and not stamps:
         return Settings(compiled.bundled()["settings"], None, project), []
-    key = repr([_FORMAT, judgekit.__version__, project, sorted(variables), stamps])
+    key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
     kept = _kept(project, key)
     if kept is not None:
-        return Settings(kept["values"], kept["profiles"], project, kept["trusted"]), kept["notes"]
+        return _made(kept, project), kept["notes"]
     from judgekit.hooks import configure  # noqa: PLC0415 - once per change of the configuration
 
     found, notes = configure.settings(project)
     configure.keep(path(project), key, found, notes)
-    return found, notes
+    return _made(found, project), notes
+
+
+def _made(found: Mapping[str, Any], project: str) -> Settings:
+    return Settings(found["values"], found["profiles"], project, found["trusted"])
 
 
 def path(project: str) -> str:
@@ -91,7 +93,7 @@ def path(project: str) -> str:
 
 def descriptions(root: str) -> dict[str, str]:
     """Return the descriptions of categories that a store's memory-config.json gives, by category."""
-    source = os.path.join(root, os.path.basename(_MEMORY_CONFIG))
+    source = os.path.join(root, paths.MEMORY_CONFIG)
     if not os.path.isfile(source):  # reading a device may never end
         return {}
     if not os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep):
@@ -108,21 +110,12 @@ def descriptions(root: str) -> dict[str, str]:
     return {name: text for name, text in described.items() if isinstance(text, str) and text.strip()}
 
 
-def files(project: str) -> list[str]:
-    """Return the files that hold a configuration, whether they exist or not."""
-    return [
-        os.path.join(paths.config_home(), "config.yaml"),
-        os.path.join(project, ".judgekit", "config.yaml"),
-        os.path.join(project, _MEMORY_CONFIG),
-    ]
-
-
 def _stamps(project: str) -> list[tuple[str, int, int, int, int]]:
     """Return what tells that a file which can change the settings changed; nothing of one that is missing.
 
     The size and the time of change alone would miss what was copied over it together with its time.
     """
-    found = files(project)
+    found = paths.configuration_files(project)
     for home in (os.path.join(project, ".judgekit"), paths.config_home()):
         folder = os.path.join(home, "retrieval")
         found += [folder, *_inside(folder)]

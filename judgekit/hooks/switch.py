@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from judgekit.hooks import settings
+from judgekit import paths
 from judgekit.retrieval import sqljson
 
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
@@ -27,7 +27,7 @@ def is_off(project: str) -> bool:
     variable = os.environ.get(VARIABLE, "")
     if variable:
         return variable.lower() not in _TRUE
-    user, own, foreign = settings.files(project)
+    user, own, foreign = paths.configuration_files(project)
     for said in (_yaml(own), _json(foreign, project), _yaml(user)):
         if said is not None:
             return not said

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
     from judgekit.judging.escalation import Final, Rules
     from judgekit.judging.manner import JuryRule
-    from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.names import ModeName, Outcome, TierName
     from judgekit.verdict import Consensus
 
 Item = TypeVar("Item")

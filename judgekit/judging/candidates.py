@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from judgekit.judging.escalation import Rules
     from judgekit.judging.opinion import Marks
     from judgekit.judging.session import Session
+    from judgekit.names import TierName
     from judgekit.prompt import Shown
-    from judgekit.rubric import TierName
     from judgekit.verdict import Round
 
 __all__ = ["CandidateJudge", "Query"]

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from judgekit.judging.manner import Manner
     from judgekit.judging.opinion import Marks
     from judgekit.judging.session import Session
-    from judgekit.rubric import ModeName, SelectRubric, TierName, WorkedExample
+    from judgekit.names import ModeName, TierName
+    from judgekit.rubric import SelectRubric, WorkedExample
 
 KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
 POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower

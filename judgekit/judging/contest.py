@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.verdict import Consensus
 
 LEAST, MOST = 2, len(LETTERS)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.judging.escalation import Final
     from judgekit.judging.opinion import Opinion
     from judgekit.judging.readings import How
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
     from judgekit.verdict import Round
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.session import Session
     from judgekit.judging.subject import Document
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
     from judgekit.verdict import Verdict
 
 

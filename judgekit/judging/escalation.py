@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.rubric import TIERS, Outcome, TierName
+from judgekit.names import TIERS, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

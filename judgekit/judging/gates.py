@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from judgekit.judging.readings import How
-    from judgekit.rubric import ModeName, Outcome, ScoreMode, ScoreRubric, TierName
+    from judgekit.names import ModeName, Outcome, TierName
+    from judgekit.rubric import ScoreMode, ScoreRubric
 
 DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
 

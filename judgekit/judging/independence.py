@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from judgekit.names import TIERS
 from judgekit.providers import UNKNOWN_FAMILY
-from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint
     from judgekit.gateway.resolve import Others
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 
 Independence: TypeAlias = Literal["prefer", "require"]

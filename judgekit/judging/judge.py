@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.judging.independence import Independence
     from judgekit.judging.reply_cache import Cache
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 AnyJudge = TypeVar("AnyJudge", bound="Judge[Any]")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
     from judgekit.judging.manner import JuryRule
     from judgekit.judging.opinion import Marks
-    from judgekit.rubric import Outcome
+    from judgekit.names import Outcome
     from judgekit.verdict import Finding
 
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"

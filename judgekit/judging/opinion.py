@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from judgekit.rubric import Outcome
+    from judgekit.names import Outcome
     from judgekit.verdict import Finding
 
 

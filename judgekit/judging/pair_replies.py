@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.gateway.base import Message
-    from judgekit.rubric import CompareRubric, TierName
+    from judgekit.names import TierName
+    from judgekit.rubric import CompareRubric
     from judgekit.subject import Part
 
 _NO_WINNER = frozenset({TIE, "both", "neither", "equal", "none"})

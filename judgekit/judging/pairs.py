@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Message
     from judgekit.judging.contest import Contest, Ended
     from judgekit.judging.session import Session
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 
 @dataclass(slots=True)

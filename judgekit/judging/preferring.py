@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from judgekit.judging.manner import Manner
     from judgekit.judging.pair_replies import Said
     from judgekit.judging.session import Session
-    from judgekit.rubric import CompareRubric, TierName
+    from judgekit.names import TierName
+    from judgekit.rubric import CompareRubric
 
 REPLY_TOKENS = 1024
 LEAST_LEANING = 0.55

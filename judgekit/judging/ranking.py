@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from judgekit.judging.ranks import Turn
     from judgekit.judging.readings import How
     from judgekit.judging.session import Session
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
     from judgekit.verdict import Consensus, Verdict
 
 NAME = "text"  # what models are told: a path may say who wrote it

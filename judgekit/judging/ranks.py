@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.gates import Gates
     from judgekit.judging.standing import Margins, Scored
-    from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.names import ModeName, Outcome, TierName
 
 
 class Voice(NamedTuple):

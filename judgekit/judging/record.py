@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.judging.escalation import Final
     from judgekit.judging.subject import Document
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.usage import CostSource
     from judgekit.verdict import Consensus
 

@@ -17,7 +17,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from judgekit import __version__, lock, paths, running
+from judgekit import lock, paths, running
+from judgekit.environment import __version__
 from judgekit.fence import without_nonce
 from judgekit.gateway.base import Reply
 from judgekit.gateway.endpoints import secrets

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from judgekit.judging.manner import Manner
     from judgekit.judging.session import Session
     from judgekit.judging.subject import Document
+    from judgekit.names import ModeName, TierName
     from judgekit.prompt import Earlier
-    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.rubric import ScoreRubric
     from judgekit.subject import Part
 
 REPLY_TOKENS = 2048

@@ -14,7 +14,8 @@ from judgekit.judging.jury import has_quorum
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from judgekit.rubric import ModeName, Scale, ScoreRubric, TierName
+    from judgekit.names import ModeName, TierName
+    from judgekit.rubric import Scale, ScoreRubric
 
 Key = TypeVar("Key", bound="Hashable")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from judgekit.config import Config
     from judgekit.ledger.book import Ledger
 
 Place: TypeAlias = tuple[int, int]
@@ -25,6 +26,7 @@ PLACES = "forwarded.json"
 LOCK = ".forward.lock"
 MOST_LINES = 500  # at a time
 MOST_BYTES = 4_000_000
+HAND_ON_SECONDS = 3.0
 
 
 class Forwarded(NamedTuple):
@@ -62,6 +64,22 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], secon
     except OSError as error:
         raise JudgekitError(f"{ledger.folder}: cannot be handed on ({error.strerror or error})") from None
     return Forwarded(count, tuple(remarks))
+
+
+def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) -> list[str]:
+    """Send the team's server what it does not have of a ledger; return a line that says why not, if so.
+
+    What is not sent within so many seconds is sent the next time.
+    """
+    if settings.server.url is None:
+        return []
+    from judgekit import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+    try:
+        server = shared.configured(settings)
+        return list(forward(ledger, server.send, seconds).remarks) if server is not None else []
+    except JudgekitError as error:
+        return [f"{error}; its ledger gets these lines the next time"]
 
 
 def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:

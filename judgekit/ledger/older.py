@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from judgekit.ledger import times
 from judgekit.ledger.records import VerdictLine
-from judgekit.rubric import TIERS
+from judgekit.names import TIERS
 from judgekit.text import encodable, one_line
 from judgekit.verdict import Consensus, VerdictWord
 

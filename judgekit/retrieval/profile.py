@@ -18,8 +18,8 @@ from judgekit import datafile, shelf
 from judgekit.config import RetrievalConfig
 from judgekit.datafile import Strict
 from judgekit.errors import ConfigError
+from judgekit.names import Text
 from judgekit.retrieval import compiled
-from judgekit.rubric import Text
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\W_]+$")]

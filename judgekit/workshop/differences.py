@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.rubric import ModeName, Rubric
+    from judgekit.names import ModeName
+    from judgekit.rubric import Rubric
     from judgekit.workshop.trial import Tried
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.cases import Case
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from judgekit.gateway.base import Gateway
     from judgekit.ledger.interval import Interval
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
     from judgekit.verdict import Selection, Verdict
 
 MODES: tuple[ModeName, ...] = ("strict", "lenient")

@@ -14,7 +14,7 @@ from telling import reply
 
 from judgekit import fence, library, prompt, providers
 from judgekit.calibrate import bound, heard, labelled, reading
-from judgekit.calibrate.choose import Promise
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.learn import learn
 from judgekit.gateway import endpoints
 from judgekit.judging import choosing, likely, pointwise, preferring

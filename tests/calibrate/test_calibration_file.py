@@ -18,8 +18,7 @@ from scripted import ScriptedGateway, endpoint, scores, three_models
 
 from judgekit import library
 from judgekit.calibrate import bound, labelled, reading, store
-from judgekit.calibrate.choose import Promise
-from judgekit.calibrate.evidence import first_flaw
+from judgekit.calibrate.evidence import Promise, first_flaw
 from judgekit.calibrate.file import Calibration
 from judgekit.calibrate.learn import learn
 from judgekit.errors import ConfigError, InputError
@@ -30,7 +29,7 @@ from judgekit.judging.subject import Document, File
 if TYPE_CHECKING:
     from judgekit.gateway.base import Seats
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
     from judgekit.verdict import Verdict
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)

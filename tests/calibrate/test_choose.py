@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.calibrate.binomial import needed, upper
-from judgekit.calibrate.choose import Chain, Promise, Tally, bound, choose
+from judgekit.calibrate.choose import Chain, choose
+from judgekit.calibrate.evidence import Promise, Tally, bound
 from judgekit.calibrate.samples import Sample, Voice, walk
 from judgekit.judging.escalation import Rules
 from judgekit.judging.gates import Gate
 
 if TYPE_CHECKING:
     from judgekit.calibrate.choose import Choice
-    from judgekit.rubric import Outcome, TierName
+    from judgekit.names import Outcome, TierName
 
 TWO: tuple[TierName, ...] = ("quick", "deep")
 THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.samples import Sample, Voice, ended
 from judgekit.judging.escalation import Rules
 from judgekit.judging.gates import Gate, Gates
@@ -22,7 +23,7 @@ from judgekit.judging.gates import Gate, Gates
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from judgekit.rubric import Outcome, TierName
+    from judgekit.names import Outcome, TierName
 
 RUNS = 2_000
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from judgekit import library
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.labelled import Case
 from judgekit.calibrate.reading import Reader
 from judgekit.calibrate.samples import Sample, ended
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.judging.ballots import PairWord
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 RUNS = 200
 CONFIDENCE = 0.9

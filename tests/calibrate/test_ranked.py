@@ -16,7 +16,8 @@ from scripted import endpoint
 
 from judgekit import library, providers
 from judgekit.calibrate import bound, labelled, ranked, reading
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.learn import learn
 from judgekit.errors import InputError
 from judgekit.gateway import replay
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from judgekit.calibrate.file import Calibration
     from judgekit.calibrate.ranked import Ranked
     from judgekit.gateway.base import Seats
-    from judgekit.rubric import ModeName, ScoreRubric, TierName
+    from judgekit.names import ModeName, TierName
+    from judgekit.rubric import ScoreRubric
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 LOADED = library.comparing_rubric("answer-quality")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import library
-from judgekit.calibrate.choose import Promise, choose
+from judgekit.calibrate.choose import choose
+from judgekit.calibrate.evidence import Promise
 from judgekit.calibrate.labelled import Case, Recorded
 from judgekit.calibrate.reading import Reader
 from judgekit.calibrate.samples import Sample, Voice, ended
@@ -16,7 +17,7 @@ from judgekit.judging.escalation import Rules
 from judgekit.judging.gates import Gate
 
 if TYPE_CHECKING:
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 GOOD = {"semantic": 5, "pragmatic": 5, "syntactic": 4}
 BAD = {"semantic": 1, "pragmatic": 2, "syntactic": 2}

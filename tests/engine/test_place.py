@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from engine_processes import private_folder
 
-import judgekit
-from judgekit import paths
+from judgekit import environment, paths
 from judgekit.engine import place as places
 from judgekit.engine.place import MAX_PATH, Place
 
@@ -114,7 +113,7 @@ def test_another_version_is_another_engine_of_the_same_kin(
 ) -> None:
     before = found()
     monkeypatch.setattr(places, "_own_code", "")
-    monkeypatch.setattr(judgekit, "__version__", "99.0.0")
+    monkeypatch.setattr(environment, "__version__", "99.0.0")
     after = found()
     assert (after.kin, after.folder) == (before.kin, before.folder)
     assert after.code != before.code

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import __version__
+from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import trec
 

@@ -12,15 +12,15 @@ from loopback import Loopback
 from judgekit import providers
 from judgekit.gateway import probe
 from judgekit.gateway.resolve import Panel, Wanted, detect, fill, profile_of, resolve
+from judgekit.names import TIERS
 from judgekit.provider import LitellmProfile
-from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from judgekit.gateway.base import Endpoint
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 
 @pytest.fixture(autouse=True)

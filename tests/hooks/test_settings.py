@@ -251,7 +251,7 @@ def test_descriptions_are_not_read_from_what_leads_out_or_never_ends(
 
 
 def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
-    assert {str(path) for path in config.sources(project)} == set(settings.files(str(project)))
+    assert {str(path) for path in config.sources(project)} == set(paths.configuration_files(str(project)))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -12,7 +12,7 @@ from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outco
 from judgekit.judging.ballots import ballot as cast_by
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import Gate, Gates
-from judgekit.rubric import TIERS
+from judgekit.names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.judging.ballots import PairWord
     from judgekit.judging.contest import Ended
     from judgekit.judging.manner import JuryRule
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 

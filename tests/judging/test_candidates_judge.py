@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scripted import Answer
 
     from judgekit.gateway.base import Endpoint, Gateway, Request
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.verdict import Selection
 
 CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]

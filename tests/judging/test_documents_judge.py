@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scripted import Answer
 
     from judgekit.gateway.base import Endpoint, Request
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.usage import CostSource
     from judgekit.verdict import Verdict
 

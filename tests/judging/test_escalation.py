@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from judgekit.judging.escalation import Final, Rules
-from judgekit.rubric import TIERS, Outcome, TierName
+from judgekit.names import TIERS, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

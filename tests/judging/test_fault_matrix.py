@@ -24,8 +24,8 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.subject import Document, File
+from judgekit.names import TIERS
 from judgekit.prompt import Shown
-from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from judgekit.gateway.base import Seats
     from judgekit.library import LoadedRubric
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
     from judgekit.verdict import Selection, Verdict
 
 # Every kind of failure, and how the output tells of it.

@@ -27,9 +27,9 @@ from judgekit.gateway.open import Router
 from judgekit.judging.candidates import CandidateJudge, Query
 from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.subject import Document, File
+from judgekit.names import TIERS
 from judgekit.prompt import Shown
 from judgekit.provider import CommandProfile
-from judgekit.rubric import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from loopback import Asked
 
     from judgekit.gateway.base import Endpoint
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
     from judgekit.verdict import Round
 
 SHORT = 1.5  # seconds for a tier that a silent server strikes

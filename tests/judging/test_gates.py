@@ -10,12 +10,13 @@ import pytest
 from judgekit import library
 from judgekit.judging.escalation import Final, Rules
 from judgekit.judging.gates import Gate, Gates, certainty, margin
-from judgekit.rubric import TIERS, ScoreRubric
+from judgekit.names import TIERS
+from judgekit.rubric import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from judgekit.rubric import ModeName, Outcome, TierName
+    from judgekit.names import ModeName, Outcome, TierName
 
 LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
 

@@ -13,7 +13,7 @@ from judgekit.judging.independence import apart, is_independent
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
 

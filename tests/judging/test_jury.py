@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.gateway.base import Endpoint
     from judgekit.judging.manner import JuryRule
-    from judgekit.rubric import Outcome
+    from judgekit.names import Outcome
 
 NAMES = ("semantic", "pragmatic", "syntactic")
 A, I, R = (4, 4, 4), (3, 3, 2), (1, 4, 4)  # noqa: E741 - the letters of the table

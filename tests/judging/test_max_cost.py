@@ -24,13 +24,13 @@ from judgekit.judging.manner import Manner
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import Document, File
+from judgekit.names import TIERS
 from judgekit.prompt import Shown
-from judgekit.rubric import TIERS
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
     from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 
 class Till:

@@ -21,9 +21,9 @@ from judgekit.judging.manner import Manner
 from judgekit.judging.pairs import PairJudge
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
+from judgekit.names import TIERS
 from judgekit.prompt import Shown
 from judgekit.redaction import redact
-from judgekit.rubric import TIERS
 from judgekit.subject import Task
 
 if TYPE_CHECKING:

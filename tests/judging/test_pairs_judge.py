@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Request, Seats
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 GOOD, POOR = "Danube, Dnieper, Dniester", "There are many beautiful rivers."
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Endpoint, Request, Seats
     from judgekit.judging.manner import JuryRule
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 CRITERIA = ["instruction", "correctness", "help"]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 

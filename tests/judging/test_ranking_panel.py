@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.comparison import Comparison
     from judgekit.gateway.base import Endpoint, Request
-    from judgekit.rubric import ModeName
+    from judgekit.names import ModeName
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 

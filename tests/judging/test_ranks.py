@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.judging.ranks import Said
-    from judgekit.rubric import ModeName, TierName
+    from judgekit.names import ModeName, TierName
 
 MARGINS: dict[TierName, float] = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}
 GATE = Gates("c", (Gate("quick", "accept", 2.0),))

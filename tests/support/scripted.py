@@ -11,8 +11,8 @@ from loopback import says
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Endpoint, Reply
+from judgekit.names import TIERS
 from judgekit.provider import LitellmProfile
-from judgekit.rubric import TIERS
 from judgekit.usage import Usage
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loopback import Asked
 
     from judgekit.gateway.base import Request
-    from judgekit.rubric import TierName
+    from judgekit.names import TierName
 
 Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
 """A reply's text, a failure, seconds of silence before nothing, or a function of the request."""

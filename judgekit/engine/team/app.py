@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from judgekit import __version__, environment, library
+from judgekit import environment, library
 from judgekit.engine import working
 from judgekit.engine.asked import Carried
 from judgekit.engine.door import HOLDER, Door, error_body
@@ -20,6 +20,7 @@ from judgekit.engine.team import book
 from judgekit.engine.team.asked import ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
 from judgekit.engine.team.guard import Guard
 from judgekit.engine.team.metrics import CONTENT_TYPE, Metrics
+from judgekit.environment import __version__
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import LedgerError
 from judgekit.verdict import Verdict

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from judgekit.assess import Wish
 from judgekit.datafile import Strict
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File
-from judgekit.rubric import ModeName
+from judgekit.names import ModeName
 from judgekit.subject import Author, Task
 
 MOST_FILES = 100

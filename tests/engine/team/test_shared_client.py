@@ -14,7 +14,7 @@ from judgekit.cli.app import run
 from judgekit.engine.team.tokens import user_tokens
 from judgekit.errors import ConfigError, Exit
 from judgekit.gateway.litellm_ import LitellmGateway
-from judgekit.ledger import Ledger, Skip
+from judgekit.ledger import Ledger, Skip, forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,9 +214,9 @@ def test_lines_wait_while_the_server_is_away(tmp_path: Path, monkeypatch: pytest
     with Loopback(fails(503), answer) as server:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
         settings = config.load(None)
-        (told,) = shared.hand_on(settings, ledger)
+        (told,) = forward.hand_on(settings, ledger)
         assert "the next time" in told
-        assert shared.hand_on(settings, ledger) == []
+        assert forward.hand_on(settings, ledger) == []
     assert len(taken) == 1
     assert user_tokens().all() == []
 
@@ -236,5 +236,5 @@ def test_lines_that_are_refused_for_good_are_said(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv(shared.TOKEN, "jk_x")
     with Loopback(sends({"taken": 0, "refused": {"0": "of a kind it does not know"}})) as server:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        (told,) = shared.hand_on(config.load(None), ledger)
+        (told,) = forward.hand_on(config.load(None), ledger)
     assert "refused 1 lines (of a kind it does not know)" in told
