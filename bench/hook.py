@@ -34,6 +34,8 @@ from judgekit.retrieval.compiled import Profiles, bundled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.retrieval.index_file import Index
+
 QUICK, ALL = (500, 10_000), (500, 10_000, 100_000)
 FOLDERS = {
     "decision": ("decisions", "context"),
@@ -181,7 +183,7 @@ def spawn(launched: Launch, folder: Path, name: str) -> int:
     return os.posix_spawn(launched.command[0], launched.command, os.environ, file_actions=actions)
 
 
-def opened(project: Path) -> index.Index:
+def opened(project: Path) -> Index:
     """Return the index of a project's store."""
     return index.open_index(str((project / ".claude" / "memory").resolve()), Profiles(bundled()))
 
@@ -204,7 +206,7 @@ def upsert(project: Path, times: int = 30) -> float:
         for number in range(times):
             write(store, "decision", "jwt", f"{ANSWER.decode()} {number}", "A session gets a new token.")
             began = time.process_time()
-            found.recheck(["decisions/jwt.json"])
+            index.recheck(found, ["decisions/jwt.json"])
             seconds.append(time.process_time() - began)
     return round(statistics.median(seconds) * 1000, 3)
 

@@ -320,7 +320,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "escalate.remote.of_project",
             "gate.commits.since",
-            "hooks.claude_code.find",
+            "hooks.selection.find",
             "hooks.explain.report",
         ),
         *("hooks.judged.choose", "hooks.log.last", "install.files.replace", "install.git_place.configured"),
@@ -365,7 +365,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *("install.jsontext.member", "install.jsontext.plain", "retrieval.keyword.points", "cli.output.emit"),
         *("cli.output.complain", "cli.output.say", "cli.output.messages_text", "judging.likely.expectation"),
-        *("judging.contest.terms_of", "judging.pair_replies.pair_labels"),
+        *("calibrate.bound.recorded", "judging.contest.terms_of", "judging.pair_replies.pair_labels"),
     ),
     "is made of functions that are asked here, or asked along with one": (
         *("prompt.candidate_context", "prompt.pair_context", "prompt.select_messages", "parse.fit.shape"),

@@ -17,6 +17,7 @@ from judgekit import config, recall
 from judgekit.calibrate.store import Found
 from judgekit.gateway import litellm_
 from judgekit.hooks import claude_code, judged
+from judgekit.hooks.selection import PATIENCE
 from judgekit.install import forms
 from judgekit.judging.candidates import Query
 from judgekit.judging.gates import Gates
@@ -201,7 +202,7 @@ def test_judging_ends_before_the_client_gives_up(
     hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_and_end = 3  # seconds, on a busy machine
-    assert claude_code.PATIENCE + recall.HOOK_SECONDS + start_and_end < forms.TIMEOUT
+    assert PATIENCE + recall.HOOK_SECONDS + start_and_end < forms.TIMEOUT
     monkeypatch.setattr(recall, "HOOK_SECONDS", 1.0)
     began = time.monotonic()
     with Loopback(SILENT) as server:

@@ -9,9 +9,9 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from judgekit.errors import UsageError
-from judgekit.retrieval import columns, fulltext, index, query, rank, schema
+from judgekit.retrieval import columns, fulltext, index_file, query, rank, schema
 from judgekit.retrieval.compiled import Profiles
-from judgekit.retrieval.index import Index
+from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources.base import Entry
 from judgekit.text import encodable
 
@@ -77,7 +77,7 @@ class Store:
 def _index(documents: Iterable[Document], profile: Profile) -> Index:
     profiles = Profiles({"languages": {}, "profiles": {}})
     profiles.by_kind[profile.kind] = profile
-    connection, about = schema.connect(":memory:"), index.about("", profiles)
+    connection, about = schema.connect(":memory:"), index_file.about("", profiles)
     schema.create(connection, about)
     about |= {"kind": profile.kind, "size": _fill(connection, documents, profile)}
     made = Index(connection, "", profiles)

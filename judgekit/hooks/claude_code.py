@@ -10,21 +10,19 @@ from __future__ import annotations
 import os
 import sys
 
+from judgekit.hooks import selection
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate, Ranked
+    from judgekit.retrieval.candidate import Candidate
 
-MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
-POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
-PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
 SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
 MAX_INPUT = 50_000_000  # bytes
-# The event also fires for texts that no person wrote.
-NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
 PROMPT, EDIT, STOP, SESSION = "UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"
 _PLACES = (  # of the client's JSON that are read
     *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
@@ -87,19 +85,19 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     Raises `BadInputError` when the payload has no prompt.
     """
     prompt = prompt_of(payload)
-    if is_silent(prompt):
+    if selection.is_silent(prompt):
         return "", []
     from judgekit.hooks import settings  # noqa: PLC0415 - many prompts end above
 
     configured, notes = settings.load(_project(payload))
     if not configured["enabled"]:
         return "", notes
-    ranked = find(prompt, configured)
+    ranked = selection.find(prompt, configured)
     if ranked.notes:
         from judgekit.hooks import notices  # noqa: PLC0415 - most stores are in order
 
         notes += notices.due(configured.project, ranked.notes)
-    shown = choose(ranked, configured)
+    shown = selection.choose(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
@@ -111,17 +109,6 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     return _render(shown, configured), notes
 
 
-class Choice:
-    """What is shown of a prompt's candidates: `pinned` and `injected` in full, `mentioned` as a hint."""
-
-    __slots__ = ("injected", "mentioned", "pinned")
-
-    def __init__(
-        self, pinned: list[Candidate], injected: list[Candidate], mentioned: list[Candidate]
-    ) -> None:
-        self.pinned, self.injected, self.mentioned = pinned, injected, mentioned
-
-
 def prompt_of(payload: Mapping[str, Any]) -> str:
     """Return the prompt in the client's payload, under its present or its old name."""
     for name in ("prompt", "user_prompt"):
@@ -131,40 +118,6 @@ def prompt_of(payload: Mapping[str, Any]) -> str:
         if prompt is not None:
             raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
     raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
-
-
-def is_silent(prompt: str) -> bool:
-    """Whether a prompt gets no answer: too short, or not written by a person."""
-    text = prompt.strip()
-    return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
-
-
-def find(prompt: str, configured: Settings) -> Ranked:
-    """Return the candidates for a prompt from all configured stores."""
-    from judgekit.retrieval import api  # noqa: PLC0415 - many prompts end before
-
-    return api.search(
-        prompt,
-        configured["roots"],
-        project=configured.project,
-        limit=max(configured["pool"], configured["max_inject"]),
-        trusted=configured.trusted,
-        profiles=configured.profiles,
-        scorer=configured["scorer"],
-        pins=configured["pin"],
-        pool=POOL,
-        patience=PATIENCE,
-    )
-
-
-def choose(ranked: Ranked, configured: Settings) -> Choice:
-    """Return which candidates are shown, no judge being asked. What is pinned comes on top of the others."""
-    most = configured["max_inject"]
-    if configured["inject"] == "top_k":
-        return Choice(ranked.pinned, [each for each in ranked.candidates if not each.damaged][:most], [])
-    injected = [each for each in ranked.candidates if each.confidence_label == "high"][:most]
-    mentioned = [each for each in ranked.candidates if each.worth_mentioning and each not in injected]
-    return Choice(ranked.pinned, injected, mentioned)
 
 
 def _render(shown: Choice, configured: Settings) -> str:

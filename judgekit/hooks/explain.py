@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from judgekit import paths
-from judgekit.hooks import claude_code, context, log, settings
+from judgekit.hooks import context, log, selection, settings
 from judgekit.retrieval import api, query
 from judgekit.text import one_line
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from judgekit.hooks.claude_code import Choice
+    from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.candidate import Candidate
 
@@ -33,15 +33,15 @@ def report(prompt: str, folder: str) -> str:
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
     if not configured["enabled"]:
         return "\n".join([*lines, "retrieval.enabled is false: the hook is silent"])
-    if claude_code.is_silent(prompt):
+    if selection.is_silent(prompt):
         return "\n".join([*lines, "the prompt is too short or a notification: the hook is silent"])
-    ranked = claude_code.find(prompt, configured)
+    ranked = selection.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
     lines += [_store(root, project) for root in configured["roots"]]
     lines.append(f"terms: {_terms(prompt, configured)}")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
-    shown = claude_code.choose(ranked, configured)
+    shown = selection.choose(ranked, configured)
     lines += ["", *_outcomes(ranked.candidates, shown, configured)]
     return "\n".join([*lines, *_logged(prompt, configured)])
 

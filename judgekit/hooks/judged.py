@@ -6,14 +6,14 @@ the prompts to come.
 
 from __future__ import annotations
 
-from judgekit.hooks import claude_code, watchdog
+from judgekit.hooks import selection, watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from judgekit.hooks.claude_code import Choice
+    from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.candidate import Candidate, Ranked
 
@@ -38,7 +38,7 @@ def choose(
     asked = [each for each in ranked.candidates if not each.damaged]
     if not asked:
         return None
-    alone = [each for each in claude_code.choose(ranked, configured).injected if not each.damaged]
+    alone = [each for each in selection.choose(ranked, configured).injected if not each.damaged]
     try:
         ask = _of_engine if _uses_engine(configured) else _here
         kept, undecided, degraded = ask(prompt, asked, alone, payload, configured)
@@ -52,9 +52,9 @@ def choose(
         notes.append(degraded)
     injected = kept[: configured["max_inject"]]
     if configured["inject"] == "top_k":
-        return claude_code.Choice(ranked.pinned, injected, [])
+        return selection.Choice(ranked.pinned, injected, [])
     mentioned = [each for each in undecided if each.worth_mentioning and each not in injected]
-    return claude_code.Choice(ranked.pinned, injected, mentioned)
+    return selection.Choice(ranked.pinned, injected, mentioned)
 
 
 def _uses_engine(configured: Settings) -> bool:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from judgekit.hooks.claude_code import Choice
+    from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.candidate import Candidate, Ranked
 

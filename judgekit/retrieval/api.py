@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 
 __all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "passages", "resolve", "search"]
@@ -190,14 +191,14 @@ def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
         opened.close()
 
 
-def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> None:
+def _ask(opened: Index, text: str, ranked: Ranked, options: _Options) -> None:
     terms = query.parse(text, opened.profile.language)
     if not terms and not options.pins:
         return
     for _ in range(MAX_ROUNDS):
         named = _named(opened, options) if options.pins else {}
         candidates = _best(opened, terms, options) if terms else []
-        if not opened.recheck([each.place for each in (*named.values(), *candidates)]):
+        if not index.recheck(opened, [each.place for each in (*named.values(), *candidates)]):
             break
     named = {pin: each for pin, each in named.items() if each.place not in opened.outdated}
     options.pinned = named | options.pinned
@@ -208,12 +209,12 @@ def _ask(opened: index.Index, text: str, ranked: Ranked, options: _Options) -> N
     ranked.candidates += candidates
 
 
-def _best(opened: index.Index, terms: list[Term], options: _Options) -> list[Candidate]:
+def _best(opened: Index, terms: list[Term], options: _Options) -> list[Candidate]:
     hits, statistics = fulltext.match(opened, terms, options.pool, quick=options.pool < fulltext.POOL)
     return rank.order(hits, statistics, opened.profile)[: options.limit]
 
 
-def _named(opened: index.Index, options: _Options) -> dict[str, Candidate]:
+def _named(opened: Index, options: _Options) -> dict[str, Candidate]:
     from judgekit.retrieval import pinned  # noqa: PLC0415 - few pin anything
 
     return pinned.among_indexed(opened.connection, opened.root, opened.kind, options.pins, options.project)

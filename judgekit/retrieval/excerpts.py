@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.candidate import Candidate
     from judgekit.retrieval.compiled import Profile, Profiles
-    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 
 TOKENS = 40  # words of a passage

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from sqlite3 import Connection
 
-    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 
 POOL = 80  # hits that are scored; a page of results is far smaller

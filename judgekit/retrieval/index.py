@@ -9,92 +9,22 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import cachefile, columns, schema, watch
+from judgekit.retrieval import cachefile, index_file, schema, watch
+from judgekit.retrieval.index_file import FOLDER, Index, about, path_of, read_by
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from sqlite3 import Connection
-    from typing import Any, TypeAlias
+    from typing import Any
 
-    from judgekit.retrieval.compiled import Profile, Profiles
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.index_file import Progress
 
-    Progress: TypeAlias = Callable[[int, int], None]  # files that were read, and files to read
-
-FOLDER = "index"
-MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second
 EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
 _MEMORY = ":memory:"
 _MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
-
-
-class Index:
-    """An open index of the store at `root`, a real path.
-
-    `size` is the number of entries, `pending` that of files still to be read, `left_out` that of files which
-    were too many. `outdated` are the files that the last `recheck` found changed.
-    """
-
-    builder: int
-    kind: str
-    pending: int
-    size: int
-    updated: int
-
-    def __init__(
-        self, connection: Connection, root: str, profiles: Profiles, path: str | None = None
-    ) -> None:
-        self.connection, self.root, self.profiles, self.path = connection, root, profiles, path
-        self.folders = self.left_out = 0
-        self.outdated: set[str] = set()
-        self.trouble: str | None = None
-
-    def load(self, about: dict[str, Any]) -> None:
-        """Take over what the file says of itself."""
-        self.kind, self.size, self.pending = about["kind"], about["size"], about["pending"]
-        self.folders, self.updated, self.builder = about["folders"], about["updated"], about["builder"]
-
-    @property
-    def profile(self) -> Profile:
-        """How the kind of store is read and ranked."""
-        return self.profiles.by_kind[self.kind]
-
-    def notes(self) -> list[str]:
-        """Return one line for each problem of the store's files, and for what is missing in the index."""
-        rows = self.connection.execute(
-            "SELECT text FROM note UNION ALL "
-            "SELECT path || ': ' || problem FROM file WHERE problem IS NOT NULL"
-        )
-        notes = [text for (text,) in rows]
-        if self.trouble is not None:
-            notes.insert(0, self.trouble)
-        if self.left_out:
-            notes.insert(
-                0, f"{self.root}: only the newest {MEMORY_FILES:,} files searched: no index can be kept"
-            )
-        if self.pending:
-            notes.insert(0, f"{self.root}: {self.pending:,} files not read yet; the next query goes on")
-        return notes
-
-    def recheck(self, places: Collection[str]) -> bool:
-        """Compare entries that are about to be shown with their files, and read those anew that changed.
-
-        True when anything changed, so that the caller asks once more. What the caller has of `outdated`
-        entries is not what their files say and must not be shown, should it not ask again, or should what
-        changed not have been written, since another process is writing or the disk is full.
-        """
-        self.outdated.clear()
-        stale = watch.changed_among(self.connection, self.root, places)
-        if not stale:
-            return False
-        from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
-
-        return update.reread(self, stale)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.connection.close()
 
 
 def open_index(
@@ -120,6 +50,22 @@ def open_index(
         if schema.is_missing_module(error):
             raise schema.NoFullTextError("its SQLite was built without FTS5") from None
         raise
+
+
+def recheck(index: Index, places: Collection[str]) -> bool:
+    """Compare entries that are about to be shown with their files, and read those anew that changed.
+
+    True when anything changed, so that the caller asks once more. What the caller has of `outdated`
+    entries is not what their files say and must not be shown, should it not ask again, or should what
+    changed not have been written, since another process is writing or the disk is full.
+    """
+    index.outdated.clear()
+    stale = watch.changed_among(index.connection, index.root, places)
+    if not stale:
+        return False
+    from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
+
+    return update.reread(index, stale)
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
@@ -149,51 +95,12 @@ def _refresh(root: str, relative: str, profiles: Profiles) -> bool:
     try:
         if index.pending:
             return False
-        index.recheck([relative.replace(os.sep, "/")])
+        recheck(index, [relative.replace(os.sep, "/")])
     except (sqlite.DatabaseError, *schema.SPOILT):  # the next prompt needs it, and builds it anew
         return False
     finally:
         index.close()
     return True
-
-
-def folder_of(root: str) -> str:
-    """Return the folder in which the index files of a store are kept, there or not."""
-    return cachefile.place(FOLDER, cachefile.name_for(root))
-
-
-def path_of(root: str) -> str | None:
-    """Return the newest index file of a store, None when there is none."""
-    folder = folder_of(root)
-    start = f"v{schema.VERSION}."
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return None
-    found = [each[len(start) : -7] for each in names if each.startswith(start) and each.endswith(".sqlite")]
-    generation = max((int(each) for each in found if each.isdecimal()), default=None)
-    return None if generation is None else f"{folder}/{start}{generation}.sqlite"
-
-
-def read_by(profiles: Profiles) -> str:
-    """Return what changes when stores would be read differently."""
-    read = [
-        (
-            kind,
-            {name: (each.folder, each.body) for name, each in profile.categories.items()},
-            profile.max_bytes,
-        )
-        for kind, profile in profiles.by_kind.items()
-    ]
-    words = [profile.language.fingerprint for profile in profiles.by_kind.values()]
-    return cachefile.checksum(repr((columns.VERSION, read, words)).encode())
-
-
-def about(root: str, profiles: Profiles) -> dict[str, Any]:
-    """Return what an empty index says of itself."""
-    empty = {"kind": "", "size": 0, "pending": 0, "folders": 0}
-    made = {"updated": watch.clock(), "builder": os.getpid()}
-    return {"root": root, "read_by": read_by(profiles), **empty, **made}
 
 
 def _kept(
@@ -261,7 +168,7 @@ def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -
         if schema.is_damage(error):
             index.close()
             return False
-        if isinstance(error, sqlite.DatabaseError) and index.size > MEMORY_FILES:
+        if isinstance(error, sqlite.DatabaseError) and index.size > index_file.MEMORY_FILES:
             # An old index of all is worth more than a new one of some.
             index.trouble = f"{index.root}: the index cannot be brought up to date: {error}"
             return True
@@ -294,5 +201,5 @@ def in_memory(root: str, profiles: Profiles, progress: Progress | None = None) -
     index = Index(schema.connect(_MEMORY), root, profiles)
     schema.create(index.connection, about(root, profiles))
     index.load(schema.about(index.connection))
-    update.refresh(index, None, (), progress=progress, most=MEMORY_FILES)
+    update.refresh(index, None, (), progress=progress, most=index_file.MEMORY_FILES)
     return index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import index, schema, watch
+from judgekit.retrieval import index_file, schema, watch
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ def of(root: str, profiles: Profiles) -> dict[str, Any]:
     still to be read), `problems`, `bytes` on disk, `generation`, `updated` (seconds since the epoch) and
     `stale`: whether the next query has something to read. Looks at every file of the store.
     """
-    found: dict[str, Any] = {"root": root, "path": index.path_of(root), "kind": None}
+    found: dict[str, Any] = {"root": root, "path": index_file.path_of(root), "kind": None}
     found |= dict.fromkeys(("entries", "files", "pending", "bytes", "generation"), 0)
     found |= {"problems": [], "updated": None, "stale": True}
     path = found["path"]
@@ -59,7 +59,7 @@ def _inside(connection: Connection, root: str, profiles: Profiles) -> dict[str, 
 
 
 def _is_stale(connection: Connection, root: str, about: dict[str, Any], profiles: Profiles) -> bool:
-    if about["root"] != root or about["read_by"] != index.read_by(profiles) or about["pending"]:
+    if about["root"] != root or about["read_by"] != index_file.read_by(profiles) or about["pending"]:
         return True
     return not about["kind"] or watch.any_changed(connection, root)
 

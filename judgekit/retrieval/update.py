@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.index import Index, Progress
+    from judgekit.retrieval.index_file import Index, Progress
     from judgekit.retrieval.scan import Scan
     from judgekit.retrieval.survey import Plan
 

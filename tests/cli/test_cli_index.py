@@ -8,7 +8,7 @@ import sample_store
 
 from judgekit import paths
 from judgekit.cli import index as command
-from judgekit.retrieval import index
+from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def test_before_the_first_query_there_is_no_index(judgekit: Callable[..., Outcom
     assert set(found) == KEYS
     assert (found["root"], found["path"], found["stale"]) == (str(store(project)), None, True)
     assert "no index yet" in judgekit("index", "status").out
-    assert not Path(paths.cache_home(), index.FOLDER).exists()
+    assert not Path(paths.cache_home(), index_file.FOLDER).exists()
 
 
 def test_status_says_what_a_query_has_read(judgekit: Callable[..., Outcome], project: Path) -> None:

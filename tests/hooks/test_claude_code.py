@@ -11,7 +11,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import recall
-from judgekit.hooks import claude_code, explain
+from judgekit.hooks import claude_code, explain, selection
 from judgekit.retrieval import schema
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: 
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("oh\nno")
 
-    monkeypatch.setattr(claude_code, "find", broken)
+    monkeypatch.setattr(selection, "find", broken)
     assert run(payload(store)) == (
         "",
         ["judgekit: internal error, nothing added to the prompt: ZeroDivisionError: oh no"],
@@ -460,7 +460,7 @@ def test_an_interruption_costs_no_prompt(
 def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt waits only so long for the index; the next one goes on where it stopped."""
     store = jwt_store(tmp_path / "large", 1_000)
-    monkeypatch.setattr(claude_code, "PATIENCE", 0.0)
+    monkeypatch.setattr(selection, "PATIENCE", 0.0)
     out, err = run(payload(store))
     assert len(err) == 1
     assert "files not read yet; the next query goes on" in err[0]

@@ -12,7 +12,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit.hooks import claude_code, edited
-from judgekit.retrieval import index
+from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def send(
 
 def titles(store: MemoryStore) -> set[str]:
     """Return the titles in the index as it is, without bringing it up to date."""
-    path = index.path_of(str(store.root.resolve()))
+    path = index_file.path_of(str(store.root.resolve()))
     assert path is not None
     connection = sqlite3.connect(path)
     try:

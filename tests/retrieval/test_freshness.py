@@ -19,7 +19,7 @@ from judgekit.retrieval import compiled, index, scan, watch
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.watch import Stamp
 
 PROFILES = compiled.Profiles(compiled.bundled())
@@ -210,8 +210,8 @@ def check_at_once(world: World) -> None:
             path: row for path, row in expected.items() if path not in world.edited
         }
         shown = [path for path, row in seen.items() if row[6]]
-        found.recheck(shown)
-        found.recheck(shown)
+        index.recheck(found, shown)
+        index.recheck(found, shown)
         assert found.outdated == set()
         seen = rows(found)
         assert {path: seen.get(path) for path in shown} == {path: expected.get(path) for path in shown}

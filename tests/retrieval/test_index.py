@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import paths
-from judgekit.retrieval import cachefile, compiled, index, schema, watch
+from judgekit.retrieval import cachefile, compiled, index, index_file, schema, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memory_store import MemoryStore
 
-    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.index_file import Index
 
 PROFILES = compiled.Profiles(compiled.bundled())
 FRESH = "SELECT path, size, mtime, inode, hint, live, problem, id, file.title, category, file.tags, updated, "
@@ -31,14 +31,14 @@ def opened(store: MemoryStore, *, anew: bool = False) -> Index:
 
 def content(found: Index) -> list[Any]:
     live = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
-    found.recheck([path for (path,) in live])
+    index.recheck(found, [path for (path,) in live])
     rows = [*sorted(found.connection.execute(CONTENT).fetchall()), found.notes()]
     found.close()
     return rows
 
 
 def files() -> list[Path]:
-    return sorted(each for each in Path(paths.cache_home(), index.FOLDER).rglob("*") if each.is_file())
+    return sorted(each for each in Path(paths.cache_home(), index_file.FOLDER).rglob("*") if each.is_file())
 
 
 def databases() -> list[Path]:
@@ -131,7 +131,11 @@ def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     held = opened(store)
     for path in files():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for folder in (Path(paths.cache_home()), Path(paths.cache_home(), index.FOLDER), databases()[0].parent):
+    for folder in (
+        Path(paths.cache_home()),
+        Path(paths.cache_home(), index_file.FOLDER),
+        databases()[0].parent,
+    ):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     held.close()
 

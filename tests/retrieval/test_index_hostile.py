@@ -13,12 +13,12 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import paths
-from judgekit.retrieval import api, cachefile, compiled, index, rank, schema, update, watch
+from judgekit.retrieval import api, cachefile, compiled, index, index_file, rank, schema, update, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.retrieval.index import Index
+    from judgekit.retrieval.index_file import Index
 
 PROFILES = compiled.Profiles(compiled.bundled())
 
@@ -40,7 +40,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def database() -> Path:
-    (path,) = Path(paths.cache_home(), index.FOLDER).rglob("*.sqlite")
+    (path,) = Path(paths.cache_home(), index_file.FOLDER).rglob("*.sqlite")
     return path
 
 
@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_for_real(store: MemoryStore, monkeypatch: pytest.Mo
 def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "MEMORY_FILES", 5)
+    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)
     store.fill(20).write_index()
     assert len(live(opened(store))) == 21
     store.add("second", "Refresh of the JWT signing keys")
@@ -141,7 +141,7 @@ def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
 def test_in_memory_the_newest_of_many_files_are_searched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "MEMORY_FILES", 5)
+    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)
     store.fill(20).write_index()
     for path in store.root.rglob("filler-*.json"):
         os.utime(path, (1, 1))
@@ -270,7 +270,7 @@ def test_the_cache_is_removed_while_an_index_is_open(store: MemoryStore) -> None
     found = opened(store)
     shutil.rmtree(paths.cache_home())
     store.add("jwt", "JWT token renewal", listed=False)
-    found.recheck(["decisions/jwt.json"])
+    index.recheck(found, ["decisions/jwt.json"])
     found.close()
     assert live(opened(store)) == {"decisions/jwt.json"}
 
@@ -305,14 +305,14 @@ def test_a_shown_entry_that_cannot_be_read_anew_is_named(
     writer.execute("BEGIN IMMEDIATE")
     found.close()
     found = opened(store)
-    assert found.recheck(["decisions/jwt.json"]) is False
+    assert index.recheck(found, ["decisions/jwt.json"]) is False
     assert found.outdated == {"decisions/jwt.json"}
     assert search(store) == []
     writer.rollback()
     writer.close()
-    assert found.recheck(["decisions/jwt.json"]) is True
+    assert index.recheck(found, ["decisions/jwt.json"]) is True
     assert found.outdated == {"decisions/jwt.json"}
-    assert found.recheck(["decisions/jwt.json"]) is False
+    assert index.recheck(found, ["decisions/jwt.json"]) is False
     assert found.outdated == set()
     found.close()
 
@@ -340,7 +340,7 @@ def test_an_edited_file_reaches_every_index_that_holds_it(store: MemoryStore) ->
     (store.root / "decisions" / "new.json").write_text('{"title": "Written by the client"}')
     touched = index.refresh_file(str(store.root / "decisions" / "new.json"), PROFILES)
     assert touched == [str(store.root.resolve()), other]
-    connection = sqlite3.connect(Path(index.path_of(touched[0]) or ""))
+    connection = sqlite3.connect(Path(index_file.path_of(touched[0]) or ""))
     assert connection.execute("SELECT title FROM file WHERE path = 'decisions/new.json'").fetchall() == [
         ("Written by the client",)
     ]
@@ -384,7 +384,7 @@ def test_an_edit_beside_a_spoilt_index_is_silent(store: MemoryStore, statement: 
 def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     assert index.refresh_file(str(tmp_path / "a.md"), PROFILES) == []
-    assert not Path(paths.cache_home(), index.FOLDER).exists()
+    assert not Path(paths.cache_home(), index_file.FOLDER).exists()
 
 
 @pytest.mark.usefixtures("later")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import paths
-from judgekit.retrieval import compiled, index, update
+from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
     from memory_store import MemoryStore
@@ -57,12 +57,12 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def files() -> list[Path]:
-    return [each for each in Path(paths.cache_home(), index.FOLDER).rglob("*") if each.is_file()]
+    return [each for each in Path(paths.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()]
 
 
 def rows(root: str) -> list[Any]:
     found = index.open_index(root, PROFILES)
-    found.recheck([path for (path,) in found.connection.execute("SELECT path FROM file").fetchall()])
+    index.recheck(found, [path for (path,) in found.connection.execute("SELECT path FROM file").fetchall()])
     query = "SELECT path, live, title FROM file ORDER BY path"
     content = found.connection.execute(query).fetchall()
     found.close()
@@ -107,7 +107,7 @@ def test_what_a_killed_process_has_read_is_not_read_again(
     process = start(BUILDING, root)
     _, error = process.communicate(timeout=DEADLINE)
     assert (process.returncode, error) == (-signal.SIGKILL, b"")
-    path = index.path_of(root)
+    path = index_file.path_of(root)
     assert path is not None
     read: list[str] = []
     found = update.Found
@@ -122,4 +122,4 @@ def test_what_a_killed_process_has_read_is_not_read_again(
     assert content.size == 61
     content.close()
     assert 0 < len(read) < 61
-    assert index.path_of(root) == path
+    assert index_file.path_of(root) == path
