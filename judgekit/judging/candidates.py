@@ -10,10 +10,11 @@ from judgekit.errors import GatewayError
 from judgekit.judging import jury, outgoing
 from judgekit.judging.calls import all_of
 from judgekit.judging.choosing import Choice, Query
+from judgekit.judging.course import round_record
 from judgekit.judging.escalation import Final
 from judgekit.judging.gates import certainty
 from judgekit.judging.judge import Judge
-from judgekit.judging.record import cost_of, failures, round_record, rubric_ref
+from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.judging.session import Stopwatch
 from judgekit.prompt import candidate_text
 from judgekit.rubric import SelectRubric

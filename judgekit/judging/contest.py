@@ -14,15 +14,13 @@ from judgekit.comparison import LETTERS, TIE, CompareRound, Comparison, Contesta
 from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.providers import UNKNOWN_FAMILY
-from judgekit.verdict import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.errors import GatewayError
     from judgekit.judging.independence import Independence
     from judgekit.judging.judge import Judge
-    from judgekit.judging.preferring import Call
     from judgekit.judging.subject import File
     from judgekit.library import LoadedRubric
     from judgekit.names import ModeName, TierName
@@ -155,26 +153,6 @@ def identical(contest: Contest) -> Ended:
     """Return the end of a comparison of a text with itself, of which nobody is asked."""
     few = "two texts" if len(contest.files) == LEAST else "texts"
     return Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
-
-
-def compare_round(
-    number: int, tier: TierName, call: Call, readable: Callable[[str], str] = str
-) -> CompareRound:
-    """Return the record of one call about a pair, its reasons as `readable` makes them."""
-    answer = call.answer
-    said = answer.value
-    return CompareRound(
-        round=number,
-        tier=tier,
-        model=answer.model,
-        order=list(call.order),
-        criterion=call.criterion or None,
-        sample=call.sample or None,
-        opinion={"better": said.word, "reasoning": readable(said.reasoning)} if said else None,
-        failure=answer.failure,
-        latency_ms=answer.latency_ms,
-        usage=Usage(**answer.usage._asdict()),
-    )
 
 
 def comparison(

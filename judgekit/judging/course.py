@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.judging.readings import how
-from judgekit.judging.record import round_record
+from judgekit.verdict import Round, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from judgekit.judging.opinion import Opinion
     from judgekit.judging.readings import How
     from judgekit.names import TierName
-    from judgekit.verdict import Round
+
+
+def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None) -> Round:
+    """Return the record of one round."""
+    return Round(
+        round=number,
+        tier=tier,
+        model=answer.model,
+        opinion=opinion,
+        failure=answer.failure,
+        latency_ms=answer.latency_ms,
+        usage=Usage(**answer.usage._asdict()),
+    )
 
 
 class Voice(NamedTuple):

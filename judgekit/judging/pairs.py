@@ -13,11 +13,11 @@ from judgekit.fence import Fence
 from judgekit.judging import outgoing
 from judgekit.judging.ballots import Ballot, ballot, ended, outcomes
 from judgekit.judging.calls import all_of
-from judgekit.judging.contest import compare_round, comparison, identical, terms_of, unprepared
+from judgekit.judging.contest import comparison, identical, terms_of, unprepared
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.judge import Judge
 from judgekit.judging.pair_replies import Said
-from judgekit.judging.preferring import Preference
+from judgekit.judging.preferring import Preference, compare_round
 from judgekit.judging.session import Stopwatch
 from judgekit.rubric import CompareRubric
 

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.gateway.base import Message, Request
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
-    from judgekit.judging.session import Session
+    from judgekit.judging.session import Remembered, Session
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -69,10 +69,6 @@ class Example(NamedTuple):
 
     context: str
     answer: str
-
-
-Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
-"""What models answered to which messages."""
 
 
 class Remembering:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import prompt
+from judgekit.comparison import CompareRound
 from judgekit.gateway.base import Matter
 from judgekit.judging.asking import Points, Question, ask, ask_pointwise
 from judgekit.judging.ballots import ORDERS, WINS, Vote, of_calls
@@ -22,9 +23,10 @@ from judgekit.judging.pair_replies import (
 from judgekit.judging.subject import CONTEXT_CHARS, is_cut
 from judgekit.subject import Part
 from judgekit.text import visible
+from judgekit.verdict import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.fence import Fence
     from judgekit.gateway.base import Endpoint, Message
@@ -176,3 +178,23 @@ def _likelier(found: Mapping[str, float], order: str) -> PairWord:
     if max(first, second) < LEAST_LEANING:
         return "tie"
     return "A" if (first > second) == (order == ORDERS[0]) else "B"
+
+
+def compare_round(
+    number: int, tier: TierName, call: Call, readable: Callable[[str], str] = str
+) -> CompareRound:
+    """Return the record of one call about a pair, its reasons as `readable` makes them."""
+    answer = call.answer
+    said = answer.value
+    return CompareRound(
+        round=number,
+        tier=tier,
+        model=answer.model,
+        order=list(call.order),
+        criterion=call.criterion or None,
+        sample=call.sample or None,
+        opinion={"better": said.word, "reasoning": readable(said.reasoning)} if said else None,
+        failure=answer.failure,
+        latency_ms=answer.latency_ms,
+        usage=Usage(**answer.usage._asdict()),
+    )

@@ -9,13 +9,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from judgekit import usage
-from judgekit.verdict import Round, RubricRef, Subject, Usage, Verdict
+from judgekit.verdict import Round, RubricRef, Subject, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from judgekit.comparison import CompareRound
-    from judgekit.judging.asking import Answer
     from judgekit.judging.course import Course
     from judgekit.judging.escalation import Final
     from judgekit.judging.subject import Document
@@ -50,19 +49,6 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     """Return the reference that verdicts carry."""
     own = loaded.rubric
     return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
-
-
-def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict[str, Any] | None) -> Round:
-    """Return the record of one round."""
-    return Round(
-        round=number,
-        tier=tier,
-        model=answer.model,
-        opinion=opinion,
-        failure=answer.failure,
-        latency_ms=answer.latency_ms,
-        usage=Usage(**answer.usage._asdict()),
-    )
 
 
 class Cost(TypedDict):

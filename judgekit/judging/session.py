@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit import running
 from judgekit.errors import FailureKind, GatewayError
@@ -16,14 +16,16 @@ from judgekit.usage import Usage, of_failure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
-    from judgekit.judging.pointwise import Remembered
+    from judgekit.gateway.base import Endpoint, Gateway, Message, Reply, Request
     from judgekit.judging.reply_cache import Cache
 
 Value = TypeVar("Value")
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
 _LONG = 8_000  # characters, for which a change of threads takes less than the work
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
+
+Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
+"""What models answered to which messages."""
 
 
 @dataclass(slots=True)
