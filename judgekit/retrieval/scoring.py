@@ -99,15 +99,15 @@ class Scorer:
         frequencies: dict[int, float] = {}
         titled: set[int] = set()
         sought, phrases = self._sought.words, self._sought.phrases
-        for place, words in enumerate(text.columns):
+        for place, column in enumerate(text.columns):
             weight = self._weights[place]
             found = [
                 (number, share * often)
-                for stem, often in _counts(words, text.distinct[place] & self._stems)
+                for stem, often in _counts(column, text.distinct[place] & self._stems)
                 for number, share in sought[stem].items()
             ]
-            if phrases and words:
-                spaced = _spaced(" ".join(words))
+            if phrases and column:
+                spaced = _spaced(" ".join(column))
                 found += [(number, spaced.count(phrase)) for number, phrase in phrases if phrase in spaced]
             for number, often in found:
                 frequencies[number] = frequencies.get(number, 0.0) + weight * often
