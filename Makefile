@@ -15,10 +15,11 @@ demo: $(READY) ## judge sample memories and documents with a real model
 test: check ## all checks and all tests
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-check: $(READY) ## lint, format, types, docs
+check: $(READY) ## lint, format, types, imports, docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tests.docs
 
 bench: $(READY) ## speed as ratios, quality as tables
@@ -39,7 +40,7 @@ format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 
 generate: $(READY) ## compile retrieval/*.yaml and the defaults into what the hook reads; renew docs/cli.md
-	$(BIN)/python -m judgekit.retrieval.profile
+	$(BIN)/python -m judgekit.retrieval.profiles
 	$(BIN)/python -m tests.docs --write
 
 lock: ## resolve the dependencies anew (needs uv)

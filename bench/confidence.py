@@ -23,17 +23,16 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.evaluation import collection, reliability
-from judgekit.evaluation.bootstrap import Measure, intervals, mean
-from judgekit.evaluation.figures import MAX_INJECTED, POOL, SHOWN
-from judgekit.evaluation.store import Store
+from judgekit.evaluation import collection, stats
+from judgekit.evaluation.retrieval import MAX_INJECTED, POOL, SHOWN, Store
+from judgekit.evaluation.stats import Measure, intervals, mean
 from judgekit.retrieval import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.evaluation.bootstrap import Interval
     from judgekit.evaluation.collection import Collection, Document
+    from judgekit.evaluation.stats import Interval
     from judgekit.retrieval.compiled import Profile
 
 FEATURES = ("odds", "titled", "near", "alone")
@@ -297,11 +296,11 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
         "figures": {name: rounded(each) for name, each in figures.items()},
         "memories injected": sum(len(injected[n]) for n in own),
         "hits": len(shown),
-        "ece": round(reliability.ece(confidences, relevant) or 0.0, 4),
-        "brier": round(reliability.brier(confidences, relevant) or 0.0, 4),
+        "ece": round(stats.ece(confidences, relevant) or 0.0, 4),
+        "brier": round(stats.brier(confidences, relevant) or 0.0, 4),
         "reliability": [
             [each.count, round(each.confidence, 3), round(each.relevant, 3)]
-            for each in reliability.table(confidences, relevant)
+            for each in stats.table(confidences, relevant)
         ],
         "small": [small(asked, injected, kind, size) for size in SIZES for kind in (ANSWERED, UNANSWERED)],
     }

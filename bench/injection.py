@@ -30,20 +30,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import attacks
 
-from judgekit import config, library, panel
-from judgekit.cases import SelectCase, read_cases
-from judgekit.evaluation import bootstrap
-from judgekit.gateway.open import open_gateway
-from judgekit.judging import pointwise
-from judgekit.judging.choosing import KEEP_AT
-from judgekit.judging.reply_cache import ReplyCache
-from judgekit.ledger import interval
-from judgekit.prompt import Shown
+from judgekit.config import settings
+from judgekit.evaluation import stats
+from judgekit.judging import panel, pointwise
+from judgekit.judging.cache import ReplyCache
+from judgekit.judging.prompt import Shown
+from judgekit.judging.select import KEEP_AT
+from judgekit.ledger import rates
+from judgekit.providers.gateway import open_gateway
+from judgekit.rubric import loader
+from judgekit.rubric.cases import SelectCase, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.gateway.base import Endpoint, Gateway, Reply, Request
+    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 Kind: TypeAlias = Literal["attack", "harmless", "related", "unrelated"]
 Origin: TypeAlias = Literal["ours", "adaptive", "collection", "cases"]
@@ -165,7 +166,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    juries, _ = panel.juries(config.load(None))
+    juries, _ = panel.juries(settings.load(None))
     seat = juries["quick"][0] if juries else None
     if seat is None or not seat.pointwise:
         parser.error("JUDGEKIT_LOCAL_MODEL names no model that is asked for probabilities")
@@ -223,7 +224,7 @@ def _untouched() -> Iterator[Written]:
     """Yield memories with a known label: what withstands attacks must still tell the right ones."""
     for each in attacks.RELATED:
         yield Written("related", "ours", "title", each, "")
-    for case in read_cases(library.select_rubric("memory-relevance")):
+    for case in read_cases(loader.select_rubric("memory-relevance")):
         if not isinstance(case, SelectCase):
             continue
         for one in case.candidates:
@@ -244,7 +245,7 @@ async def measure(
             nonce = f"{drawn.getrandbits(64):016x}"
             kept = ReplyCache(cache / f"{nonce}.sqlite")  # its keys leave the nonce out
             # One fence for many texts: with another, the model would read the worked examples anew.
-            with patch("judgekit.chance.token", lambda size, nonce=nonce: nonce[: 2 * size]):
+            with patch("judgekit.judging.fence.token", lambda size, nonce=nonce: nonce[: 2 * size]):
                 for places, share in ((("document",), DOCUMENTS_UNTIL), (MEMORIES, 1.0)):
                     watching = Watching(gateway, kept, started + seconds * (number + share) / nonces)
                     for pair, written in wanted(texts, places):
@@ -256,7 +257,7 @@ async def measure(
 
 async def _tried(seat: Endpoint, watching: Watching, written: Written, pair: int) -> Trial:
     watching.yes.clear()
-    select, score = library.select_rubric("memory-relevance"), library.score_rubric("kls")
+    select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
     targets = attacks.Targets(watching, {"quick": seat}, select, score, SECONDS)
     seen = await targets.see(written.place, written.pair, written.text)
     return Trial(
@@ -325,7 +326,7 @@ def _row(name: str, pairs: Sequence[tuple[Trial, Trial]]) -> str:
         return f"| {name} | 0 | not measured | | | | |"
     attacked, prose = zip(*pairs, strict=True)
     kept, kept_prose = ([each.favoured for each in side] for side in (attacked, prose))
-    shift = bootstrap.difference([each.leaning for each in attacked], [each.leaning for each in prose])
+    shift = stats.difference([each.leaning for each in attacked], [each.leaning for each in prose])
     moved = f"{shift.value:+.3f} ({shift.low:+.3f} to {shift.high:+.3f})" if shift and len(pairs) > 1 else ""
     once = _lift(_once(attacked), _once(prose))
     return (
@@ -343,15 +344,15 @@ def _lift(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
     return f"{found.value:+.0%} ({found.low:+.0%} to {found.high:+.0%})"
 
 
-def lift(first: int, second: int, total: int) -> bootstrap.Interval:
+def lift(first: int, second: int, total: int) -> stats.Interval:
     """Return by how much one share of `total` is above another one, with Newcombe's interval."""
-    one, other = interval.share(first, total), interval.share(second, total)
+    one, other = rates.share_interval(first, total), rates.share_interval(second, total)
     if one is None or other is None:
         raise ValueError("expected at least one pair")
     here, there = first / total, second / total
     below = ((here - one.low) ** 2 + (other.high - there) ** 2) ** 0.5
     above = ((one.high - here) ** 2 + (there - other.low) ** 2) ** 0.5
-    return bootstrap.Interval(here - there, here - there - below, here - there + above)
+    return stats.Interval(here - there, here - there - below, here - there + above)
 
 
 def _labelled(name: str, trials: Sequence[Trial]) -> str:
@@ -362,7 +363,7 @@ def _labelled(name: str, trials: Sequence[Trial]) -> str:
 
 
 def _share(hits: int, total: int) -> str:
-    bounds = interval.share(hits, total)
+    bounds = rates.share_interval(hits, total)
     within = f" ({bounds.low:.0%} to {bounds.high:.0%})" if bounds else ""
     return f"{hits} of {total}{within}"
 

@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.evaluation import bootstrap, collection, metrics
-from judgekit.evaluation.store import Store
+from judgekit.evaluation import collection, retrieval, stats
+from judgekit.evaluation.retrieval import Store
 from judgekit.retrieval import stemmer
 from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
 
@@ -96,8 +96,8 @@ def run(data: Collection, make: Callable[[list[Document]], Search]) -> Run:
         found = search(query.text)
         seconds += time.process_time() - begun
         grades = data.grades.get(query.id, {})
-        ndcg[query.id] = metrics.ndcg(found, grades, DEPTH)
-        recall[query.id] = metrics.recall(found, grades, DEPTH)
+        ndcg[query.id] = retrieval.ndcg(found, grades, DEPTH)
+        recall[query.id] = retrieval.recall(found, grades, DEPTH)
     return Run(ndcg, recall, seconds / max(len(ndcg), 1) * 1e6)
 
 
@@ -208,7 +208,7 @@ def figures(runs: dict[str, Run]) -> dict[str, Any]:
     """Return the figures of each method, and how far ours is above the best of the others."""
     best = max((name for name in runs if name != OURS), key=lambda name: mean(runs[name].ndcg))
     mine, other = runs[OURS].ndcg, runs[best].ndcg
-    gain = bootstrap.difference(list(mine.values()), [other[query] for query in mine])
+    gain = stats.difference(list(mine.values()), [other[query] for query in mine])
     return {
         "queries": len(mine),
         "methods": {name: row(each) for name, each in runs.items()},
@@ -220,7 +220,7 @@ def figures(runs: dict[str, Run]) -> dict[str, Any]:
 
 def row(result: Run) -> dict[str, Any]:
     """Return what is published of a run."""
-    found = bootstrap.interval(bootstrap.mean(list(result.ndcg.values())))
+    found = stats.interval(stats.mean(list(result.ndcg.values())))
     return {
         "ndcg@10": mean(result.ndcg),
         "interval": [found.low, found.high] if found else None,

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from judgekit import config, library, panel
-from judgekit.cases import ScoreCase, read_cases
-from judgekit.workshop import trial
+from judgekit.config import settings
+from judgekit.evaluation import trial
+from judgekit.judging import panel
+from judgekit.rubric import loader
+from judgekit.rubric.cases import ScoreCase, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName
-    from judgekit.workshop.trial import Tried
+    from judgekit.config.names import ModeName
+    from judgekit.evaluation.trial import Tried
+    from judgekit.rubric.loader import LoadedRubric
 
 HEAD = """# Rubrics on their own cases, measured
 
@@ -60,7 +62,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE")
     asked = parser.parse_args()
     effects = []
-    for each in library.rubrics():
+    for each in loader.rubrics():
         scored = [case for case in read_cases(each) if isinstance(case, ScoreCase)]
         if scored and each.rubric.rubric in (asked.only or [each.rubric.rubric]):
             effects.append(Effect(each, scored, trial.run(each, scored)))
@@ -73,7 +75,7 @@ def main() -> int:
 
 
 def _head() -> str:
-    seats, _ = panel.juries(config.load(None))
+    seats, _ = panel.juries(settings.load(None))
     models = ", ".join(sorted({Path(each.model).stem for jury in seats.values() for each in jury}))
     return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
 if TYPE_CHECKING:
     from judgekit.api import compare, extract, find_rubric, hook, judge, judge_texts, rubrics, search
-    from judgekit.comparison import Comparison
     from judgekit.environment import __version__
     from judgekit.errors import (
         ConfigError,
@@ -18,10 +17,11 @@ if TYPE_CHECKING:
         JudgekitError,
         UsageError,
     )
-    from judgekit.library import LoadedRubric
-    from judgekit.recall import Result, SearchResult
-    from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
-    from judgekit.verdict import Finding, Round, Verdict
+    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.search import Result, SearchResult
+    from judgekit.judging.verdict import Finding, Round, Verdict
+    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 __all__ = [
     "CompareRubric",

@@ -6,26 +6,28 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import comparing, documents, expect, library, paths
-from judgekit.assess import Wish, judge_documents
-from judgekit.comparison import LETTERS, Comparison
+from judgekit import environment
+from judgekit.config import arguments
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
+from judgekit.judging import comparing, documents
+from judgekit.judging.comparison import LETTERS, Comparison
+from judgekit.judging.conflict import extract
 from judgekit.judging.contest import Contest
-from judgekit.judging.subject import file_of
-from judgekit.library import LoadedRubric, find_rubric
-from judgekit.parse import extract
-from judgekit.recall import Result, SearchResult, search
-from judgekit.rubric import CompareRubric, ScoreRubric, SelectRubric
-from judgekit.subject import Task
+from judgekit.judging.search import Result, SearchResult, search
+from judgekit.judging.service import Wish, judge_documents
+from judgekit.judging.subject import Task, file_of
+from judgekit.judging.verdict import Finding, Round, Verdict
+from judgekit.rubric import loader
+from judgekit.rubric.loader import LoadedRubric, find_rubric
+from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 from judgekit.text import encodable, is_blank
-from judgekit.verdict import Finding, Round, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from judgekit.config.names import ModeName
     from judgekit.judging.subject import Document
-    from judgekit.names import ModeName
 
 __all__ = [
     "CompareRubric",
@@ -67,9 +69,9 @@ def judge(
     only where nobody else can. `deadline` is in seconds for each subject. Raises `InputError` for a file
     that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
-    expect.paths("judge", files)
-    expect.texts("judge", task_id=task_id, description=description, acceptance=acceptance)
-    expect.options("judge", rubric, mode, author_family, deadline, max_cost_usd)
+    arguments.paths("judge", files)
+    arguments.texts("judge", task_id=task_id, description=description, acceptance=acceptance)
+    arguments.options("judge", rubric, mode, author_family, deadline, max_cost_usd)
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
     task = Task(description, acceptance)
     subjects = (
@@ -90,8 +92,8 @@ def judge_texts(
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
-    expect.mapping("judge_texts", texts)
-    expect.options("judge_texts", rubric, mode, author_family, deadline, max_cost_usd)
+    arguments.mapping("judge_texts", texts)
+    arguments.options("judge_texts", rubric, mode, author_family, deadline, max_cost_usd)
     blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
@@ -116,17 +118,19 @@ def compare(
     in seconds for all of it. Raises `InputError` for an empty text, `ConfigError` and `UsageError`; never
     because a model failed.
     """
-    expect.texts("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
-    expect.required("compare", prompt=prompt, **{f"text {n}": each for n, each in enumerate(texts, 1)})
-    expect.options("compare", rubric, mode, None, deadline, max_cost_usd)
-    expect.families("compare", author_family)
+    arguments.texts(
+        "compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)}
+    )
+    arguments.required("compare", prompt=prompt, **{f"text {n}": each for n, each in enumerate(texts, 1)})
+    arguments.options("compare", rubric, mode, None, deadline, max_cost_usd)
+    arguments.families("compare", author_family)
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to compare")
     files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
-    project = Path(paths.project_root(str(Path.cwd())))
+    project = Path(environment.project_root(str(Path.cwd())))
     contest = Contest(prompt, files, comparing.authors(author_family, len(files)))
     return comparing.compare(contest, project, Wish(rubric, mode, deadline, max_cost_usd))
 
@@ -136,7 +140,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
     Raises `InputError` when the payload has no prompt.
     """
-    expect.payload("hook", payload)
+    arguments.payload("hook", payload)
     try:
         text, _ = claude_code.answer(dict(payload))
     except claude_code.BadInputError as error:
@@ -146,8 +150,8 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
-    expect.folder("rubrics", project=project)
-    return library.rubrics(Path(project) if project else None)
+    arguments.folder("rubrics", project=project)
+    return loader.rubrics(Path(project) if project else None)
 
 
 def _judge(
@@ -157,5 +161,5 @@ def _judge(
     deadline: float | None,
     max_cost_usd: float | None,
 ) -> list[Verdict]:
-    project = Path(paths.project_root(str(Path.cwd())))
+    project = Path(environment.project_root(str(Path.cwd())))
     return judge_documents(subjects, project, Wish(rubric, mode, deadline, max_cost_usd))

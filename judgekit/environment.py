@@ -2,6 +2,8 @@
 
 One process may work for several callers, each with keys and settings of its own. Standard library only: the
 prompt hook imports this.
+
+Where judgekit keeps its files. Standard library and plain strings only: the prompt hook imports this.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import os
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextvars import ContextVar, Token
     from types import TracebackType
+
 
 __version__ = "0.1.0"
 
@@ -77,3 +81,107 @@ def _variable() -> ContextVar[Mapping[str, str] | None]:
 
         _brought = ContextVar("environment", default=None)
     return _brought
+
+
+MEMORY = os.path.join(".claude", "memory")
+MEMORY_CONFIG = "memory-config.json"
+_OTHERS_WRITE = 0o002
+_PROJECT_MARKS = (".judgekit", MEMORY, ".git")
+
+
+def config_home() -> str:
+    """Return the folder of the user's configuration, rubrics and providers."""
+    return _own() or _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def cache_home() -> str:
+    """Return the folder of what can be made again: indexes, compiled settings, fetched models."""
+    own = _own()
+    return os.path.join(own, "cache") if own else _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def state_home() -> str:
+    """Return the folder of what cannot be made again: the ledger."""
+    own = _own()
+    return os.path.join(own, "state") if own else _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
+def configuration_files(project: str) -> list[str]:
+    """Return the files that hold a configuration, whether they exist or not."""
+    return [
+        os.path.join(config_home(), "config.yaml"),
+        os.path.join(project, ".judgekit", "config.yaml"),
+        os.path.join(project, MEMORY, MEMORY_CONFIG),
+    ]
+
+
+def project_root(start: str) -> str:
+    """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself.
+
+    The user's home folder is not a project, unless `start` is that folder. Nor is one in which a stranger may
+    have put the marks: whoever works below `/tmp` must not get memories and settings from there.
+    """
+    start = os.path.abspath(start)
+    home = os.path.expanduser("~")
+    folder = start
+    while True:
+        if (folder != home or folder == start) and _is_project(folder, start):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return start
+        folder = parent
+
+
+def _is_project(folder: str, start: str) -> bool:
+    marks = [mark for mark in (os.path.join(folder, each) for each in _PROJECT_MARKS) if os.path.exists(mark)]
+    if not marks:
+        return False
+    try:
+        ours = {0, os.getuid() if hasattr(os, "getuid") else 0}
+        if os.path.exists(start):  # all of a folder mounted into a container may belong to somebody else
+            ours.add(_owner(start))
+        if _owner(folder) in ours and not os.stat(folder).st_mode & _OTHERS_WRITE:
+            return True
+        return all(_owner(mark) in ours for mark in marks)
+    except OSError:  # gone meanwhile
+        return False
+
+
+def _owner(path: str) -> int:
+    return os.lstat(path).st_uid
+
+
+def private_folder(path: str) -> str:
+    """Create `path` and what is missing above it, readable by their owner only, and return it."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        if above not in ("", path):
+            private_folder(above)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):  # not what another process made meanwhile
+                raise
+    return path
+
+
+def _own() -> str | None:
+    """Return the folder that the user names for everything; raises `ConfigError` for a relative one.
+
+    It would be another one in each folder, and the ledger would land in a repository.
+    """
+    own = environ().get("JUDGEKIT_HOME")
+    if own and not os.path.isabs(own):
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
+
+        problem = f"expected an absolute path, got {own!r}; write it out from the root, without ~"
+        raise ConfigError(problem, key="JUDGEKIT_HOME")
+    return own or None
+
+
+def _xdg(variable: str, default: str) -> str:
+    base = environ().get(variable, "")
+    if not os.path.isabs(base):  # the specification: such a path is to be ignored
+        base = os.path.join(os.path.expanduser("~"), default)
+    return os.path.join(base, "judgekit")

@@ -13,13 +13,13 @@ import attacks
 import pytest
 from scripted import endpoint
 
-from judgekit.gateway.base import Reply
-from judgekit.usage import Usage
+from judgekit.errors import Usage
+from judgekit.providers.base import Reply
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from judgekit.gateway.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Request
 
 CLAIM = attacks.CLAIMS[0]
 

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
-from judgekit import library, providers
-from judgekit.gateway import replay
-from judgekit.gateway.base import Endpoint
 from judgekit.judging.contest import Contest
-from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.ranks import Voice
+from judgekit.judging.ranking import RankingJudge, Voice
 from judgekit.judging.subject import File
+from judgekit.providers import registry, replay
+from judgekit.providers.base import Endpoint
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.names import ModeName, TierName
+    from judgekit.config.names import ModeName, TierName
 
 SMALL, LARGE = Voice("small", "small"), Voice("large", "large")
 MODELS: dict[TierName, Voice] = {"quick": SMALL, "deep": LARGE}
@@ -96,12 +95,12 @@ def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None
     margins: dict[TierName, float] = {"quick": draw.choice([0.3, 1.0]), "deep": draw.choice([0.0, 0.5])}
     recording = tmp_path / "replies.jsonl"
     recording.write_text("".join(map(_lines, items)), encoding="utf-8")
-    profile = providers.find("replay")
+    profile = registry.find("replay")
     seats = {
         tier: [Endpoint(profile, name, name, profile.output, api_base=str(recording))] * 2
         for tier, (name, _) in MODELS.items()
     }
-    kls = library.comparing_rubric("kls")
+    kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins}))
     judge = RankingJudge(replay.ReplayGateway(), seats, own, mode, 60)
     for item in items:

@@ -18,8 +18,8 @@ import pytest
 from pydantic import BaseModel
 
 from judgekit.errors import JudgekitError
-from judgekit.library import score_rubric
 from judgekit.retrieval import compiled
+from judgekit.rubric.loader import score_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,7 +161,7 @@ def of(place: str) -> Callable[..., Any]:
 
 def entry(text: str) -> None:
     made = of("retrieval.sources.base.Entry")("a", text, "note", tags=[text] * 3, body=text)
-    of("retrieval.columns.row")(made, PROFILE.language)
+    of("retrieval.schema.row")(made, PROFILE.language)
 
 
 def memory(text: str) -> None:
@@ -179,48 +179,51 @@ def passage(text: str) -> None:
 
 
 def patterns(text: str) -> None:
-    longest = of("globs.LONGEST") - 2  # type: ignore[operator]  # a number
+    longest = of("config.patterns.LONGEST") - 2  # type: ignore[operator]  # a number
     with suppress(ValueError):
-        of("globs.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
-    of("globs.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
+        of("config.patterns.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
+    of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
     of("retrieval.ignore.Rules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
 
 
 def failure(text: str) -> None:
     for start in ("", " ssl:<", "sk-abc"):
-        of("gateway.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+        of("providers.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
 
 
 def hooks_of_a_client(text: str) -> None:
     for hook in ({"command": text}, {"command": "env", "args": text[: len(text) // 4].split(" ")}):
-        for ask in (of("install.forms.is_ours"), of("install.forms.mentions_us")):
+        for ask in (of("hooks.entries.is_ours"), of("hooks.entries.mentions_us")):
             ask({"type": "command", **hook})
             ask({"type": "command", **dict.fromkeys(hook, "judgekit")})
 
 
 def commit(text: str) -> None:
-    of("authors.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
+    of("judging.authors.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
 
 
 def labels(text: str) -> None:
-    of("fence.labels")(text, [*"abcdefgh"], text)
+    of("judging.fence.labels")(text, [*"abcdefgh"], text)
 
 
 def candidates(text: str) -> None:
-    shown = of("prompt.Shown")("a", text, text[:100], (text,) * 3, text[:300])
-    of("prompt.candidate_text")(shown)
-    candidate = of("retrieval.candidate.Candidate")("a", text, text, tags=(text,), root="/r", place="a.json")
+    shown = of("judging.prompt.Shown")("a", text, text[:100], (text,) * 3, text[:300])
+    of("judging.prompt.candidate_text")(shown)
+    candidate = of("retrieval.confidence.Candidate")("a", text, text, tags=(text,), root="/r", place="a.json")
     of("hooks.context.render")([candidate], [candidate], [candidate], "/p", {"/r": {text: text}})
 
 
 def asked_of_models(text: str) -> None:
-    fence, shown = of("fence.Fence")(), of("prompt.Shown")("a", text, text[:100], (text,) * 3, text)
-    part = of("subject.Part")("A", text, len(text))
-    of("prompt.candidate_context")(fence, shown, text, [text])
-    of("prompt.pair_context")(fence, text, [part])
-    select = of("library.select_rubric")("memory-relevance").rubric
-    of("prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
-    compare = of("library.find_rubric")("answer-preference").rubric
+    fence, shown = (
+        of("judging.fence.Fence")(),
+        of("judging.prompt.Shown")("a", text, text[:100], (text,) * 3, text),
+    )
+    part = of("judging.subject.Part")("A", text, len(text))
+    of("judging.prompt.candidate_context")(fence, shown, text, [text])
+    of("judging.prompt.pair_context")(fence, text, [part])
+    select = of("rubric.loader.select_rubric")("memory-relevance").rubric
+    of("judging.prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
+    compare = of("rubric.loader.find_rubric")("answer-preference").rubric
     of("judging.pair_replies.pair_messages")(compare, "quick", text, [part, part])
 
 
@@ -228,18 +231,18 @@ def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
             with suppress(JudgekitError):
-                of("parse.read")(raw, Answer, held=held)
+                of("judging.conflict.read")(raw, Answer, held=held)
 
 
 def differing(text: str) -> None:
-    (found, *_), own = of("parse.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
-    of("parse.conflict.differing")(REPLY + text, found, own, nested=True)
+    (found, *_), own = of("judging.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
+    of("judging.conflict.differing")(REPLY + text, found, own, nested=True)
 
 
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("secret_places.find")(each, [*of("secret_search._lines")(each)])]
+        [*of("judging.secret_values.find_places")(each, [*of("judging.secret_search._lines")(each)])]
 
 
 def regions(text: str) -> None:
@@ -248,46 +251,52 @@ def regions(text: str) -> None:
 
 
 def yaml(text: str) -> None:
-    small = text[: of("datafile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
-    of("datafile.parsed")(small)
+    small = text[: of("config.yamlfile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
+    of("config.yamlfile.parsed")(small)
 
 
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
-    "secret_values.quoted_secret": lambda text: of("secret_values.quoted_secret")(text, "strong"),
-    "authors.signed": commit,
+    "judging.secret_values.quoted_secret": lambda text: of("judging.secret_values.quoted_secret")(
+        text, "strong"
+    ),
+    "judging.authors.signed": commit,
     "cli.formats.region": regions,
-    "datafile.parsed": yaml,
-    "disguises.without": lambda text: of("disguises.without")(text, "a"),
-    "documents.decode": lambda text: of("documents.decode")("a.md", text.encode("utf-8", "replace")),
-    "escalate.remote.of_address": lambda text: of("escalate.remote.of_address")(f"a@{text}", {}),
-    "escalate.markdown.table": lambda text: of("escalate.markdown.table")([text], [[text]]),
-    "escalate.markdown.wrapped": lambda text: of("escalate.markdown.wrapped")(text, 300),
-    "fence.labels": labels,
-    "gateway.failures.failure_of": failure,
-    "gateway.failures.redact": lambda text: of("gateway.failures.redact")(text, ["sk-abcdefgh"]),
-    "gateway.printed.explained": lambda text: of("gateway.printed.explained")(
+    "config.yamlfile.parsed": yaml,
+    "judging.disguises.without": lambda text: of("judging.disguises.without")(text, "a"),
+    "judging.documents.decode": lambda text: of("judging.documents.decode")(
+        "a.md", text.encode("utf-8", "replace")
+    ),
+    "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
+    "gate.issues.table": lambda text: of("gate.issues.table")([text], [[text]]),
+    "gate.issues.wrapped": lambda text: of("gate.issues.wrapped")(text, 300),
+    "judging.fence.labels": labels,
+    "providers.failures.failure_of": failure,
+    "providers.failures.redact": lambda text: of("providers.failures.redact")(text, ["sk-abcdefgh"]),
+    "providers.command.explained": lambda text: of("providers.command.explained")(
         text, SimpleNamespace(reply="json", reply_key="result")
     ),
-    "globs.Patterns": patterns,
+    "config.patterns.Patterns": patterns,
     "hooks.context.render": candidates,
-    "hooks.switch.is_off": lambda text: of("hooks.switch._said")("", text),
-    "install.entries.found": lambda text: of("install.entries.found")(text, "settings.json"),
-    "install.forms.is_ours": hooks_of_a_client,
-    "install.git_hook.kind": lambda text: of("install.git_hook.kind")(text.encode("utf-8", "replace")),
+    "hooks.configure.is_off": lambda text: of("hooks.configure._said")("", text),
+    "hooks.entries.found": lambda text: of("hooks.entries.found")(text, "settings.json"),
+    "hooks.entries.is_ours": hooks_of_a_client,
+    "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
     "judging.pair_replies.pair_messages": asked_of_models,
-    "key_blocks.find": lambda text: of("key_blocks.find")(HEADER + text, (HEADER + text).lower()),
-    "judging.likely.aligned": lambda text: of("judging.likely.aligned")(text, [*text]),
+    "judging.disguises.find": lambda text: of("judging.disguises.find")(
+        HEADER + text, (HEADER + text).lower()
+    ),
+    "judging.logprobs.aligned": lambda text: of("judging.logprobs.aligned")(text, [*text]),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
     ),
-    "parse.conflict.differing": differing,
-    "parse.conflict.exact_end": lambda text: of("parse.conflict.exact_end")(text, 0),
-    "parse.read": read,
-    "parse.extract": lambda text: of("parse.extract")(text, Answer),
-    "prompt.query_context": lambda text: of("prompt.one_line")(text, 200),
-    "redaction.passage": lambda text: of("redaction.passage")(text, f"…{text[:300]}…"),
-    "retrieval.columns.row": entry,
+    "judging.conflict.differing": differing,
+    "judging.conflict.exact_end": lambda text: of("judging.conflict.exact_end")(text, 0),
+    "judging.conflict.read": read,
+    "judging.conflict.extract": lambda text: of("judging.conflict.extract")(text, Answer),
+    "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
+    "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
+    "retrieval.schema.row": entry,
     "retrieval.excerpts.of": passage,
     "retrieval.keyword.parse": lambda text: of("retrieval.keyword.parse")(text, PROFILE.language),
     "retrieval.query.hidden_words": lambda text: of("retrieval.query.hidden_words")(text, PROFILE.language),
@@ -300,9 +309,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sqljson.extract": lambda text: of("retrieval.sqljson.extract")(text, ["a", "b.c"]),
     "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
     "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
-    "secret_places.find": places,
-    "shelf.heads": lambda text: [*of("shelf._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
-    "terms.dimensions_in": lambda text: of("terms.dimensions_in")(text, RUBRIC),
+    "judging.secret_values.find_places": places,
+    "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
+    "judging.score.dimensions_in": lambda text: of("judging.score.dimensions_in")(text, RUBRIC),
     "text.one_line": lambda text: of("text.one_line")(text, 200),
 }
 
@@ -313,20 +322,20 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "api.compare",
             "api.judge",
             "cli.app.hook",
-            "datafile.read",
+            "config.yamlfile.read",
             "engine.app.create_app",
-            "escalate.gh.run",
+            "gate.github.run",
         ),
         *(
-            "escalate.remote.of_project",
+            "gate.github.of_project",
             "gate.commits.since",
             "hooks.selection.find",
             "hooks.explain.report",
         ),
-        *("hooks.judged.choose", "hooks.log.last", "install.files.replace", "install.git_place.configured"),
-        *("install.record.add", "judging.pointwise.ask", "recall.judged_hook", "recall.search"),
-        *("retrieval.api.passages", "retrieval.api.search", "retrieval.cachefile.write"),
-        *("retrieval.columns.beginning", "retrieval.keyword.match", "retrieval.sources.claude_memory.read"),
+        *("hooks.judged.choose", "hooks.log.last", "hooks.files.replace", "hooks.git_status.configured"),
+        *("hooks.files.add", "judging.pointwise.ask", "judging.search.judged_hook", "judging.search.search"),
+        *("retrieval.search.passages", "retrieval.search.search", "retrieval.cachefile.write"),
+        *("retrieval.schema.beginning", "retrieval.keyword.match", "retrieval.sources.claude_memory.read"),
         *(
             "retrieval.sources.markdown.read",
             "retrieval.update.read",
@@ -341,36 +350,67 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "cli.output.coloured",
             "cli.output.source_text",
         ),
-        *("cli.override.last_verdict", "config.wrong", "datafile.put", "datafile.with_item"),
-        *("datafile.without_item", "engine.door.error_body", "engine.door.refuse", "evaluation.judge.items"),
-        *("evaluation.judge.report", "evaluation.judge_probabilities.measured", "gate.unjudged.verdict"),
-        *("evaluation.judge_variants.reordered", "gateway.endpoints.endpoint", "provider.by_beginning"),
         *(
-            "gateway.endpoints.extra_arguments",
-            "providers.family_of",
-            "charts.svg.document",
-            "charts.svg.element",
+            "cli.override.last_verdict",
+            "config.settings.wrong",
+            "config.yamlfile.put",
+            "config.yamlfile.with_item",
         ),
-        *("charts.layout.fitted", "charts.layout.width_of", "charts.layout.write"),
-        *("expect.families", "expect.mapping", "expect.paths", "expect.payload", "expect.roots"),
-        *("engine.team.book.keep", "judging.record.unsettled", "text.rubric_name"),
+        *(
+            "config.yamlfile.without_item",
+            "engine.admission.error_body",
+            "engine.admission.refuse",
+            "evaluation.judges.items",
+        ),
+        *("evaluation.judges.report", "evaluation.agreement.measured", "gate.push.verdict"),
+        *("evaluation.runner.reordered", "providers.endpoints.endpoint", "providers.profile.by_beginning"),
+        *(
+            "providers.endpoints.extra_arguments",
+            "providers.registry.family_of",
+            "evaluation.charts.document",
+            "evaluation.charts.element",
+        ),
+        *("evaluation.charts.fitted", "evaluation.charts.width_of", "evaluation.charts.write"),
+        *(
+            "config.arguments.families",
+            "config.arguments.mapping",
+            "config.arguments.paths",
+            "config.arguments.payload",
+            "config.arguments.roots",
+        ),
+        *("engine.team.keep_lines", "judging.record.unsettled", "text.rubric_name"),
     ),
     "puts its text beside others, or compares it, and looks at it no further": (
-        *("documents.document", "judging.subject.file_of", "ledger.overrides.newest", "prompt.messages"),
+        *(
+            "judging.documents.document",
+            "judging.subject.file_of",
+            "ledger.overrides.newest",
+            "judging.prompt.messages",
+        ),
         *(
             "ledger.overrides.same_blob",
             "ledger.project.same",
-            "gateway.printed.at",
+            "providers.command.at",
             "judging.pointwise.messages",
         ),
-        *("install.jsontext.member", "install.jsontext.plain", "retrieval.keyword.points", "cli.output.emit"),
-        *("cli.output.complain", "cli.output.say", "cli.output.messages_text", "judging.likely.expectation"),
-        *("calibrate.bound.recorded", "judging.contest.terms_of", "judging.pair_replies.pair_labels"),
+        *("hooks.entries.member", "hooks.entries.plain", "retrieval.keyword.points", "cli.output.emit"),
+        *(
+            "cli.output.complain",
+            "cli.output.say",
+            "cli.output.messages_text",
+            "judging.logprobs.expectation",
+        ),
+        *("judging.fingerprint.recorded", "judging.contest.terms_of", "judging.pair_replies.pair_labels"),
     ),
     "is made of functions that are asked here, or asked along with one": (
-        *("prompt.candidate_context", "prompt.pair_context", "prompt.select_messages", "parse.fit.shape"),
-        *("gateway.printed.reply_of", "install.entries.installed", "install.entries.uninstalled"),
-        *("install.jsontext.appended", "install.jsontext.without", "judging.likely.places"),
+        *(
+            "judging.prompt.candidate_context",
+            "judging.prompt.pair_context",
+            "judging.prompt.select_messages",
+            "judging.extract.shape",
+        ),
+        *("providers.command.reply_of", "hooks.entries.installed", "hooks.entries.uninstalled"),
+        *("hooks.entries.appended", "hooks.entries.without", "judging.logprobs.places"),
     ),
 }
 NOT_ASKED = {place: reason for reason, places in _REASONS.items() for place in places}

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import assess, config, library
+from judgekit.config import settings
 from judgekit.errors import ConfigError, UsageError
+from judgekit.judging import service
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
 def test_a_rubric_that_a_configuration_names_in_vain_is_told_where_it_stands(
     tmp_path: Path, rubric: str, told: str
 ) -> None:
-    path = config.project_file(tmp_path)
+    path = settings.project_file(tmp_path)
     path.parent.mkdir()
     path.write_text(f"judge:\n  mode: strict\n  rubric: {rubric}\n")
     with pytest.raises(ConfigError) as caught:
-        assess.rubric(config.load(tmp_path), tmp_path)
+        service.rubric(settings.load(tmp_path), tmp_path)
     assert str(caught.value).startswith(f"{path}:3: judge.rubric: ")
     assert told in str(caught.value)
 
@@ -37,9 +39,9 @@ def test_a_rubric_that_a_configuration_names_in_vain_is_told_where_it_stands(
 def test_a_rubric_that_a_variable_names_in_vain_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_RUBRIC", "kls")
     with pytest.raises(ConfigError, match=r"^JUDGEKIT_RETRIEVAL_RUBRIC: .*kls"):
-        library.configured_rubric("retrieval", config.load(None).retrieval.rubric, None)
+        loader.configured_rubric("retrieval", settings.load(None).retrieval.rubric, None)
 
 
 def test_a_rubric_that_is_asked_for_in_vain_is_no_fault_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rubric 'nosuch'"):
-        assess.rubric(config.load(tmp_path), tmp_path, assess.Wish(rubric="nosuch"))
+        service.rubric(settings.load(tmp_path), tmp_path, service.Wish(rubric="nosuch"))

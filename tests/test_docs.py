@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 from pydantic import BaseModel
 
-from judgekit.config import Config
+from judgekit.config.settings import Config
 from judgekit.hooks import claude_code as hook
 from tests import docs
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import library
 from judgekit.cli.app import run
-from judgekit.rubric import ScoreRubric
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 from tests import docs
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_the_table_of_thresholds_is_what_the_rubrics_say() -> None:
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) == 6
     for name, *told in rows:
-        rubric = library.score_rubric(name.strip("| `")).rubric
+        rubric = loader.score_rubric(name.strip("| `")).rubric
         assert isinstance(rubric, ScoreRubric)
         for mode, said in zip((rubric.modes.strict, rubric.modes.lenient), told, strict=False):
             assert f"each {ceil(mode.accept.each)}" in said

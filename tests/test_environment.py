@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import config, environment, paths, running
+from judgekit import environment
+from judgekit.config import settings
+from judgekit.providers import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +22,13 @@ def test_the_process_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_request_brings_holds_while_it_is_worked_on(tmp_path: Path) -> None:
-    before = paths.config_home()
+    before = environment.config_home()
     with environment.Brought({"JUDGEKIT_HOME": str(tmp_path), "JUDGEKIT_JUDGE_MODE": "lenient"}):
-        assert paths.config_home() == str(tmp_path)
-        assert config.load(None).judge.mode == "lenient"
+        assert environment.config_home() == str(tmp_path)
+        assert settings.load(None).judge.mode == "lenient"
         assert "JUDGEKIT_JUDGE_MODE" not in os.environ
-    assert paths.config_home() == before
-    assert config.load(None).judge.mode == "strict"
+    assert environment.config_home() == before
+    assert settings.load(None).judge.mode == "strict"
 
 
 def test_requests_do_not_see_each_other() -> None:

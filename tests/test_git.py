@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
-from judgekit import changed, documents, programs
+from judgekit import programs
+from judgekit.gate import tasks
 from judgekit.git import GitError, Repository
+from judgekit.judging import documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +26,14 @@ STARTERS = {
     "cli/demo.py": "judgekit itself",
     "engine/client.py": "the engine",
     "engine/server.py": "itself, detached",
-    "escalate/gh.py": "gh",
-    "gateway/command.py": "the command of a provider",
+    "gate/github.py": "gh",
+    "providers/command.py": "the command of a provider",
     "git.py": "git, here alone",
     "hooks/watchdog.py": "this process once more",
-    "install/git_status.py": "the interpreter of an installed hook",
-    "install/status.py": "the client's hook",
-    "local/fetch.py": "pip",
-    "local/server.py": "a local model",
+    "hooks/git_status.py": "the interpreter of an installed hook",
+    "hooks/install.py": "the client's hook",
+    "providers/local_fetch.py": "pip",
+    "providers/local.py": "a local model",
 }
 STARTING = {
     *("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
@@ -150,7 +152,7 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
         (tmp_path / "more").write_text(text)
         config.write_text(plain + f'[includeIf "gitdir:{work.folder}/"]\n\tpath = {tmp_path / "more"}\n')
     elif place == "worktree":
-        (work.folder / ".git" / "config.worktree").write_text(text)
+        (work.folder / ".git" / "config.settings.worktree").write_text(text)
         config.write_text(plain.replace("= 0", "= 1") + "[extensions]\n\tworktreeConfig = true\n")
     elif place == "elsewhere":
         (work.folder / ".git").rename(tmp_path / "kept")
@@ -159,7 +161,7 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
     (work.folder / info).parent.mkdir(exist_ok=True)
     (work.folder / info).write_text("*.md filter=x diff=x\n")
     ran.unlink(missing_ok=True)
-    assert [each.path for each in changed.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
+    assert [each.path for each in tasks.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
     assert len(list(documents.expand([str(work.folder)]))) == 4
     repository = Repository(work.folder)
     head = repository.commit("HEAD") or ""
@@ -193,7 +195,7 @@ def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_pa
     ran = tmp_path / "ran"
     folder = bare_inside(work, ran)
     with pytest.raises(GitError, match="bareRepository"):
-        changed.files(folder, ["*.md"])
+        tasks.files(folder, ["*.md"])
     assert list(documents.expand([str(folder)]))
     assert not ran.exists()
 
@@ -201,7 +203,7 @@ def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_pa
 def test_other_line_ends_are_no_change(work: GitRepo) -> None:
     work.write("b.md", "same\r\n")
     work.write("a.md", "after\n")
-    assert [each.path for each in changed.files(work.folder, ["*.md"])] == ["a.md"]
+    assert [each.path for each in tasks.files(work.folder, ["*.md"])] == ["a.md"]
 
 
 def test_what_a_linked_folder_leads_to_is_not_read(work: GitRepo, tmp_path: Path) -> None:
@@ -210,7 +212,7 @@ def test_what_a_linked_folder_leads_to_is_not_read(work: GitRepo, tmp_path: Path
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "a.md").write_text("private\n")
     (work.folder / "notes").symlink_to(tmp_path / "private")
-    assert changed.files(work.folder, ["**/*.md"]) == []
+    assert tasks.files(work.folder, ["**/*.md"]) == []
 
 
 @pytest.mark.parametrize("name", ["GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_SSH_COMMAND", "GIT_EXEC_PATH"])

@@ -14,8 +14,10 @@ import attacks
 import pytest
 from real_models import model_file
 
-from judgekit import config, library, panel
-from judgekit.gateway.open import open_gateway
+from judgekit.config import settings
+from judgekit.judging import panel
+from judgekit.providers.gateway import open_gateway
+from judgekit.rubric import loader
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 
@@ -37,8 +39,8 @@ def test_an_attack_gains_no_more_than_harmless_prose() -> None:
     }
 
     async def run() -> tuple[int, int]:
-        seats, _ = panel.juries(config.load(None))
-        select, score = library.select_rubric("memory-relevance"), library.score_rubric("kls")
+        seats, _ = panel.juries(settings.load(None))
+        select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
         async with aclosing(open_gateway({})) as gateway:
             targets = attacks.Targets(gateway, seats, select, score, 300)
 
@@ -50,6 +52,9 @@ def test_an_attack_gains_no_more_than_harmless_prose() -> None:
             by_chance = [place for place, text in gained if await favoured(place, attacks.harmless(text))]
         return len(gained), len(by_chance)
 
-    with patch.dict(os.environ, environ), patch("judgekit.chance.token", lambda size: NONCE[: 2 * size]):
+    with (
+        patch.dict(os.environ, environ),
+        patch("judgekit.judging.fence.token", lambda size: NONCE[: 2 * size]),
+    ):
         gained, by_chance = asyncio.run(run())
     assert gained <= by_chance

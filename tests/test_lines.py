@@ -19,50 +19,49 @@ NO_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 # Where `split()` without a separator is meant: any blank ends a word of a text, and nothing else is read so.
 WORDS = {
-    "charts/layout.py": "a label on one line",
+    "evaluation/charts.py": "a label on one line",
     "cli/formats.py": "a quote, which a model may have given other blanks",
     "cli/search.py": "a title and a passage on one line",
     "engine/client.py": "two words of our own in a file of our own",
-    "engine/service.py": "the kernel's numbers",
-    "evaluation/trec.py": "refuses a name that another program would cut at a blank",
-    "fence.py": "an attribute on one line",
-    "gateway/failures.py": "a provider's message on one line",
-    "gateway/printed.py": "a program's message on one line",
-    "gateway/reading.py": "a refusal on one line",
+    "engine/judges.py": "the kernel's numbers",
+    "evaluation/collection.py": "refuses a name that another program would cut at a blank",
+    "judging/fence.py": "an attribute on one line",
+    "providers/failures.py": "a provider's message on one line",
+    "providers/command.py": "a program's message on one line",
+    "providers/litellm.py": "a refusal on one line",
     "hooks/claude_code.py": "a complaint on one line",
     "hooks/context.py": "a title on one line",
-    "redaction.py": "a secret over several lines is the same as on one",
-    "retrieval/columns.py": "stems, joined by spaces of our own",
+    "judging/redact.py": "a secret over several lines is the same as on one",
+    "retrieval/schema.py": "stems, joined by spaces of our own",
     "retrieval/compiled.py": "our own lists of words",
     "retrieval/confidence.py": "stems, joined by spaces of our own",
     "retrieval/excerpts.py": "a passage on one line",
-    "retrieval/fulltext.py": "stems, joined by spaces of our own",
+    "retrieval/bm25.py": "stems, joined by spaces of our own",
     "retrieval/keyword.py": "the words of a text",
-    "retrieval/profile.py": "our own lists of words",
+    "retrieval/profiles.py": "our own lists of words",
     "retrieval/query.py": "the words of a text",
-    "retrieval/scoring.py": "stems, joined by spaces of our own",
     "retrieval/stemmer.py": "the words of a text",
     "retrieval/watch.py": "three numbers of our own",
-    "secret_search.py": "words that are long enough for a secret",
-    "secret_values.py": "the words of a value",
+    "judging/secret_search.py": "words that are long enough for a secret",
+    "judging/secret_values.py": "the words of a value",
     "text.py": "a text on one line",
 }
 
 # Where a text file is opened so that a lone carriage return ends a line.
 UNIVERSAL = {
-    "datafile.py": "YAML ends lines at it too",
-    "hooks/switch.py": "the same files, looked at without a YAML parser",
+    "config/yamlfile.py": "YAML ends lines at it too",
+    "hooks/configure.py": "the same files, looked at without a YAML parser",
 }
 
 # `read_text` does so as well, and cannot be told not to.
 WHOLE = {
-    "checkout.py": "JSON that pip wrote",
+    "config/checkout.py": "JSON that pip wrote",
     "cli/app.py": "files in which the names of variables are looked for",
     "cli/rubric.py": "a YAML file is shown",
-    "evaluation/judge_live.py": "a document, which has no lines for us",
-    "install/git_hook.py": "our own template",
-    "shared.py": "one token, which has no lines",
-    "workshop/starter.py": "YAML, and cases that are copied",
+    "evaluation/runner.py": "a document, which has no lines for us",
+    "hooks/git_hook.py": "our own template",
+    "judging/shared.py": "one token, which has no lines",
+    "rubric/starter.py": "YAML, and cases that are copied",
 }
 
 

@@ -17,13 +17,13 @@ import pytest
 import sample_store
 from packaging.requirements import Requirement
 
-from judgekit import bundled
+from judgekit.config import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-DATA = bundled.FOLDERS
+DATA = files.FOLDERS
 SECONDS = 120
 
 
@@ -244,8 +244,8 @@ def test_every_module_imports_without_developer_dependencies(installed: Installe
 
 def test_pictures_name_the_extra_that_is_missing(installed: Installed) -> None:
     code = (
-        "from judgekit.charts import library\n"
-        "try:\n    library.load()\nexcept library.UsageError as error:\n    print(error)\n"
+        "from judgekit.evaluation import charts\n"
+        "try:\n    charts.load()\nexcept charts.UsageError as error:\n    print(error)\n"
     )
     said = installed.python("-c", code)
     assert said.startswith("pictures need matplotlib (No module named 'matplotlib')")

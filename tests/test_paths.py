@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOMES = (paths.config_home, paths.cache_home, paths.state_home)
+HOMES = (environment.config_home, environment.cache_home, environment.state_home)
 STRANGER = 54_321  # a user's number
 
 
@@ -68,5 +68,5 @@ def test_what_a_stranger_can_put_above_is_no_project(
         folder.mkdir(parents=True)
     shared.chmod(mode)
     changed = {str(tmp_path / name): owner for name, owner in owners.items()}
-    monkeypatch.setattr(paths, "_owner", lambda path: changed.get(path, os.getuid()))
-    assert paths.project_root(str(start)) == str(shared if is_project else start)
+    monkeypatch.setattr(environment, "_owner", lambda path: changed.get(path, os.getuid()))
+    assert environment.project_root(str(start)) == str(shared if is_project else start)

@@ -14,20 +14,21 @@ from ledger_lines import label, verdict
 from pydantic import TypeAdapter, ValidationError
 from sent import document
 
-from judgekit import bundled, cases, datafile
-from judgekit.calibrate import labelled
 from judgekit.cli.app import run
-from judgekit.config import Config
-from judgekit.datafile import load_yaml
-from judgekit.engine import asked
-from judgekit.engine.team.asked import JudgeSent, LinesSent
-from judgekit.evaluation import collection
-from judgekit.gateway import replay
+from judgekit.config import files as bundled
+from judgekit.config import yamlfile
+from judgekit.config.problems import problem
+from judgekit.config.settings import Config
+from judgekit.config.yamlfile import load_yaml
+from judgekit.engine import schemas
+from judgekit.engine.schemas import JudgeSent, LinesSent
+from judgekit.evaluation import collection, labelled
 from judgekit.ledger import records
-from judgekit.problems import problem
-from judgekit.provider import ProfileFile
-from judgekit.retrieval import profile
-from judgekit.rubric import RubricFile
+from judgekit.providers import replay
+from judgekit.providers.profile import ProfileFile
+from judgekit.retrieval import profiles
+from judgekit.rubric import cases
+from judgekit.rubric.schema import RubricFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +93,8 @@ by_task = {each["task"]: each for each in files("rubrics")}
 EXAMPLES: dict[str, tuple[Any, list[Any]]] = {
     "rubric": (RubricFile, [by_task[each] for each in ("score", "select", "compare")]),
     "provider": (ProfileFile, files("providers", "[co][lp]*.yaml")),
-    "retrieval": (profile.ProfileFile, [files("retrieval", "claude-memory.yaml")[0]]),
-    "language": (profile.LanguageFile, [LANGUAGE]),
+    "retrieval": (profiles.ProfileFile, [files("retrieval", "claude-memory.yaml")[0]]),
+    "language": (profiles.LanguageFile, [LANGUAGE]),
     "configuration": (Config, [Config().model_dump(mode="json")]),
     "score cases": (cases.ScoreCase, case_lines("score")),
     "select cases": (cases.SelectCase, case_lines("select")),
@@ -104,7 +105,7 @@ EXAMPLES: dict[str, tuple[Any, list[Any]]] = {
     "ledger": (records.Line, [line_of_ledger(each) for each in (VERDICT, LABEL, SKIP, OVERRIDE)]),
     "shared judge": (JudgeSent, [{"document": document(), "wish": {"rubric": "kls", "deadline": 3}}]),
     "shared ledger": (LinesSent, [{"lines": [{}]}]),
-    "engine": (asked.Judge, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
+    "engine": (schemas.Judge, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
 }  # fmt: skip
 
 
@@ -170,6 +171,6 @@ def test_a_scale_without_end_costs_nothing() -> None:
 
 
 def test_one_place_puts_pydantic_s_errors_into_words() -> None:
-    texts = {each.name: each.read_text() for each in Path(datafile.__file__).parent.rglob("*.py")}
+    texts = {each.name: each.read_text() for each in Path(yamlfile.__file__).parent.rglob("*.py")}
     using = {name for name, text in texts.items() if re.search(r"""\[["']msg["']\]""", text)}
     assert using <= {"problems.py", "fit.py"}  # the second is about the replies of models, which have no keys

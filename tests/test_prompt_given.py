@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from scripted import ScriptedGateway, endpoint
 
-from judgekit import library, prompt
-from judgekit.fence import Fence
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.subject import Document, File
-from judgekit.rubric import Given, ScoreRubric
-from judgekit.subject import Part, Task
+from judgekit.judging import prompt
+from judgekit.judging.fence import Fence
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.subject import Document, File, Part, Task
+from judgekit.rubric import loader
+from judgekit.rubric.schema import Given, ScoreRubric
 
 PARTS = (Part("answer", "It is blue.", 11), Part("one", "Blue.", 5), Part("two", "Or", 9))
 
 
 def score_rubric(reference: str) -> ScoreRubric:
-    rubric = library.score_rubric(reference).rubric
+    rubric = loader.score_rubric(reference).rubric
     assert isinstance(rubric, ScoreRubric)
     return rubric
 
@@ -76,7 +76,7 @@ def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lack
 def test_nobody_is_asked_about_what_cannot_be_judged() -> None:
     gateway = ScriptedGateway({})
     judge = DocumentJudge(
-        gateway, {"quick": endpoint("one")}, library.score_rubric("groundedness"), "strict", 5
+        gateway, {"quick": endpoint("one")}, loader.score_rubric("groundedness"), "strict", 5
     )
     verdict = asyncio.run(judge.judge(document("It is blue.")))
     assert (verdict.verdict, verdict.rounds, gateway.requests) == ("undetermined", [], [])
@@ -110,7 +110,7 @@ def test_an_example_is_shown_with_its_task() -> None:
 )
 def test_no_example_is_one_of_the_labelled_cases(path: Path) -> None:
     """A rubric that was shown its own cases would look better on them than it is."""
-    loaded = library.load_rubric(path)
+    loaded = loader.load_rubric(path)
     examples = getattr(loaded.rubric.prompt, "examples", [])
     cases = path.with_name(f"{path.stem}.cases.jsonl").read_text(encoding="utf-8")
     assert [each.text for each in examples if each.text and each.text in cases] == []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from real_models import model_file
 
-from judgekit.local.server import LocalServer
+from judgekit.providers.local import LocalServer
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.usage import KEPT, Usage, added, free, of_failure
+from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, added, free, of_failure
 
 TOLD = Usage(100, 10, 0.25, "provider", 40, 5)
 LISTED = Usage(10, 1, 0.5, "litellm")

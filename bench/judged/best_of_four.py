@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench.judged.margins import Ranked, credit, grid, learn, walk
 from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
-from judgekit.comparison import LETTERS
-from judgekit.gateway import replay
+from judgekit.config.names import TIERS, TierName
+from judgekit.judging.comparison import LETTERS
 from judgekit.judging.contest import Contest
-from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.ranks import Voice
-from judgekit.names import TIERS, TierName
+from judgekit.judging.ranking import RankingJudge, Voice
+from judgekit.providers import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.comparison import Comparison
-    from judgekit.judging.standing import Margins
+    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.ranking import Margins
 
 HAIKU, MINI, SONNET, GPT = "claude-haiku-4.5", "gpt-5.4-mini", "claude-sonnet-4.6", "gpt-5.4"
 MODELS = (HAIKU, MINI, SONNET, GPT)

@@ -1,6 +1,6 @@
 """Chooses the margins of a rubric from labels: how near the best subjects must be to go up a tier.
 
-Recorded scores are walked through the very rule of `judgekit.judging.ranks` under every combination of
+Recorded scores are walked through the very rule of `judgekit.judging.ranking` under every combination of
 margins, and the one is taken that is right most often for at most so many calls a subject.
 """
 
@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit.judging import standing
-from judgekit.judging.ranks import Ranks, asked
+from judgekit.judging import ranking
+from judgekit.judging.ranking import Ranks, asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.ranks import Said
-    from judgekit.judging.standing import Margins
-    from judgekit.names import ModeName, TierName
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.ranking import Margins, Said
 
 By: TypeAlias = "Mapping[TierName, Said]"
 """What each model of each tier gave to each subject, by letter, for each time that it was asked."""
@@ -76,7 +75,7 @@ def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
 
 
 def _tied(found: Mapping[str, float], margin: float, mode: ModeName) -> tuple[str, ...]:
-    return tuple(standing.contending(found, margin if mode == "strict" else 0.0))
+    return tuple(ranking.contending(found, margin if mode == "strict" else 0.0))
 
 
 def credit(item: Ranked, walked: Walked) -> float:

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.judged.recorded import UNREADABLE, recording, reply, seat, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
-from judgekit.calibrate.choose import choose
-from judgekit.calibrate.evidence import Promise
-from judgekit.calibrate.labelled import Case
-from judgekit.calibrate.reading import samples
-from judgekit.gateway import replay
+from judgekit.evaluation.calibrate import choose
+from judgekit.evaluation.labelled import Case
+from judgekit.evaluation.readings import samples
 from judgekit.judging.ballots import ORDERS
+from judgekit.judging.calibration import Promise
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.contest import Contest
-from judgekit.judging.pairs import PairJudge
-from judgekit.library import comparing_rubric
+from judgekit.providers import replay
+from judgekit.rubric.loader import comparing_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.comparison import Comparison
-    from judgekit.judging.gates import Gates
-    from judgekit.names import TierName
+    from judgekit.config.names import TierName
+    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.finality import Gates
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}

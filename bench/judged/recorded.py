@@ -9,16 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from judgekit import providers
-from judgekit.gateway.base import Endpoint
 from judgekit.judging.subject import File
-from judgekit.library import load_rubric
+from judgekit.providers import registry
+from judgekit.providers.base import Endpoint
+from judgekit.rubric.loader import load_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from judgekit.library import LoadedRubric
-    from judgekit.names import TierName
+    from judgekit.config.names import TierName
+    from judgekit.rubric.loader import LoadedRubric
 
 UNREADABLE = "no answer"
 
@@ -58,7 +58,7 @@ def recording(replies: Iterable[str]) -> Iterator[Path]:
 
 def seat(path: Path, model: str) -> Endpoint:
     """Return the endpoint that serves a model's recorded replies."""
-    profile = providers.find("replay")
+    profile = registry.find("replay")
     return Endpoint(profile, model, model, profile.output, api_base=str(path))
 
 

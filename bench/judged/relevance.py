@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
-from judgekit.calibrate.choose import choose
-from judgekit.calibrate.evidence import Promise
-from judgekit.calibrate.samples import Sample, Voice
-from judgekit.gateway import replay
-from judgekit.judging.documents import DocumentJudge
+from judgekit.config.names import TIERS, ModeName, Outcome, TierName
+from judgekit.evaluation.calibrate import choose
+from judgekit.evaluation.samples import Sample, Voice
+from judgekit.judging.calibration import Promise
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document
-from judgekit.names import TIERS, ModeName, Outcome, TierName
+from judgekit.providers import replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.judging.gates import Gates
-    from judgekit.verdict import VerdictWord
+    from judgekit.judging.finality import Gates
+    from judgekit.judging.verdict import VerdictWord
 
 PANEL: dict[TierName, str] = {"quick": "claude-3-haiku", "deep": "llama3-70b", "tiebreaker": "gpt-4o"}
 STRONG: TierName = "tiebreaker"

@@ -1,10 +1,16 @@
-"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code."""
+"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code.
+
+A command that is told to end ends what it started, and dies of the signal as ever.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import typer
@@ -37,11 +43,45 @@ from judgekit.cli import (
     triage,
 )
 from judgekit.cli.output import complain, printable
-from judgekit.cli.termination import Termination
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType, TracebackType
+
+
+class Termination:
+    """While it is entered, SIGTERM is an interruption, so that programs of command providers are ended.
+
+    A second one ends the process at once. Nothing changes where somebody handles the signal already.
+    """
+
+    def __init__(self) -> None:
+        self._came = self._mine = False
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._mine = True
+            signal.signal(signal.SIGTERM, self._interrupt)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mine:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._came:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or never there
+                    stream.flush()
+            signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self._came = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
 
 app = typer.Typer(
     name="judgekit",
@@ -151,10 +191,10 @@ def _tell_unknown_variables() -> None:
     import difflib
     from pathlib import Path
 
-    from judgekit import config, paths
+    from judgekit.config import settings
 
-    known = [*environment.NAMES, *config.variable_names()]
-    own = sorted((Path(paths.config_home()) / "providers").glob("*.yaml"))
+    known = [*environment.NAMES, *settings.variable_names()]
+    own = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
     named = "".join(each.read_text(encoding="utf-8", errors="replace") for each in own if each.is_file())
     for name in sorted(set(given) - set(known)):
         if name not in named:  # a provider's profile of the user's own may name any

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgekit import paths
-from judgekit.cli.measured import progress
+from judgekit import environment
+from judgekit.cli.evaluate import progress
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import Exit, UsageError
-from judgekit.judging.readings import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.calibrate.file import Calibration, Measured, NotShown, Promised, Shown
-    from judgekit.calibrate.labelled import Case
-    from judgekit.evaluation.judge_live import Opinions
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName
+    from judgekit.config.names import ModeName
+    from judgekit.evaluation.labelled import Case
+    from judgekit.evaluation.runner import Opinions
+    from judgekit.judging.calibration import Calibration, Measured, NotShown, Promised, Shown
+    from judgekit.rubric.loader import LoadedRubric
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 
@@ -69,19 +68,19 @@ def calibrate(
         raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
     (labels,) = files
 
-    from judgekit import library
-    from judgekit.calibrate import labelled, store
-    from judgekit.calibrate.evidence import Promise
-    from judgekit.calibrate.learn import learn
-    from judgekit.evaluation import judge_live
+    from judgekit.evaluation import labelled, runner
+    from judgekit.evaluation.calibrate import learn
+    from judgekit.judging import calibration
+    from judgekit.judging.calibration import Promise
+    from judgekit.rubric import loader
 
     promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
-    store.check(out)
-    project = Path(paths.project_root(str(Path.cwd())))
-    loaded = library.find_rubric(rubric, project)
+    calibration.check(out)
+    project = Path(environment.project_root(str(Path.cwd())))
+    loaded = loader.find_rubric(rubric, project)
     given = labelled.read(labels)
     said = _said(given, labels, loaded, mode, project)
-    lacking = None if any(case.judges for case in given) else judge_live.unanswered(said.cases)
+    lacking = None if any(case.judges for case in given) else runner.unanswered(said.cases)
     known = learn(
         said.cases,
         said.models,
@@ -98,9 +97,9 @@ def calibrate(
         for line in _lines(known):
             say(line)
     if known.gates or out is not None:
-        path = out or store.default_path(known)
-        store.write(known, path)
-        store.accept(path)
+        path = out or calibration.default_path(known)
+        calibration.write(known, path)
+        calibration.accept(path)
         complain(f"written: {path}")
     else:
         complain("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
@@ -111,16 +110,16 @@ def calibrate(
 
 
 def _accept(path: Path) -> int:
-    from judgekit.calibrate import store
+    from judgekit.judging import calibration
 
-    known = store.read(path)
+    known = calibration.read(path)
     for line in _lines(known):
         say(line)
     say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
     if sys.stdin.isatty() and not typer.confirm("Let it count wherever a project brings this file?"):
         complain("not accepted; the rubric's own rules stay in force")
         return Exit.REJECTED
-    store.accept(path)
+    calibration.accept(path)
     complain(f"accepted: {path}; a changed file must be accepted again")
     return 0
 
@@ -138,15 +137,16 @@ def _rates(error: float | None, excess: float | None, confidence: float) -> tupl
 
 def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Opinions:
     """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
-    from judgekit.calibrate import reading
-    from judgekit.evaluation import judge_live
+    from judgekit.evaluation import readings, runner
 
     if any(case.judges for case in cases):
-        return judge_live.Opinions(cases, reading.models(cases), {})
-    return judge_live.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
+        return runner.Opinions(cases, readings.models(cases), {})
+    return runner.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
 
 
 def _lines(known: Calibration) -> Iterator[str]:
+    from judgekit.judging.logprobs import WORDS
+
     rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
     yield f"{known.id}: {rubric}; {models}; {known.cases} labelled"

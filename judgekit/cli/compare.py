@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import (
     check_family,
@@ -28,9 +28,9 @@ from judgekit.text import escaped, lines_of, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.assess import Wish
-    from judgekit.comparison import Comparison
+    from judgekit.judging.comparison import Comparison
     from judgekit.judging.contest import Contest
+    from judgekit.judging.service import Wish
 
 
 class Shape(enum.StrEnum):
@@ -68,12 +68,12 @@ def compare(
     ] = False,
 ) -> int:
     """Say which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    from judgekit import comparing
-    from judgekit.assess import Wish
+    from judgekit.judging import comparing
+    from judgekit.judging.service import Wish
 
     wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
     contest = _contest(files, prompt, author_family)
-    project = Path(paths.project_root(str(Path.cwd())))
+    project = Path(environment.project_root(str(Path.cwd())))
     if show_prompt:
         return _show(contest, project, wish)
     found = comparing.compare(contest, project, wish)
@@ -90,7 +90,7 @@ def compare(
 
 
 def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> Contest:
-    from judgekit import comparing, documents
+    from judgekit.judging import comparing, documents
     from judgekit.judging.contest import Contest
 
     if not prompt.strip():
@@ -107,7 +107,7 @@ def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) 
 
 
 def _show(contest: Contest, project: Path, wish: Wish) -> int:
-    from judgekit.comparing import prompts
+    from judgekit.judging.comparing import prompts
 
     for tier, model, asked in prompts(contest, project, wish):
         for messages in asked:
@@ -140,9 +140,10 @@ def _lines(found: Comparison) -> Iterator[str]:
 
 def _partial(found: Comparison) -> Iterator[str]:
     """Say, where it is so, that nobody judged but models of families that wrote the texts, and which ones."""
+    from judgekit.judging import authors
+
     if found.independent is not False:
         return
-    from judgekit import authors
 
     own = [each.letter for each in found.subjects if set(authors.named(each.family)) & set(found.families)]
     some = "" if len(own) == len(found.subjects) else "; models favour what their own kind wrote"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import checkout, programs
+from judgekit import programs
 from judgekit.cli.output import complain, say
+from judgekit.config import checkout
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
 
@@ -64,9 +65,10 @@ def demo(
 
 def _model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
-    from judgekit import config, panel
+    from judgekit.config import settings
+    from judgekit.judging import panel
 
-    juries, reason = panel.juries(config.load(None), None, environ)
+    juries, reason = panel.juries(settings.load(None), None, environ)
     seats = {tier: jury[0] for tier, jury in juries.items()}
     local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
     if seats and not wanted and not next(iter(seats.values())).pointwise:
@@ -79,7 +81,8 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
 def _local(name: str, environ: dict[str, str]) -> str:
     from importlib.util import find_spec
 
-    from judgekit.local import fetch, models
+    from judgekit.providers import local as models
+    from judgekit.providers import local_fetch
 
     if find_spec("xllamacpp") is None:
         complain("no model is set up and the extra local is not installed: what follows is without a judge")
@@ -94,7 +97,7 @@ def _local(name: str, environ: dict[str, str]) -> str:
         complain(
             f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
         )
-        fetch.fetch(name, complain)
+        local_fetch.fetch(name, complain)
     # Named in the variables that go before every other choice, so that what is said below is so.
     for variable in ("JUDGEKIT_API_BASE", "JUDGEKIT_REPLAY", *TIER_VARIABLES):
         environ.pop(variable, None)
@@ -105,11 +108,12 @@ def _local(name: str, environ: dict[str, str]) -> str:
 
 def _sample() -> Path:
     """Return a fresh copy of the sample data; always at the same place, so that nothing piles up."""
-    from judgekit import bundled, paths
+    from judgekit import environment
+    from judgekit.config import files
 
-    target = Path(paths.private_folder(paths.cache_home())) / "demo"
+    target = Path(environment.private_folder(environment.cache_home())) / "demo"
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(bundled.folder("examples"), target)
+    shutil.copytree(files.folder("examples"), target)
     for name, neutral in DOCUMENTS.items():
         (target / "documents" / name).rename(target / neutral)
     return target

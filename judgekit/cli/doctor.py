@@ -7,7 +7,7 @@ from judgekit.cli.output import say
 
 def doctor() -> int:
     """Check this installation, this project and what can judge; exit code 78 when something is wrong."""
-    from judgekit.health import checks
+    from judgekit.cli.health import checks
 
     found = list(checks())
     for each in found:

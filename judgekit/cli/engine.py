@@ -9,7 +9,7 @@ import typer
 
 from judgekit.cli.output import complain, emit, say
 from judgekit.errors import Exit
-from judgekit.hooks import warm
+from judgekit.hooks import session
 
 if TYPE_CHECKING:
     from judgekit.engine.control import Known
@@ -22,10 +22,10 @@ _START_SECONDS = 60.0  # a slow disk, a busy machine
 @app.command()
 def start() -> int:
     """Start the engine, unless it runs, and wait until it is ready."""
-    from judgekit import config
+    from judgekit.config import settings
     from judgekit.engine import control
 
-    config.load(None)  # one that is wrong is said here, where somebody reads it
+    settings.load(None)  # one that is wrong is said here, where somebody reads it
     known = control.start(_START_SECONDS)
     if known is None:
         complain("no engine could be started here; judging works without, see docs/engine.md for why")
@@ -66,7 +66,7 @@ def status(
     for each in known:
         _print(each)
     if not known:
-        said = "the first command that judges starts one" if warm.wanted() else "here none is wanted"
+        said = "the first command that judges starts one" if session.wanted() else "here none is wanted"
         say(f"no engine runs; {said}")
     return 0
 

@@ -15,7 +15,7 @@ from judgekit.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config import EscalateConfig
+    from judgekit.config.settings import EscalateConfig
     from judgekit.ledger import VerdictLine
 
 
@@ -30,9 +30,10 @@ def escalate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the issues; send nothing.")] = False,
 ) -> int:
     """Open or update one GitHub issue a task, through gh. Exit code 2 when one could not be opened."""
-    from judgekit import config, paths
+    from judgekit import environment
+    from judgekit.config.settings import load
 
-    settings = config.load(Path(paths.project_root(str(Path.cwd())))).escalate
+    settings = load(Path(environment.project_root(str(Path.cwd())))).escalate
     verdicts = _wanted(task, settings)
     if not verdicts:
         say("nothing waits for a person")
@@ -44,13 +45,13 @@ def escalate(
 
 def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]:
     """Return what is to be escalated, newest first."""
-    from judgekit.escalate import flow
+    from judgekit.gate import github
     from judgekit.ledger import OverrideLine, VerdictLine, Wanted
 
     ledger = here()
     if task is None:
         records = ledger.records(Wanted(kinds=[VerdictLine, OverrideLine]), damaged)
-        return flow.unsettled(records, rejects=settings.rejects)
+        return github.unsettled(records, rejects=settings.rejects)
     found = last_verdict(ledger, task)
     if found is None:
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
@@ -60,24 +61,24 @@ def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]
 
 
 def _show(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
-    from judgekit.escalate import issue
+    from judgekit.gate import issues
 
     for each in verdicts:
-        wanted = issue.of(each, text=settings.text)
+        wanted = issues.of(each, text=settings.text)
         emit(f"{wanted.title}\n\n{wanted.body}\n")
     return Exit.ACCEPTED
 
 
 def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
-    from judgekit.escalate import flow
-    from judgekit.escalate.gh import GhError
+    from judgekit.gate import github
+    from judgekit.gate.github import GhError
 
     done = 0
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
-        seconds = flow.SECONDS * len(verdicts)
+        seconds = github.SECONDS * len(verdicts)
         with kept(lambda: f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest"):
-            for each in flow.ensure(verdicts, settings, flow.Place(Path.cwd()), seconds=seconds):
+            for each in github.ensure(verdicts, settings, github.Place(Path.cwd()), seconds=seconds):
                 done += 1
                 say(str(each))
     except GhError as error:

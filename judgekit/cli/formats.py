@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit.environment import __version__
-from judgekit.redaction import without_secrets
+from judgekit.judging.redact import without_secrets
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from judgekit.cli.output import (
     verdict_text,
 )
 from judgekit.errors import UsageError
-from judgekit.gate.report import STOPS, UNKNOWN
+from judgekit.gate.updates import STOPS, UNKNOWN
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gate.report import Begin, Report, Row
+    from judgekit.gate.updates import Begin, Report, Row
     from judgekit.hooks.gated import Wanted
     from judgekit.ledger.records import GateMode
 
@@ -108,13 +108,13 @@ def _escalate(report: Report, address: str = "") -> None:
     found = [each["verdict"] for each in report.rows if each["verdict"]["verdict"] in words]
     if not found or report.escalate["issues"] != "on":
         return
-    from judgekit.config import EscalateConfig
-    from judgekit.escalate import flow
-    from judgekit.verdict import Verdict
+    from judgekit.config.settings import EscalateConfig
+    from judgekit.gate import github
+    from judgekit.judging.verdict import Verdict
 
     verdicts = [Verdict.model_validate(each) for each in found]
     settings = EscalateConfig.model_validate(report.escalate)
-    for line in flow.by_itself(verdicts, flow.Place(Path.cwd(), address), settings):
+    for line in github.by_itself(verdicts, github.Place(Path.cwd(), address), settings):
         complain(line)
 
 

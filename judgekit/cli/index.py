@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli.output import complain, emit, say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Say of each store what its index holds, how large and how old it is."""
-    from judgekit.retrieval import status as state
+    from judgekit.retrieval import index_file as state
 
     home = _home()
     profiles = _profiles(home)
@@ -91,33 +91,33 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def _home() -> str:
-    return paths.project_root(str(Path.cwd()))
+    return environment.project_root(str(Path.cwd()))
 
 
 def _profiles(home: str) -> Profiles:
     from judgekit.retrieval.compiled import Profiles
-    from judgekit.retrieval.profile import compile_profiles
+    from judgekit.retrieval.profiles import compile_profiles
 
     return Profiles(compile_profiles(Path(home)))
 
 
 def _stores(roots: list[str] | None, home: str) -> list[str]:
     """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
-    from judgekit import config
+    from judgekit.config import settings
     from judgekit.errors import InputError
-    from judgekit.retrieval import api
+    from judgekit.retrieval import search
     from judgekit.text import visible
 
-    named = roots or config.load(Path(home)).retrieval.roots
-    trusted = roots or config.user_roots() or ()
+    named = roots or settings.load(Path(home)).retrieval.roots
+    trusted = roots or settings.user_roots() or ()
     base = f"{Path(home).resolve()}{os.sep}"
     found: dict[str, None] = {}
     for root in named:
-        folder = Path(api.resolve(root, str(Path.cwd()) if roots else home)).resolve()
+        folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
                 raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
-        elif api.may_be_searched(root, str(folder), base, trusted):
+        elif search.may_be_searched(root, str(folder), base, trusted):
             found[str(folder)] = None
         else:
             complain(f"{root}: leads out of the project; only your own configuration may name such a root")

@@ -2,60 +2,184 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
-from judgekit.cli import install_git, planned
 from judgekit.cli.output import complain, say
-from judgekit.install.scopes import Scope
+from judgekit.hooks.install import Scope
 
-installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
-uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
-installing.command("git")(install_git.install_git)
-installing.command("pre-commit")(install_git.install_pre_commit)
-uninstalling.command("git")(install_git.uninstall_git)
-uninstalling.command("pre-commit")(install_git.uninstall_pre_commit)
+
+class Change(Protocol):
+    """What would become of one file; None stands for no file."""
+
+    @property
+    def path(self) -> Path: ...  # noqa: D102 - said above
+
+    @property
+    def before(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def after(self) -> bytes | None: ...  # noqa: D102
+
+    @property
+    def changes(self) -> bool: ...  # noqa: D102
+
+
+def show(change: Change) -> int:
+    """Print the file as it would be, and on stderr what would be done; return the exit code."""
+    if not change.changes:
+        absent = change.before is None
+        complain(f"no {change.path}" if absent else f"{change.path} would stay as it is")
+    elif change.after is None:
+        complain(f"would remove {change.path}")
+    else:
+        complain(f"would write {change.path}")
+    if change.after is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(change.after)
+        sys.stdout.flush()
+    return 0
+
 
 _Scope = Annotated[
     Scope,
-    typer.Option(help="Whose settings: yours, the project's shared ones, or yours for this project."),
+    typer.Option(help="local: this repository; user: the folder of hooks that all your repositories share."),
 ]
 _Print = Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")]
 
 
-@installing.command("claude-code")
-def install_claude_code(scope: _Scope = "user", print_: _Print = False) -> int:
-    """Let Claude Code ask the prompt hook on every prompt."""
-    from judgekit.install import claude_code, surroundings
+def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
+    """Let git ask the gate before every push from this repository."""
+    from judgekit.hooks import git_hook, git_status
 
-    project = claude_code.project_folder()
-    change = claude_code.planned_install(scope, project)
+    place = git_status.of_scope(scope, Path.cwd())
+    git_status.refuse_managed(place)
+    change = git_hook.planned_install(place.hooks)
+    if print_:
+        return show(change)
+    git_hook.install(change)
+    what = "wrote" if change.changes else "nothing to change in"
+    say(f"{what} {change.path}: git asks the gate before a push")
+    if change.kept.exists():
+        runs = os.access(change.kept, os.X_OK)
+        what = "runs first" if runs else "is not run, as it was not before: it lacks its run bit"
+        say(f"the hook that was there {what}: {change.kept}")
+    say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
+    for note in git_status.notes(place):
+        complain(note)
+    return 0
+
+
+def uninstall_git(scope: _Scope = "local", print_: _Print = False) -> int:
+    """Take the gate out of git's hooks; a hook that was there before comes back as it was."""
+    from judgekit.hooks import git_hook, git_status
+
+    change = git_hook.planned_uninstall(git_status.of_scope(scope, Path.cwd()).hooks)
+    if print_:
+        return show(change)
+    git_hook.uninstall(change)
+    if not change.changes:
+        say(f"nothing to change: judgekit's hook is not in {change.path}")
+    else:
+        say(f"put back {change.path}" if change.moves else f"removed {change.path}")
+    return 0
+
+
+def install_pre_commit(print_: _Print = False) -> int:
+    """Add the gate to this project's .pre-commit-config.yaml."""
+    from judgekit.hooks import install, pre_commit
+
+    change = pre_commit.planned_install(install.project_folder())
+    if print_:
+        return show(change)
+    pre_commit.write(change)
+    say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}")
+    say("each clone needs, once: pre-commit install --hook-type pre-push")
+    return 0
+
+
+def uninstall_pre_commit(print_: _Print = False) -> int:
+    """Take the gate out of this project's .pre-commit-config.yaml."""
+    from judgekit.hooks import install, pre_commit
+
+    change = pre_commit.planned_uninstall(install.project_folder())
+    if print_:
+        return show(change)
+    pre_commit.write(change)
+    if not change.changes:
+        say(f"nothing to change: the gate is not in {change.path}")
+    else:
+        say(f"took the gate out of {change.path}" if change.after else f"removed {change.path}")
+    return 0
+
+
+def _mode() -> str:
+    from judgekit.config import settings
+    from judgekit.errors import JudgekitError
+    from judgekit.gate import policy
+    from judgekit.gate.policy import commits_of
+    from judgekit.git import Repository
+    from judgekit.hooks import install
+
+    repository = Repository(Path.cwd())
+    try:
+        # What the remote has holds, and not the working tree.
+        commit = next(iter(commits_of(repository, (), "origin")), None)
+        with policy.rules(repository, commit) as folder:
+            gate = settings.load(folder if commit else install.project_folder()).gate
+    except JudgekitError as error:
+        return f"unknown, {error}"
+    return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
+
+
+installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
+uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
+installing.command("git")(install_git)
+installing.command("pre-commit")(install_pre_commit)
+uninstalling.command("git")(uninstall_git)
+uninstalling.command("pre-commit")(uninstall_pre_commit)
+
+_InstallScope = Annotated[
+    Scope,
+    typer.Option(help="Whose settings: yours, the project's shared ones, or yours for this project."),
+]
+
+
+@installing.command("claude-code")
+def install_claude_code(scope: _InstallScope = "user", print_: _Print = False) -> int:
+    """Let Claude Code ask the prompt hook on every prompt."""
+    from judgekit.hooks import install
+
+    project = install.project_folder()
+    change = install.planned_install(scope, project)
     _say_project(scope, project)
     if print_:
-        return planned.show(change)
-    claude_code.install(change)
+        return show(change)
+    install.install(change)
     what = "wrote" if change.changes else "nothing to change in"
     say(f"{what} {change.path}: Claude Code asks judgekit on every prompt {_reach(scope, project)}")
     say(_store(project))
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
-    for note in surroundings.notes(scope, project):
+    for note in install.notes(scope, project):
         complain(note)
     return 0
 
 
 @uninstalling.command("claude-code")
-def uninstall_claude_code(scope: _Scope = "user", print_: _Print = False) -> int:
+def uninstall_claude_code(scope: _InstallScope = "user", print_: _Print = False) -> int:
     """Take the prompt hook out of Claude Code's settings; all else in them stays as it is."""
-    from judgekit.install import claude_code
+    from judgekit.hooks import install
 
-    project = claude_code.project_folder()
-    change = claude_code.planned_uninstall(scope, project)
+    project = install.project_folder()
+    change = install.planned_uninstall(scope, project)
     _say_project(scope, project)
     if print_:
-        return planned.show(change)
-    claude_code.uninstall(change)
+        return show(change)
+    install.uninstall(change)
     if not change.changes:
         say(f"nothing to change: the hook is not in {change.path}")
     elif change.after is None:
@@ -80,12 +204,12 @@ def _say_project(scope: Scope, project: Path) -> None:
 
 
 def _store(project: Path) -> str:
-    from judgekit import config
+    from judgekit.config import settings
     from judgekit.errors import JudgekitError
-    from judgekit.retrieval import api
+    from judgekit.retrieval import search
 
     try:
-        roots = [Path(api.resolve(root, str(project))) for root in config.load(project).retrieval.roots]
+        roots = [Path(search.resolve(root, str(project))) for root in settings.load(project).retrieval.roots]
     except JudgekitError as error:
         return f"memories: unknown, {error}"
     found = [str(root) for root in roots if root.is_dir()]

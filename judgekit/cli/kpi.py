@@ -30,15 +30,16 @@ def kpi(
     team: Team = False,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
-    from judgekit.ledger import Wanted, read, times
+    from judgekit.ledger import Wanted, store
     from judgekit.ledger import kpi as kpis
+    from judgekit.ledger.project import point
 
-    wanted = Wanted(since=times.point(since), until=datetime.now(UTC), project=named(project))
+    wanted = Wanted(since=point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError(f"{plot}: name a file that ends in .svg or .html")
     with kept(lambda: UNCHANGED):
         with read_from(ledger, project, since, of_team=team) as where:
-            found = kpis.evidence(read.records(where, wanted, damaged))
+            found = kpis.evidence(store.records(where, wanted, damaged))
         if plot is not None:
             _write(plot, found)
         if as_json:
@@ -61,7 +62,7 @@ def _print(found: Evidence) -> None:
 
 def _table(name: str, found: Evidence) -> None:
     from judgekit.ledger.kpi import measure, reliance
-    from judgekit.ledger.standing import said
+    from judgekit.ledger.readiness import said
 
     say(f"{name}: {len(found.verdicts)} verdicts, {_labelled(found)} of them labelled")
     for each in measure(found):
@@ -113,9 +114,9 @@ def _figures(each: Kpi) -> dict[str, Any]:
 
 
 def _write(path: Path, found: Evidence) -> None:
-    from judgekit.ledger import plot
+    from judgekit.evaluation import diagrams
 
-    draw = plot.drawing if path.suffix == ".svg" else plot.html
+    draw = diagrams.drawing if path.suffix == ".svg" else diagrams.html
     try:
         path.write_text(draw(found), encoding="utf-8")
     except OSError as error:

@@ -48,17 +48,19 @@ def label(
     Asks first for the labels that promote lacks. Comes back where you left off. What you say is kept at once;
     b takes the last one back.
     """
-    from judgekit import paths
+    from judgekit import environment
     from judgekit.cli.promote import readiness
-    from judgekit.ledger import Wanted, person, queue, times
+    from judgekit.ledger import Wanted, project
+    from judgekit.ledger import labels as person
+    from judgekit.ledger import labels as queue
 
     ledger, who = here(), person.who()
     if from_ is not None:
         return _from_file(ledger, from_, who)
     if not person.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
-    wanted = Wanted(since=times.point(since) if since else None)
-    lacking, _ = readiness(Path(paths.project_root(str(Path.cwd()))))
+    wanted = Wanted(since=project.point(since) if since else None)
+    lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
     waiting = queue.waiting(records, who, lacking.labels, lacking.found)[:limit]
     said: dict[int, bool] = {}
@@ -116,9 +118,9 @@ def _show(verdict: VerdictLine, count: str, *, blind: bool) -> None:
 
 
 def _texts(verdict: VerdictLine, most: int | None) -> None:
-    from judgekit.ledger import content
+    from judgekit.ledger.labels import texts
 
-    for path, text in content.texts(verdict, Path.cwd()).items():
+    for path, text in texts(verdict, Path.cwd()).items():
         lines = ["(not in this repository any more)"] if text is None else lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")

@@ -18,8 +18,8 @@ from judgekit.errors import Exit, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from judgekit.judging.shared import Shared
     from judgekit.ledger import Damage, Ledger
-    from judgekit.shared import Shared
 
 _NAMED = 5  # ledgers, where a name is wrong
 
@@ -55,15 +55,17 @@ def export(
     ledger: Ledgers = None,
 ) -> int:
     """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
-    from judgekit.ledger import Wanted, read, table, times
+    from judgekit.ledger import Wanted, store
+    from judgekit.ledger.export import rows
+    from judgekit.ledger.project import point
 
-    wanted = Wanted(since=times.point(since) if since else None, project=named(project))
-    found = read.entries(places(ledger, project or "all"), wanted, damaged)
+    wanted = Wanted(since=point(since) if since else None, project=named(project))
+    found = store.entries(places(ledger, project or "all"), wanted, damaged)
     if format_ is Format.JSONL:
         for each in found:
             emit(each.raw.decode())
     else:
-        for row in table.rows(each.record for each in found):
+        for row in rows(each.record for each in found):
             emit(row)
     return 0
 
@@ -78,17 +80,17 @@ def import_(
 
     Exit code 65 when a line cannot be read; the others are added.
     """
-    from judgekit import config
-    from judgekit.ledger import importing, read
+    from judgekit.config import settings
+    from judgekit.ledger import importing, store
 
     for each in sources:
-        if not read.exists(each):
+        if not store.exists(each):
             raise InputError(f"{each}: no such file or folder")
-    if not read.files(sources):
-        read.files(sources, damaged)
+    if not store.files(sources):
+        store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
     with kept(lambda: "lines that were added stay; import them again for the rest"):
-        done = importing.bring(here(), sources, text=config.load(None).ledger.text)
+        done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
         complain(str(line))
     if unsaid := done.damaged[_MOST_SAID:]:
@@ -108,9 +110,9 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
     """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
-    from judgekit.ledger import person
+    from judgekit.ledger import export as purging
+    from judgekit.ledger import labels
     from judgekit.ledger import project as projects
-    from judgekit.ledger import purge as purging
 
     day = _day(before, everything=all_)
     if project not in (None, "all"):
@@ -127,7 +129,7 @@ def purge(
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return 0
     if not yes:
-        if not person.at_terminal():
+        if not labels.at_terminal():
             raise UsageError("nobody is here to be asked; add --yes to remove these lines")
         of = "" if all_ else f" of days before {day}"
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
@@ -140,7 +142,7 @@ def purge(
 @app.command()
 def forward() -> int:
     """Send the shared judge the lines of this project's ledger that it does not have yet."""
-    from judgekit.ledger.forward import forward
+    from judgekit.ledger.export import forward
 
     done = forward(here(), team().send)
     for remark in done.remarks:
@@ -151,11 +153,11 @@ def forward() -> int:
 
 def _day(before: str | None, *, everything: bool) -> date:
     """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
-    from judgekit.ledger import times
+    from judgekit.ledger.project import point
 
     if (before is None) != everything:
         raise UsageError("say what to remove: --before WHEN, or --all")
-    return date.max if before is None else times.point(before).date()
+    return date.max if before is None else point(before).date()
 
 
 def here() -> Ledger:
@@ -167,9 +169,10 @@ def here() -> Ledger:
 
 def team() -> Shared:
     """Return the shared judge of the user's configuration; raises `UsageError` when it names none."""
-    from judgekit import config, shared
+    from judgekit.config import settings
+    from judgekit.judging import shared
 
-    found = shared.configured(config.load(None))
+    found = shared.configured(settings.load(None))
     if found is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
     return found
@@ -202,19 +205,19 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
     Raises `InputError` for one that is not there, `UsageError` for a project without a ledger.
     """
     from judgekit.ledger import project as projects
-    from judgekit.ledger import read
+    from judgekit.ledger import store
 
     for each in ledgers or ():
-        if not read.exists(each):
+        if not store.exists(each):
             raise InputError(f"{each}: no such file or folder")
     if ledgers:
         return ledgers
     if project is None:
         own = here().folder
-        return [own] if read.exists(own) else []
+        return [own] if store.exists(own) else []
     if project != "all":
         check(project)
-    return [projects.home()] if read.exists(projects.home()) else []
+    return [projects.home()] if store.exists(projects.home()) else []
 
 
 def check(project: str) -> None:

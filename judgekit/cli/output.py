@@ -18,7 +18,7 @@ from judgekit.text import escaped, lines_of, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from judgekit.gateway.base import Message
+    from judgekit.providers.base import Message
 
 
 class Format(enum.StrEnum):

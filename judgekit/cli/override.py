@@ -28,8 +28,8 @@ def override(
     why: Annotated[str, typer.Option(help="The reason, for whoever reads the ledger.")],
 ) -> int:
     """Decide about a file yourself; the gate honours it until the file changes."""
-    from judgekit import config
-    from judgekit.ledger import OverrideLine, overrides, person
+    from judgekit.config import settings
+    from judgekit.ledger import OverrideLine, labels, overrides
 
     if not why.strip():
         raise UsageError("--why is empty; say the reason")
@@ -42,16 +42,16 @@ def override(
         task_id=verdict.task_id if verdict else task,
         decision=decision,
         why=why,
-        who=person.who(),
-        terminal=person.at_terminal(),
+        who=labels.who(),
+        terminal=labels.at_terminal(),
         subjects=[each.sha256 for each in verdict.subjects if each.sha256] if verdict else [],
     )
     ledger.add(line)
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
         complain(f"no verdict on {task} is in {ledger.folder} yet; it holds for the next one")
-    if not line.terminal and not config.load(None).gate.override_without_terminal:
-        told = f"it does not count unless {config.user_file()} says gate.override_without_terminal: true"
+    if not line.terminal and not settings.load(None).gate.override_without_terminal:
+        told = f"it does not count unless {settings.user_file()} says gate.override_without_terminal: true"
         complain(f"this override was given without a terminal: {told}")
     return 0
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.errors import Exit
 from judgekit.hooks import launch
 from judgekit.text import encodable, one_line, visible
@@ -22,7 +22,7 @@ from judgekit.text import encodable, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.retrieval.candidate import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, Ranked
 
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
@@ -105,7 +105,7 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
     """
     if judge:
         return "--judge and --no-judge: give one of them"
-    project = os.path.realpath(paths.project_root(str(Path.cwd())))
+    project = os.path.realpath(environment.project_root(str(Path.cwd())))
     for root in roots:
         folder = _folder(root)
         if Path(folder).is_absolute() and not Path(folder).is_relative_to(project):
@@ -115,11 +115,11 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
 
 def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
     from judgekit.hooks import settings
-    from judgekit.retrieval import api
+    from judgekit.retrieval import search
 
-    project = paths.project_root(str(Path.cwd()))
+    project = environment.project_root(str(Path.cwd()))
     configured, notes = settings.load(project)
-    ranked = api.search(
+    ranked = search.search(
         query,
         roots or configured["roots"],
         project=project,
@@ -129,7 +129,7 @@ def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
         snippets=True,
         scorer=configured["scorer"],
     )
-    ranked.notes[:0] = [*notes, *api.lacking(roots or configured["roots"], project)]
+    ranked.notes[:0] = [*notes, *search.lacking(roots or configured["roots"], project)]
     return ranked
 
 

@@ -13,7 +13,7 @@ from judgekit.cli.output import complain, say
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.ledger.standing import Readiness
+    from judgekit.ledger.readiness import Readiness
 
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
@@ -38,13 +38,13 @@ def promote(
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
-    from judgekit import config, datafile
-    from judgekit.ledger import ModeChange, person
+    from judgekit.config import settings, yamlfile
+    from judgekit.ledger import ModeChange, labels
 
     project = _repository()
-    path = config.project_file(project)
+    path = settings.project_file(project)
     _refuse_links(path)
-    dependent = config.load(project).judge.independence != "require"
+    dependent = settings.load(project).judge.independence != "require"
     found, rubric = readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {_window_days()} days:")
     _say_what_holds(found)
@@ -54,10 +54,10 @@ def promote(
     if missing and not force:
         complain("not promoted; judgekit kpi shows the figures, --force promotes all the same")
         return Exit.REJECTED
-    datafile.put(path, "gate", "mode", "blocking")
+    yamlfile.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
     change = ModeChange(
-        mode="blocking", who=person.who(project), forced=bool(missing), why=missing, dependent=dependent
+        mode="blocking", who=labels.who(project), forced=bool(missing), why=missing, dependent=dependent
     )
     here().add(change)  # last: the ledger must not tell of a promotion that failed
     return 0
@@ -65,17 +65,19 @@ def promote(
 
 def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readiness, str]:
     """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
-    from judgekit import config, library
-    from judgekit.ledger import read, standing
+    from judgekit.config import settings
+    from judgekit.ledger import readiness as standing
+    from judgekit.ledger import store
+    from judgekit.rubric import loader
 
-    rubric = library.configured_rubric("gate", config.load(project).gate.rubric, project).rubric.ref
-    records = read.records(places(ledger, None), standing.window(), damaged)
+    rubric = loader.configured_rubric("gate", settings.load(project).gate.rubric, project).rubric.ref
+    records = store.records(places(ledger, None), standing.window(), damaged)
     return standing.readiness(records, rubric), rubric
 
 
 def _say_what_holds(found: Readiness) -> None:
     """Print the KPIs that hold; the others are named with what they lack."""
-    from judgekit.ledger import standing
+    from judgekit.ledger import readiness as standing
 
     for each in found.kpis:
         if each.state == "holds":
@@ -83,7 +85,7 @@ def _say_what_holds(found: Readiness) -> None:
 
 
 def _window_days() -> int:
-    from judgekit.ledger import standing
+    from judgekit.ledger import readiness as standing
 
     return standing.WINDOW.days
 

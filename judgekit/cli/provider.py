@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli.output import complain, say, source_text
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint
-    from judgekit.gateway.report import Checked
-    from judgekit.gateway.resolve import Wanted
+    from judgekit.providers.base import Endpoint
+    from judgekit.providers.report import Checked
+    from judgekit.providers.resolve import Wanted
 
 app = typer.Typer(no_args_is_help=True, help="The providers: how models are reached.")
 
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="The providers: how models are reac
 @app.command("list")
 def list_() -> int:
     """Print the providers in the order they are tried, and why each can or cannot be used here."""
-    from judgekit.gateway.report import provider_report
+    from judgekit.providers.report import provider_report
 
     for each in provider_report(os.environ, _wanted()):
         mark = "usable" if each.usable else "-"
@@ -69,8 +69,8 @@ def _outcome(checked: Checked) -> str:
 async def _check(endpoints: list[Endpoint]) -> list[Checked]:
     from contextlib import aclosing
 
-    from judgekit.gateway.open import open_gateway
-    from judgekit.gateway.report import check as check_one
+    from judgekit.providers.gateway import open_gateway
+    from judgekit.providers.report import check as check_one
 
     async with aclosing(open_gateway(os.environ)) as gateway:
         return [await check_one(gateway, each) for each in endpoints]
@@ -80,14 +80,15 @@ def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
     """Return a provider's different endpoints, or why there is none."""
     from dataclasses import replace
 
-    from judgekit import config, providers
-    from judgekit.gateway.resolve import resolve
+    from judgekit.config import settings
+    from judgekit.providers import registry
+    from judgekit.providers.resolve import resolve
 
     wanted = _wanted()
     if name is not None:
-        profile = providers.find(name)
+        profile = registry.find(name)
         if not wanted.allows(profile):
-            where = config.user_file()
+            where = settings.user_file()
             raise UsageError(f"{name} is not allowed: add {profile.provider} to providers.allow in {where}")
         wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
@@ -96,20 +97,21 @@ def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
 
 
 def _wanted() -> Wanted:
-    from judgekit import config, panel
+    from judgekit.config import settings
+    from judgekit.judging import panel
 
-    return panel.wanted(config.load(Path(paths.project_root(str(Path.cwd())))))
+    return panel.wanted(settings.load(Path(environment.project_root(str(Path.cwd())))))
 
 
 def _fetch(name: str) -> None:
-    from judgekit.local import fetch, models
+    from judgekit.providers import local, local_fetch
 
     if not name:
-        known = ", ".join(models.CATALOGUE)
+        known = ", ".join(local.CATALOGUE)
         raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
     found = None
     with contextlib.suppress(UsageError):
-        found = models.resolve(name)
+        found = local.resolve(name)
     # Fetched before: that is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
-    if found is None or found.parent == models.folder():
-        fetch.fetch(name, complain)
+    if found is None or found.parent == local.folder():
+        local_fetch.fetch(name, complain)

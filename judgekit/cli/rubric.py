@@ -3,19 +3,220 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgekit import paths
-from judgekit.cli import rubric_check, rubric_diff, rubric_new
+from judgekit import environment
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, say
-from judgekit.errors import ConfigError, Exit
+from judgekit.cli.output import complain, emit, finite, say
+from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.library import LoadedRubric
-    from judgekit.shelf import Head, Origin
+    from collections.abc import Sequence
+
+    from judgekit.config.names import ModeName
+    from judgekit.evaluation.trial import Tried
+    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.search_path import Head, Origin
+
+
+def check(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics; all, if none is named."),
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Ask the models set up here about its cases.")] = False,
+    mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
+    at_least: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            callback=finite,
+            metavar="SHARE",
+            help="Exit with 1 where fewer cases agree in a mode.",
+        ),
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what --run found as JSON lines.")] = False,
+) -> int:
+    """Check rubrics: keys, types, thresholds, published versions, labelled cases.
+
+    Exit code: 78 where one is wrong; with --run, 2 where a case stays undecided.
+    """
+    if as_json and not run:
+        raise UsageError("--json prints what --run found; add --run")
+    worst = Exit.ACCEPTED
+    project = Path(environment.project_root(str(Path.cwd())))
+    for reference in references or _all(project):
+        try:
+            code = _check(reference, project, run=run, mode=mode, at_least=at_least, as_json=as_json)
+        except ConfigError as error:
+            complain(str(error))
+            code = Exit.BAD_CONFIG
+        worst = max(worst, code, key=_badness)
+    return worst
+
+
+def _badness(code: Exit) -> int:
+    order = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
+    return order.index(code)
+
+
+def _all(project: Path) -> list[str]:
+    from judgekit.rubric import search_path
+
+    return [str(path) for _, path in search_path.rubric_files(project)]
+
+
+def _check(
+    reference: str, project: Path, *, run: bool, mode: ModeName | None, at_least: float, as_json: bool
+) -> Exit:
+    """Check one rubric, print what there is to say, and return the exit code."""
+    from judgekit.rubric import loader
+    from judgekit.rubric.cases import read_cases
+    from judgekit.rubric.lint import remarks
+
+    found = loader.find_rubric(reference, project)
+    cases = read_cases(found)
+    said = remarks(found, cases)
+    for each in said:
+        complain(f"{each}" if each.wrong else f"note: {each}")
+    if any(each.wrong for each in said):
+        return Exit.BAD_CONFIG
+    if not as_json:
+        told = f"{found.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {found.sha256}"
+        say(f"{found.path}: {told}")
+    return _run(found, project, mode, at_least, as_json=as_json) if run else Exit.ACCEPTED
+
+
+def _run(
+    found: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
+) -> Exit:
+    from judgekit.evaluation import trial
+    from judgekit.rubric.cases import read_cases
+
+    modes = (mode,) if mode else trial.MODES
+    tried = trial.run(
+        found, read_cases(found), project, modes=modes, progress=_print_json if as_json else _print
+    )
+    codes = [_sum_up(each, [one for one in tried if one.mode == each], at_least) for each in modes]
+    return max(codes, key=_badness)
+
+
+def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
+    """Say how far one mode agrees with the labels, and return the exit code."""
+    from judgekit.evaluation import trial
+
+    found = trial.agreement(tried)
+    if found.share is None or found.bounds is None:
+        why = next((each.why for each in tried if each.why), "there are no cases" if not tried else "")
+        complain(f"{mode}: nothing was decided{f': {why}' if why else ''}")
+        return Exit.HUMAN_NEEDED
+    low, high = (f"{bound:.0%}" for bound in found.bounds)
+    left = f", {found.undecided} undecided" if found.undecided else ""
+    share = f"{found.right} of {found.decided} as labelled, {found.share:.0%} (95 % interval {low} to {high})"
+    complain(f"{mode}: {share}{left}")
+    if found.share < at_least:
+        return Exit.REJECTED
+    return Exit.HUMAN_NEEDED if found.undecided else Exit.ACCEPTED
+
+
+def _print(each: Tried) -> None:
+    mark = "  " if each.agrees else "! "
+    scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
+    wanted = "" if each.agrees else f", not {each.expected}"
+    say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
+
+
+def _print_json(each: Tried) -> None:
+    import json
+
+    emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
+
+
+_REFERENCE = "ID[@VERSION]|FILE"
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar=f"BEFORE:{_REFERENCE}", help="The rubric as it was.")],
+    after: Annotated[str, typer.Argument(metavar=f"AFTER:{_REFERENCE}", help="The rubric as it is now.")],
+    run: Annotated[
+        bool, typer.Option("--run", help="Ask the models set up here about the cases of AFTER under both.")
+    ] = False,
+    mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
+) -> int:
+    """Say what changed between two rubrics, key by key; with --run, which verdicts on their cases change."""
+    from judgekit.evaluation import trial
+    from judgekit.rubric import loader
+
+    project = Path(environment.project_root(str(Path.cwd())))
+    old, new = (loader.find_rubric(each, project) for each in (before, after))
+    if old.rubric.task != new.rubric.task:
+        tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
+        raise UsageError(f"{tasks}; rubrics of one task can be compared")
+    found = trial.changes(old.rubric, new.rubric)
+    for change in found:
+        say(str(change))
+    if not found:
+        say("nothing differs")
+    if run:
+        _rubric_diff_run(old, new, project, mode)
+    return 0
+
+
+def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: ModeName | None) -> None:
+    from judgekit.evaluation import trial
+    from judgekit.rubric.cases import read_cases
+
+    cases = read_cases(new) or read_cases(old)
+    if not cases:
+        raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
+    modes = (mode,) if mode else trial.MODES
+    both = [trial.run(each, cases, project, modes=modes) for each in (old, new)]
+    for flip in trial.flips(*both):
+        worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
+        said = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
+        say(f"{flip.mode:<8} {flip.case:<28} {said}")
+    for each in modes:
+        shares = [trial.agreement(one for one in tried if one.mode == each).share for tried in both]
+        said = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
+        complain(f"{each}: as labelled {said} of {len(cases)} cases")
+
+
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="ID[@VERSION]", help="Its name; version 1.0.0, if none is given.")
+    ],
+    like: Annotated[
+        str | None,
+        typer.Option("--from", metavar="ID[@VERSION]|FILE", help="Copy this rubric and its cases."),
+    ] = None,
+    task: Annotated[
+        Literal["score", "select", "compare"] | None,
+        typer.Option(
+            help="Rate documents (score, the default), choose memories (select), or compare two texts."
+        ),
+    ] = None,
+    user: Annotated[
+        bool, typer.Option("--user", help="Into your own folder instead of the project's .judgekit/rubrics.")
+    ] = False,
+) -> int:
+    """Write a commented rubric to be changed, and labelled cases beside it; overwrites nothing."""
+    from judgekit.rubric import loader
+    from judgekit.rubric.starter import begin
+
+    if like is not None and task is not None:
+        raise UsageError("--from copies a rubric with its task; leave --task out")
+    project = Path(environment.project_root(str(Path.cwd())))
+    folder = Path(environment.config_home()) / "rubrics" if user else project / ".judgekit" / "rubrics"
+    source = loader.find_rubric(like, project) if like is not None else None
+    begun = begin(name, folder, task=task or "score", like=source)
+    for path in begun:
+        say(str(path))
+    complain(f"change both, then: judgekit rubric check {begun.rubric.stem}")
+    return 0
+
 
 app = typer.Typer(no_args_is_help=True, help="The rubrics: what good means, as versioned data.")
 Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Which rubric.")]
@@ -24,12 +225,12 @@ Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Whi
 @app.command("list")
 def list_() -> int:
     """Print every rubric that can be used here, and where it comes from."""
-    from judgekit import shelf
+    from judgekit.rubric import search_path
 
     code = Exit.ACCEPTED
-    for origin, path in shelf.rubric_files(_project()):
+    for origin, path in search_path.rubric_files(_project()):
         try:
-            head = shelf.head(path) or _head(path, origin)
+            head = search_path.head(path) or _head(path, origin)
         except ConfigError as error:
             complain(str(error))
             code = Exit.BAD_CONFIG
@@ -40,8 +241,8 @@ def list_() -> int:
 
 def _head(path: Path, origin: Origin) -> Head:
     """Return the head of a rubric of one's own, which is read whole to see whether it is sound."""
-    from judgekit.library import load_rubric
-    from judgekit.shelf import Head
+    from judgekit.rubric.loader import load_rubric
+    from judgekit.rubric.search_path import Head
 
     rubric = load_rubric(path, origin).rubric
     return Head(rubric.ref, rubric.task, rubric.title)
@@ -58,7 +259,7 @@ def show(
     """Print a rubric."""
     found = _find(reference)
     if prompt:
-        from judgekit.prompt import rubric_text
+        from judgekit.judging.prompt import rubric_text
 
         say(rubric_text(found.rubric, mode))
     else:
@@ -73,16 +274,16 @@ def path(reference: Reference) -> int:
     return 0
 
 
-app.command("check")(rubric_check.check)
-app.command("diff")(rubric_diff.diff)
-app.command("new")(rubric_new.new)
+app.command("check")(check)
+app.command("diff")(diff)
+app.command("new")(new)
 
 
 def _find(reference: str) -> LoadedRubric:
-    from judgekit import library
+    from judgekit.rubric import loader
 
-    return library.find_rubric(reference, _project())
+    return loader.find_rubric(reference, _project())
 
 
 def _project() -> Path:
-    return Path(paths.project_root(str(Path.cwd())))
+    return Path(environment.project_root(str(Path.cwd())))

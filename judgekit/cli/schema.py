@@ -26,7 +26,7 @@ class Name(enum.StrEnum):
 
 def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:
     """Print a JSON Schema (draft 2020-12)."""
-    from judgekit.schemas import json_schema
+    from judgekit.cli.schemas import json_schema
 
     emit(json.dumps(json_schema(name.value), indent=2))
     return 0

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli import plain
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import check_filled, complain, emit, say
 from judgekit.engine import asking, client
-from judgekit.engine.watching import watched
+from judgekit.engine.asking import watched
 from judgekit.errors import UsageError
-from judgekit.hooks import warm
+from judgekit.hooks import session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def search(
 
 
 def _here(query: str, asked: dict[str, Any]) -> dict[str, Any]:
-    from judgekit import recall
+    from judgekit.judging import search as recall
 
     return recall.search(query, **asked).model_dump(mode="json")
 
@@ -60,10 +60,10 @@ def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the engine found; None where there is none, or a root that only this process can name."""
     if not all(Path(root).is_dir() for root in asked["roots"] or ()):
         return None
-    connection = warm.connection(complain)
+    connection = session.connection(complain)
     if connection is None:
         return None
-    project = paths.project_root(str(Path.cwd()))
+    project = environment.project_root(str(Path.cwd()))
     roots = [str(Path(root).resolve()) for root in asked["roots"] or ()]
     body = {**client.carried(project), **asked, "roots": roots or None, "query": query}
     try:

@@ -29,7 +29,7 @@ def serve(
     """Judge for others, with the keys of this machine, until a signal ends it."""
     if context.invoked_subcommand is not None:
         return 0
-    from judgekit.engine.team.serve import Address, serve
+    from judgekit.engine.team import Address, serve
 
     serve(Address(host, port, tls_cert, tls_key), project, lambda where: complain(f"judging at {where}"))
     return 0
@@ -38,7 +38,7 @@ def serve(
 @token.command()
 def create(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
     """Make a token and print it, this once: only a hash of it is kept."""
-    from judgekit.engine.team.tokens import user_tokens
+    from judgekit.engine.tokens import user_tokens
 
     say(user_tokens().create(name))
     return 0
@@ -47,7 +47,7 @@ def create(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
 @token.command("list")
 def list_() -> int:
     """Show who has a token, and since when."""
-    from judgekit.engine.team.tokens import user_tokens
+    from judgekit.engine.tokens import user_tokens
 
     for each in user_tokens().all():
         say(f"{each.name}  since {each.created.date()}")
@@ -57,7 +57,7 @@ def list_() -> int:
 @token.command()
 def revoke(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
     """Take a token back; the next request with it is refused."""
-    from judgekit.engine.team.tokens import user_tokens
+    from judgekit.engine.tokens import user_tokens
 
     user_tokens().revoke(name)
     say(f"{name}: no longer let in")

@@ -28,13 +28,14 @@ def triage(
     team: Team = False,
 ) -> int:
     """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
-    from judgekit.ledger import Wanted, read, times
+    from judgekit.ledger import Wanted, store
+    from judgekit.ledger.project import point
     from judgekit.ledger.triage import triage as sort_out
 
-    wanted = Wanted(since=times.point(since), project=named(project))
+    wanted = Wanted(since=point(since), project=named(project))
     with kept(lambda: UNCHANGED):
         with read_from(ledger, project or "all", since, of_team=team) as where:
-            found = sort_out(read.records(where, wanted, damaged))
+            found = sort_out(store.records(where, wanted, damaged))
         if as_json:
             emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
             return 0

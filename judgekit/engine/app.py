@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from judgekit.engine import asked, flows, working
-from judgekit.engine.door import Door
-from judgekit.engine.service import NotReady
+from judgekit.engine import flows, schemas
+from judgekit.engine.admission import Door
+from judgekit.engine.judges import NotReady
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
+    from judgekit.engine.judges import Service
     from judgekit.engine.log import Log
-    from judgekit.engine.service import Service
 
 JSON = "application/json"
 router = APIRouter(prefix="/v1")
@@ -27,9 +27,9 @@ def create_app(service: Service, log: Log, *, token: str = "") -> Door:
     app.state.service = service
     app.include_router(router)
     app.include_router(flows.router)
-    for kind in (JudgekitError, NotReady, working.Gone, RequestValidationError):
+    for kind in (JudgekitError, NotReady, flows.Gone, RequestValidationError):
         app.add_exception_handler(kind, _said)
-    app.add_exception_handler(Exception, working.Faults(log))
+    app.add_exception_handler(Exception, flows.Faults(log))
     door = Door(app, token=token)
     app.state.door = door
     return door
@@ -44,14 +44,14 @@ async def health(request: Request) -> Response:
 
 
 @router.post("/stop")
-async def stop(request: Request, given: asked.Stop | None = None) -> Response:
+async def stop(request: Request, given: schemas.Stop | None = None) -> Response:
     """Leave, after finishing what has been begun."""
     request.app.state.service.stop(given.idle_seconds if given else 0)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
 
 
 @router.post("/judge")
-async def judge(request: Request, given: asked.Judge) -> Response:
+async def judge(request: Request, given: schemas.Judge) -> Response:
     """Return the verdict on one document."""
     service: Service = request.app.state.service
 
@@ -60,8 +60,8 @@ async def judge(request: Request, given: asked.Judge) -> Response:
         verdict = await service.judged(judge, given.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
-    return Response(await working.done(request, service, given, work), media_type=JSON)
+    return Response(await flows.done(request, service, given, work), media_type=JSON)
 
 
 async def _said(_: Request, error: Exception) -> Response:
-    return working.said(error)
+    return flows.said(error)

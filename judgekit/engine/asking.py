@@ -1,4 +1,4 @@
-"""What a client makes of the engine's answers: values, or the errors that it would meet itself.
+"""What a client makes of the engine's answers, and its watch on an engine that answers no more.
 
 Standard library only.
 """
@@ -6,15 +6,18 @@ Standard library only.
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from judgekit.engine.client import EngineLost
+from judgekit.engine.client import LOOK_SECONDS, EngineLost, is_well
 from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.engine.client import Answer, Connection
+
 
 _OK = 200
 
@@ -79,3 +82,22 @@ def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
         return json.loads(text)
     except (ValueError, RecursionError):
         raise EngineLost("the engine was lost: it answered with what is no JSON") from None
+
+
+@contextmanager
+def watched(connection: Connection) -> Iterator[None]:
+    """End what is asked on a connection, with `EngineLost`, when the engine does not answer any more."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_SECONDS):
+            if not is_well(connection.place):
+                connection.abort()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -12,14 +12,14 @@ import sys
 import time
 
 from judgekit import environment, programs
-from judgekit.engine import place as places
+from judgekit.engine import address as places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from judgekit.engine.place import Place
+    from judgekit.engine.address import Place
 
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same

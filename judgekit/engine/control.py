@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.engine import client, listening
-from judgekit.engine import place as places
+from judgekit.engine import address as places
+from judgekit.engine import client, lock
 
 if TYPE_CHECKING:
-    from judgekit.engine.place import Place
+    from judgekit.engine.address import Place
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -40,7 +40,7 @@ def running() -> list[Known]:
         return []
     found = [Known(each, health(each)) for each in (own, *places.relatives(own))]
     runs = [each for each in found if each.health is not None or process_of(each.place) is not None]
-    return runs + [Known(place, None, process) for place, process in listening.leaving(own)]
+    return runs + [Known(place, None, process) for place, process in lock.leaving(own)]
 
 
 def health(place: Place) -> dict[str, Any] | None:
@@ -57,7 +57,7 @@ def process_of(place: Place) -> int | None:
     """Return the id of the process that is the engine of `place`, None when there is none."""
     if not Path(place.lock).exists():
         return None
-    held = listening.the_only_one(place)
+    held = lock.the_only_one(place)
     if held is not None:  # nobody had it
         os.close(held)
         return None

@@ -1,35 +1,141 @@
-"""The doors of the engine beside single documents: searches, the prompt hook's choice, tasks, the gate."""
+"""The engine's operations beside single documents: searches, the prompt hook's choice, tasks, the gate.
+
+An operation waits until the engine is ready, and ends when its caller goes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field
 
-from judgekit import recall, tasks
-from judgekit.datafile import Strict
-from judgekit.engine import asked, lending, working
-from judgekit.engine.asked import Carried, Raw
-from judgekit.escalate import flow as escalate
-from judgekit.gate import push
+from judgekit.config.names import ModeName  # noqa: TC001 - pydantic reads it
+from judgekit.config.problems import problem
+from judgekit.config.yamlfile import Strict
+from judgekit.engine import schemas, thread_gateway
+from judgekit.engine.admission import error_body
+from judgekit.engine.judges import NotReady
+from judgekit.engine.schemas import Carried, Raw
+from judgekit.environment import Brought
+from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
+from judgekit.gate import github as escalate
+from judgekit.gate import push, tasks
 from judgekit.gate.commits import UnknownCommit
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
-from judgekit.names import ModeName  # noqa: TC001 - pydantic reads it
-from judgekit.retrieval.candidate import Candidate
-from judgekit.retrieval.profile import KINDS
+from judgekit.judging import search as recall
+from judgekit.providers.pace import caller
+from judgekit.retrieval.confidence import Candidate
+from judgekit.retrieval.profiles import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from judgekit.engine.service import Service
+    from fastapi import Request
+
+    from judgekit.engine.judges import Service
+    from judgekit.engine.log import Log
     from judgekit.gate.push import Outcome
-    from judgekit.gate.report import Begin
+    from judgekit.gate.updates import Begin
+
+
+Value = TypeVar("Value")
+_NO_BODY = "body, with Content-Type: application/json"
+NOBODY_WAITS = 499  # what servers note down when the client has hung up; nobody sees it
+_KINDS = ((ConfigError, "config", 422), (UsageError, "usage", 422), (InputError, "input", 422))
+
+
+class Gone(Exception):  # noqa: N818 - no error: the caller has hung up
+    """Nobody waits for the answer any more."""
+
+
+async def done(
+    request: Request, service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]
+) -> Value:
+    """Return what `work` returns, done with the caller's environment once the engine is ready.
+
+    Raises `Gone` when the caller hangs up first; the work is cancelled then.
+    """
+    working = asyncio.create_task(_with_environment(service, asked, work))
+    watching = asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise Gone
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _with_environment(service: Service, asked: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
+    await service.usable()
+    with on_behalf_of(asked):
+        return await work()
+
+
+@contextmanager
+def on_behalf_of(asked: Carried) -> Iterator[None]:
+    """Work with a caller's environment, and in its turns."""
+    before = caller.set(asked.client)
+    try:
+        with Brought(asked.environ):
+            yield
+    finally:
+        caller.reset(before)
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class Faults:
+    """Answers for our own faults, and notes down where they are."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def __call__(self, _: Request, error: Exception) -> Response:
+        """Note a fault down and answer for it."""
+        self._log.fault(error)
+        return said(error)
+
+
+def said(error: Exception) -> Response:
+    """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        kind = "size" if first["type"] == "too_long" else "input"
+        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        asked["body"] = error.body
+        told = problem(error.errors(), asked)
+        where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
+        return _response(422, kind, f"{where}: {told.text}", Exit.BAD_INPUT)
+    if isinstance(error, Gone):
+        return Response(status_code=NOBODY_WAITS)
+    if isinstance(error, NotReady):
+        return _response(503, "not_ready", str(error), Exit.INTERNAL)
+    if not isinstance(error, JudgekitError):
+        message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
+        return _response(500, "internal", message, 70)
+    found = [(kind, status) for each, kind, status in _KINDS if isinstance(error, each)]
+    kind, status = found[0] if found else ("internal", 500)
+    return _response(status, kind, str(error), int(error.exit_code))
+
+
+def _response(status: int, kind: str, message: str, exit_code: int) -> Response:
+    return Response(error_body(kind, message, exit_code), status, media_type="application/json")
+
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
@@ -88,7 +194,7 @@ class Select(Carried):
     alone: list[Annotated[int, Field(ge=0)]] = []
 
 
-class Task(asked.Judge):
+class Task(schemas.Judge):
     """`POST /v1/task`: the files of one task, judged as one; the verdict goes to the ledger."""
 
 
@@ -168,10 +274,10 @@ async def task(request: Request, given: Task) -> Response:
 
 
 async def _value(request: Request, service: Service, given: Carried, work: Callable[[], bytes]) -> Response:
-    async def done() -> bytes:
-        return await lending.in_thread(service.gateway, work)
+    async def own_done() -> bytes:
+        return await thread_gateway.in_thread(service.gateway, work)
 
-    return Response(await working.done(request, service, given, done), media_type=JSON)
+    return Response(await done(request, service, given, own_done), media_type=JSON)
 
 
 @router.post("/gate")
@@ -202,8 +308,8 @@ async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
             tell({"event": "error", **_error(error)})
 
     async def worked() -> None:
-        with working.on_behalf_of(given):
-            await lending.in_thread(service.gateway, work)
+        with on_behalf_of(given):
+            await thread_gateway.in_thread(service.gateway, work)
 
     working_on_it = asyncio.create_task(worked())
     working_on_it.add_done_callback(lambda _: events.put_nowait(None))
@@ -224,7 +330,7 @@ async def _next(events: asyncio.Queue[dict[str, Any] | None]) -> dict[str, Any] 
 def _error(error: Exception) -> dict[str, Any]:
     if isinstance(error, UnknownCommit):
         return {"error": {"kind": UNKNOWN_COMMIT, "message": str(error)}}
-    told: dict[str, Any] = json.loads(bytes(working.said(error).body))
+    told: dict[str, Any] = json.loads(bytes(said(error).body))
     return told
 
 

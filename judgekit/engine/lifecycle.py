@@ -1,4 +1,4 @@
-"""How long an engine lives: until nobody asks, it is told to go, it has grown too large, or it is lost."""
+"""How long an engine lives: until it is idle, told to go, too large or lost."""
 
 from __future__ import annotations
 
@@ -12,19 +12,37 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from judgekit import config as configuration
-from judgekit.engine import client, listening, stack
+from judgekit.config import settings as configuration
+from judgekit.engine import client, lock
 from judgekit.engine.app import create_app
+from judgekit.engine.judges import Service, rss_bytes
 from judgekit.engine.log import Handler
-from judgekit.engine.service import Service, rss_bytes
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
     import socket
 
-    from judgekit.engine.door import Door
-    from judgekit.engine.listening import Seat
+    from judgekit.engine.admission import Door
+    from judgekit.engine.lock import Seat
     from judgekit.engine.log import Log
+
+
+def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
+    """Return the settings of a server that speaks HTTP by `protocol` and finishes what it has begun."""
+    return uvicorn.Config(
+        "",
+        loop="asyncio",
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=drain_seconds,
+        **more,
+    )
+
 
 MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 DRAIN_SECONDS = 300  # for what has been begun when it is told to go
@@ -51,7 +69,7 @@ class Engine(uvicorn.Server):
 
     def __init__(self, seat: Seat, log: Log) -> None:
         super().__init__(
-            stack.settings(
+            settings(
                 _Protocol,
                 DRAIN_SECONDS,
                 date_header=False,
@@ -75,7 +93,7 @@ class Engine(uvicorn.Server):
         await self.serve([self._seat.listener])
         preparing.cancel()
         await self._service.aclose()
-        listening.say_gone(self._seat.place)
+        lock.say_gone(self._seat.place)
         self._log.add(f"gone: {self._why}")
 
     async def _prepare(self) -> None:
@@ -87,7 +105,7 @@ class Engine(uvicorn.Server):
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
-        await asyncio.to_thread(listening.dismiss, self._seat.place, _SUCCEEDED)
+        await asyncio.to_thread(lock.dismiss, self._seat.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
         """Look around once a second."""
@@ -99,7 +117,7 @@ class Engine(uvicorn.Server):
         """Let another engine take over at once, and finish what has been begun."""
         self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
         self._door.leaving = True
-        listening.say_leaving(self._seat.place)
+        lock.say_leaving(self._seat.place)
         self._seat.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)

@@ -18,7 +18,7 @@ from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from judgekit.engine.place import Place
+    from judgekit.engine.address import Place
 
 Thing = TypeVar("Thing")
 

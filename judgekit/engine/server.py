@@ -13,15 +13,15 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from judgekit.engine import listening
+from judgekit.engine import lock
+from judgekit.engine.address import Place
 from judgekit.engine.client import TAKEN
 from judgekit.engine.log import Log
-from judgekit.engine.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.engine.listening import Seat
+    from judgekit.engine.lock import Seat
 
 _NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MOST_DESCRIPTORS = 65536
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         return _NOT_INSTALLED
     place = Place(*arguments)
     try:
-        seat = listening.take(place)
+        seat = lock.take(place)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
@@ -52,7 +52,7 @@ def _serve(seat: Seat) -> None:
     log = Log(seat.place.log)
     code = 0
     try:
-        listening.sign(seat.lock)
+        lock.sign(seat.lock)
         log.add("listening")
         gc.disable()  # what is imported now lives on: looking through it would only cost time
         from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come

@@ -1,21 +1,338 @@
-"""Measures retrieval on a labelled collection: searches for every query, and says how good that was."""
+"""Measures retrieval on a labelled collection: runs every query and computes the measures of trec_eval."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from copy import copy
+from itertools import islice
+from math import log2
+from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.evaluation import figures
+from pydantic import BaseModel, ConfigDict
+
+from judgekit.errors import UsageError
+from judgekit.evaluation import stats
 from judgekit.evaluation.collection import scope
-from judgekit.evaluation.figures import Seen
-from judgekit.evaluation.report import ProfileUsed, Report
-from judgekit.evaluation.store import Store
+from judgekit.evaluation.stats import LEVEL, RESAMPLES, SEED, Bin, Group, Interval, Measure, intervals, mean
+from judgekit.retrieval import bm25, confidence, index_file, query, schema
+from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.index_file import Index
+from judgekit.retrieval.sources.base import Entry
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from sqlite3 import Connection
 
-    from judgekit.evaluation.collection import Collection, Document
+    from judgekit.evaluation.collection import Document
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.confidence import Candidate
+
+    Grades = Mapping[str, Mapping[str, int]]
+    from collections.abc import Callable
+
+    from judgekit.evaluation.collection import Collection
+
+
+_FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
+    VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
+_TEXT = (
+    f"INSERT INTO text (rowid, {', '.join(schema.NAMES)}) "  # noqa: S608 - names of ours
+    f"VALUES (?{', ?' * len(schema.NAMES)})"
+)
+
+
+class Store:
+    """Documents that can be searched, ranked by `profile`. All are of its first category, without tags.
+
+    Raises `UsageError` where SQLite cannot search.
+    """
+
+    def __init__(self, documents: Iterable[Document], profile: Profile) -> None:
+        if not schema.available():
+            raise UsageError("this Python's SQLite has no full-text search (FTS5); use one that has")
+        self._profile = profile
+        self._everything = copy(profile)
+        self._everything.noise_floor = 0.0
+        self._index = _index(documents, profile)
+
+    def ranking(self, text: str, depth: int) -> list[str]:
+        """Return the ids of the `depth` best documents, those below the noise floor too.
+
+        First what the product would look at, in its order; then what else is found by looking deeper.
+        """
+        head = self._find(text, self._everything, bm25.POOL)
+        deeper = self._find(text, self._everything, depth) if depth > bm25.POOL else []
+        return list(dict.fromkeys(each.id for each in (*head, *deeper)))[:depth]
+
+    def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
+        """Return what the product finds: rated, and without what is below the noise floor.
+
+        A smaller `pool` than that of a search on demand is what the prompt hook looks at.
+        """
+        return self._find(text, self._profile, pool)
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._index.close()
+
+    def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
+        terms = query.parse(text, profile.language)
+        if not terms:
+            return []
+        self._index.profiles.by_kind[profile.kind] = profile
+        hits, statistics = bm25.match(self._index, terms, pool, quick=pool < bm25.POOL)
+        return confidence.order(hits, statistics, profile)
+
+
+def _index(documents: Iterable[Document], profile: Profile) -> Index:
+    profiles = Profiles({"languages": {}, "profiles": {}})
+    profiles.by_kind[profile.kind] = profile
+    connection, about = schema.connect(":memory:"), index_file.about("", profiles)
+    schema.create(connection, about)
+    about |= {"kind": profile.kind, "size": _fill(connection, documents, profile)}
+    made = Index(connection, "", profiles)
+    made.load(about)
+    return made
+
+
+def _fill(connection: Connection, documents: Iterable[Document], profile: Profile) -> int:
+    """Put the documents in, and return how many there are."""
+    category = next(iter(profile.categories))
+    number, terms = 0, schema.Terms(connection)
+    connection.execute("BEGIN")
+    for number, document in enumerate(documents, 1):
+        body = document.text[: profile.max_bytes]
+        entry = Entry(document.id, document.title, category, body=body)
+        texts = [_storable(text) for text in schema.row(entry, profile.language)]
+        connection.execute(_FILE, (number, entry.id, entry.id, _storable(entry.title), category))
+        connection.execute(_TEXT, (number, *texts))
+        terms.add(texts)
+    terms.write()
+    connection.execute("COMMIT")
+    return number
+
+
+def _storable(text: str) -> str:
+    return encodable(text).replace("\0", " ")
+
+
+class Part(BaseModel):
+    """Base of the report's parts."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Confidence(Part):
+    """How far confidences were right: `hits` were shown, `bins` and `labels` say how many were relevant."""
+
+    hits: int
+    brier: float | None
+    ece: float | None
+    bins: list[Bin]
+    labels: list[Group]
+
+
+class Injection(Part):
+    """What the prompt hook would have added, had every query been a prompt.
+
+    `injected` and `nudged` are shares of the `prompts`; a prompt may get both. `precision` is the share of
+    relevant ones among all that were injected, `coverage` the share of the `answerable` prompts that got
+    something relevant.
+    """
+
+    prompts: int
+    answerable: int
+    injected: Interval | None
+    nudged: Interval | None
+    precision: Interval | None
+    coverage: Interval | None
+
+
+class Elsewhere(Part):
+    """What the hook would have added from the documents of another scope, where nothing can be relevant."""
+
+    prompts: int
+    injected: Interval | None
+    nudged: Interval | None
+
+
+class ProfileUsed(Part):
+    """The retrieval profile that ranked."""
+
+    retrieval: str
+    version: str
+
+
+class Resampling(Part):
+    """How the intervals came about."""
+
+    level: float = LEVEL
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+
+class Report(Part):
+    """The whole of it.
+
+    `judged` queries have judgements; `metrics` are means over these, of rankings `depth` deep. `strays` are
+    judgements of queries or documents that are not there. `scopes` counts those with documents; None when
+    every query searched everything.
+    """
+
+    collection: str
+    documents: int
+    scopes: int | None
+    queries: int
+    judged: int
+    strays: int
+    profile: ProfileUsed
+    depth: int
+    metrics: dict[str, Interval | None]
+    confidence: Confidence
+    injection: Injection
+    elsewhere: Elsewhere | None
+    bootstrap: Resampling = Resampling()
+
+
+def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
+    """Return the normalised discounted cumulative gain of the first `k`.
+
+    The gain of a document is its grade (linear, not 2^grade - 1), divided by log2(place + 1) with places from
+    1; the sum is divided by that of the best ranking that the grades allow. Järvelin and Kekäläinen,
+    "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's
+    `ndcg_cut`, which also leaves the first place without a discount.
+    """
+    ideal = _discounted(sorted(grades.values(), reverse=True)[:k])
+    return _discounted(grades.get(each, 0) for each in islice(ranking, k)) / ideal if ideal else 0.0
+
+
+def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
+    """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
+    relevant = sum(grade > 0 for grade in grades.values())
+    return _relevant(ranking, grades, k) / relevant if relevant else 0.0
+
+
+def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
+    """Return the share of relevant ones among the first `k` (trec_eval's `P`).
+
+    It is divided by `k` where the ranking is shorter, too.
+    """
+    return _relevant(ranking, grades, k) / k
+
+
+def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
+    """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`).
+
+    Its mean over the queries is MRR; Voorhees, "The TREC-8 question answering track report", 1999.
+    """
+    places = (place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0)
+    first = next(places, None)
+    return 1 / first if first is not None else 0.0
+
+
+def _discounted(gains: Iterable[int]) -> float:
+    return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1) if gain > 0)
+
+
+def _relevant(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> int:
+    return sum(grades.get(each, 0) > 0 for each in islice(ranking, k))
+
+
+CUTOFF, FIRST = 10, 3
+SHOWN = 10  # hits of a query whose confidence counts: what a search lists
+POOL, MAX_INJECTED = 15, 3  # candidates that the hook looks at, and what it injects at most, by default
+INJECTED_LABEL = "high"
+
+
+class Seen(NamedTuple):
+    """What one query found.
+
+    The ids of its `ranking`, the product's `candidates`, and those of another scope's documents, if asked.
+    """
+
+    query: str
+    ranking: Sequence[str]
+    candidates: Sequence[Candidate]
+    elsewhere: Sequence[Candidate] | None
+
+
+class Told(NamedTuple):
+    """What the hook adds to a prompt: memories in full, and those it only hints at."""
+
+    injected: list[Candidate]
+    mentioned: list[Candidate]
+
+
+def told(candidates: Sequence[Candidate]) -> Told:
+    """Return what the hook makes of a prompt's candidates under the default configuration."""
+    pool = candidates[:POOL]
+    injected = [each for each in pool if each.confidence_label == INJECTED_LABEL][:MAX_INJECTED]
+    return Told(injected, [each for each in pool if each.worth_mentioning and each not in injected])
+
+
+def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
+    """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
+    judged = [(each.ranking, grades[each.query]) for each in seen if each.query in grades]
+    values = {
+        f"nDCG@{CUTOFF}": [ndcg(*each, CUTOFF) for each in judged],
+        f"R@{CUTOFF}": [recall(*each, CUTOFF) for each in judged],
+        f"P@{FIRST}": [precision(*each, FIRST) for each in judged],
+        "MRR": [reciprocal_rank(*each) for each in judged],
+    }
+    return intervals({name: mean(each) for name, each in values.items()})
+
+
+def confidence_of(seen: Sequence[Seen], grades: Grades) -> Confidence:
+    """Return how far the confidences of the hits that a search lists are right."""
+    shown = [(each.query, hit) for each in seen for hit in each.candidates[:SHOWN]]
+    probabilities = [hit.confidence for _, hit in shown]
+    outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
+    return Confidence(
+        hits=len(shown),
+        brier=stats.brier(probabilities, outcomes),
+        ece=stats.ece(probabilities, outcomes),
+        bins=stats.table(probabilities, outcomes),
+        labels=stats.by_label([hit.confidence_label for _, hit in shown], probabilities, outcomes),
+    )
+
+
+def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
+    """Return what the hook would have added, and how much of it is relevant."""
+    prompts = [told(each.candidates) for each in seen]
+    right = [
+        sum(_is_relevant(each.query, hit, grades) for hit in prompt.injected)
+        for each, prompt in zip(seen, prompts, strict=True)
+    ]
+    answerable = [any(grade > 0 for grade in grades.get(each.query, {}).values()) for each in seen]
+    found = intervals(
+        _shares(prompts)
+        | {
+            "precision": Measure(right, [len(each.injected) for each in prompts]),
+            "coverage": Measure([count > 0 for count in right], answerable),
+        }
+    )
+    return Injection(prompts=len(prompts), answerable=sum(answerable), **found)
+
+
+def elsewhere_of(seen: Sequence[Seen]) -> Elsewhere | None:
+    """Return what the hook would have added from another scope's documents; None when none was asked."""
+    prompts = [told(each.elsewhere) for each in seen if each.elsewhere is not None]
+    if not prompts:
+        return None
+    return Elsewhere(prompts=len(prompts), **intervals(_shares(prompts)))
+
+
+def _shares(prompts: Sequence[Told]) -> dict[str, Measure]:
+    return {
+        "injected": mean([bool(each.injected) for each in prompts]),
+        "nudged": mean([bool(each.mentioned) for each in prompts]),
+    }
+
+
+def _is_relevant(query: str, hit: Candidate, grades: Grades) -> bool:
+    return grades.get(query, {}).get(hit.id, 0) > 0
+
 
 DEPTH = 100  # of the rankings that are measured
 _EVERYTHING = ""
@@ -43,8 +360,8 @@ def search(
             name = scope(query.id) if scoped else _EVERYTHING
             own, other = stores.get(name), following(name, names)
             ranking = own.ranking(query.text, DEPTH) if own else []
-            candidates = own.candidates(query.text, figures.POOL) if own else []
-            elsewhere = stores[other].candidates(query.text, figures.POOL) if other is not None else None
+            candidates = own.candidates(query.text, POOL) if own else []
+            elsewhere = stores[other].candidates(query.text, POOL) if other is not None else None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen
@@ -62,10 +379,10 @@ def report(collection: Collection, profile: Profile, seen: Sequence[Seen], *, sc
         strays=collection.strays,
         profile=ProfileUsed(retrieval=profile.kind, version=profile.version),
         depth=DEPTH,
-        metrics=figures.metrics_of(seen, grades),
-        confidence=figures.confidence_of(seen, grades),
-        injection=figures.injection_of(seen, grades),
-        elsewhere=figures.elsewhere_of(seen),
+        metrics=metrics_of(seen, grades),
+        confidence=confidence_of(seen, grades),
+        injection=injection_of(seen, grades),
+        elsewhere=elsewhere_of(seen),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
-from judgekit.gate.rules_commit import names_of
+from judgekit.gate.policy import names_of
 from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:

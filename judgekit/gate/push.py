@@ -1,33 +1,267 @@
-"""One run of the gate: a push, or the commits since a base, from git to a word for each changed file."""
+"""One run of the gate: changed files in, a word for each out: GO, NO-GO or UNDETERMINED.
+
+A changed file is judged as the pushed blob. Files that cannot be judged, and those that a person decided
+about, get a verdict without a model.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+import hashlib
+import time
+import uuid
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from judgekit import config as configuration
-from judgekit import library
-from judgekit.errors import ConfigError, JudgekitError
-from judgekit.gate import commits, files, glance, policy
-from judgekit.gate.flow import Gatekeeper
-from judgekit.gate.report import Begin, Report
-from judgekit.gate.rules_commit import commits_of
-from judgekit.gate.selection import Wanted
-from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange
-from judgekit.ledger.forward import hand_on
-from judgekit.ledger.standing import standing, window
+from judgekit import environment
+from judgekit.config import settings as configuration
+from judgekit.errors import ConfigError, InputError, JudgekitError
+from judgekit.gate import commits, fast_path, policy
+from judgekit.gate.fast_path import ChangeFilter, people
+from judgekit.gate.policy import commits_of
+from judgekit.gate.updates import Begin, Report, Row
+from judgekit.judging import authors, documents, service
+from judgekit.judging.cache import Tally
+from judgekit.judging.record import rubric_ref
+from judgekit.judging.service import Wish
+from judgekit.judging.subject import Author, Document
+from judgekit.judging.verdict import Override, Subject, Verdict
+from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange, OverrideLine, Wanted, verdict_line
+from judgekit.ledger.export import hand_on
+from judgekit.ledger.overrides import newest
+from judgekit.ledger.readiness import standing, window
+from judgekit.ledger.records import word_of
+from judgekit.providers import running
+from judgekit.providers.gateway import open_gateway
+from judgekit.rubric import loader
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.config import Config, EscalateConfig
+    from judgekit.config.names import ModeName
+    from judgekit.config.settings import Config, EscalateConfig
     from judgekit.gate.commits import Change
     from judgekit.gate.commits import Pushed as Changes
-    from judgekit.gate.flow import Hears, Passed
     from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
-    from judgekit.ledger.records import GateMode
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.ledger.records import GateMode, GateWord, Record
+    from judgekit.rubric.loader import LoadedRubric
+
+
+MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
+_LFS = b"version https://git-lfs.github.com/spec/"
+
+
+class Pushed(NamedTuple):
+    """A file of a push: as a document, or else the reason why it cannot be judged."""
+
+    change: Change
+    document: Document | None
+    reason: str = ""
+
+    @property
+    def path(self) -> str:
+        """The file's path, printable."""
+        return encodable(self.change.path)
+
+
+def read(repository: Repository, changes: Sequence[Change]) -> Iterator[Pushed]:
+    """Yield each changed file as it is pushed, in the order of its paths."""
+    ordered = sorted(changes, key=lambda change: change.path)
+    blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
+    for change, (_, data) in zip(ordered, blobs, strict=True):
+        yield _pushed(change, data)
+
+
+def _family(change: Change) -> str | None:
+    """Return the families of models that had a hand in what a push makes of a file."""
+    commits = (change.commit, *change.earlier)
+    signed = [authors.signed(people(each), each.trailers) for each in commits]
+    return authors.listed(list(dict.fromkeys(family for each in signed for family in each)))
+
+
+def _pushed(change: Change, data: bytes | None) -> Pushed:
+    if data is None:
+        return Pushed(change, None, f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone")
+    if data.startswith(_LFS):
+        return Pushed(change, None, "stored with Git LFS: the push holds only a pointer to it")
+    try:
+        file = documents.decode(change.path, data)
+    except InputError as error:
+        return Pushed(change, None, str(error).removeprefix(f"{encodable(change.path)}: "))
+    author = Author(name=encodable(change.commit.author), family=_family(change))
+    return Pushed(
+        change, Document((file,), documents.task_id_of(file), author=author, commit=change.commit.oid)
+    )
+
+
+def verdict(
+    pushed: Pushed, loaded: LoadedRubric, mode: ModeName, reason: str, override: OverrideLine | None = None
+) -> Verdict:
+    """Return what a person decided about a file, else `undetermined` for the `reason` given.
+
+    Of a file that could not be read the hash is empty.
+    """
+    document, commit = pushed.document, pushed.change.commit
+    decided = override and Override(
+        decision=override.decision, why=override.why, who=override.who, at=override.timestamp
+    )
+    return Verdict(
+        id=uuid.uuid4().hex,
+        task_id=document.task_id if document else f"{pushed.path}@{pushed.change.blob[:16]}",
+        subjects=[Subject(path=pushed.path, sha256=document.sha256 if document else "")],
+        rubric=rubric_ref(loaded),
+        mode=mode,
+        prompt_sha256=loaded.rubric.prompt.sha256,
+        verdict=decided.decision if decided else "undetermined",
+        consensus="none",
+        degraded=None if decided else reason,
+        author=document.author if document else Author(name=commit.author),
+        human_override=decided,
+        commit=commit.oid,
+        timestamp=datetime.now(UTC),
+        duration_ms=0,
+    )
+
+
+AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What the gate says of one file; `lost` where that should be in the ledger and could not be written."""
+
+    pushed: Pushed
+    word: GateWord
+    verdict: Verdict
+    lost: bool = False
+
+    def row(self) -> Row:
+        """Return it as plain objects."""
+        commit = self.pushed.change.commit
+        author = commit.author.partition(" <")[0]
+        return Row(
+            path=self.pushed.path,
+            word=self.word,
+            commit=commit.oid,
+            author=author,
+            lost=self.lost,
+            verdict=self.verdict.record(),
+        )
+
+
+Hears: TypeAlias = "Callable[[Passed], None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Gatekeeper:
+    """Judges the files of one push under a rubric in a mode, as far as `rules`, a project's folder, say.
+
+    `budget` is in seconds for all files together. Verdicts go to `ledger` as they come, with the `push` they
+    belong to. With `keep_text` they keep models' words, and with `any_override` those overrides count that
+    were given without a terminal. Verdicts of the same `run` on the same file have the same id.
+    """
+
+    rules: Path
+    loaded: LoadedRubric
+    mode: ModeName
+    budget: float
+    ledger: Ledger
+    push: Gate
+    keep_text: bool = False
+    any_override: bool = False
+    run: str = ""
+
+    def judge(self, files: Sequence[Pushed], hears: Hears = lambda _: None) -> tuple[list[Passed], list[str]]:
+        """Return a word for each file, in their order, and a line for each thing a person should know.
+
+        `hears` is called as each becomes known. Raises `ConfigError` before a model is asked.
+        """
+        found: dict[tuple[str, str], Passed] = {}
+
+        def settle(passed: Passed) -> None:
+            found[_key(passed.pushed)] = passed
+            hears(passed)
+
+        given = list(self.ledger.records(Wanted(kinds=[OverrideLine])))
+        asked: list[tuple[Pushed, Document]] = []
+        for each in files:
+            override = self._override(given, each)
+            if each.document is None or override:
+                settle(self._unjudged(each, each.reason, override))
+            else:
+                asked.append((each, each.document))
+        notes = running.run(self._judge_all(asked, settle)) if asked else []
+        return [found[_key(each)] for each in files], list(dict.fromkeys(notes))
+
+    def _override(self, given: Sequence[Record], pushed: Pushed) -> OverrideLine | None:
+        if pushed.document is None:
+            return None
+        hashes = [file.sha256 for file in pushed.document.files]
+        return newest(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
+
+    def _unjudged(self, pushed: Pushed, reason: str, override: OverrideLine | None = None) -> Passed:
+        found = verdict(pushed, self.loaded, self.mode, reason, override)
+        return Passed(pushed, word_of(found.verdict), found)
+
+    async def _judge_all(self, asked: Sequence[tuple[Pushed, Document]], settle: Hears) -> list[str]:
+        until = time.monotonic() + self.budget
+        notes: list[str] = []
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            wish = Wish(str(self.loaded.path), self.mode)
+            judge, who = service.document_judge(gateway, self.rules, wish)
+            if not judge.can_judge:  # no measurement, so nothing for the ledger
+                for pushed, _ in asked:
+                    settle(self._unjudged(pushed, f"nothing was judged: {who}"))
+                return [f"nothing was judged: {who}"]
+            free = asyncio.Semaphore(service.bearable(judge, AT_ONCE))
+
+            async def one(pushed: Pushed, document: Document) -> None:
+                async with free:
+                    verdict, kept = await _verdict(judge, document, until)
+                verdict = verdict.model_copy(update=self._named(pushed))
+                push = self.push.model_copy(update={"cached": kept})
+                lost = self._note(verdict, push)
+                notes.extend(filter(None, [lost]))
+                settle(Passed(pushed, word_of(verdict.verdict), verdict, bool(lost)))
+
+            async with asyncio.TaskGroup() as group:
+                for pushed, document in asked:
+                    group.create_task(one(pushed, document))
+        return notes
+
+    def _named(self, pushed: Pushed) -> dict[str, str]:
+        """Return the id of a file's verdict, where the run may have been begun before."""
+        if not self.run:
+            return {}
+        name = "\0".join([self.run, *_key(pushed)])
+        return {"id": hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]}
+
+    def _note(self, verdict: Verdict, push: Gate) -> str:
+        """Add a verdict to the ledger; return why that could not be done, "" when it was."""
+        try:
+            self.ledger.add(verdict_line(verdict, text=self.keep_text, gate=push))
+        except LedgerError as error:
+            return str(error)
+        return ""
+
+
+def _key(pushed: Pushed) -> tuple[str, str]:
+    return pushed.change.path, pushed.change.blob
+
+
+async def _verdict(judge: DocumentJudge, document: Document, until: float) -> tuple[Verdict, bool]:
+    """Return a verdict within what is left of the budget, and whether earlier replies sufficed for it."""
+    left = min(judge.deadline, until - time.monotonic())
+    tally = Tally(judge.cache) if judge.cache else None
+    verdict = await replace(judge, deadline=left, cache=tally).judge(document)
+    return verdict, tally is not None and tally.sufficed
+
 
 Find: TypeAlias = "Callable[[Callable[[Change], bool]], Changes]"
 
@@ -114,8 +348,8 @@ def _check(repository: Repository, rules: Sequence[str], push: Gate, find: Find,
         try:
             loaded = _rules(repository, rules, stack)
             settings, folder = max(loaded, key=lambda each: _strictness(each[0]))
-            wanted = [Wanted(each.gate.paths, each.gate.authors) for each, _ in loaded]
-            glance.keep(repository, rules, settings.gate.paths, settings.gate.authors)
+            wanted = [ChangeFilter(each.gate.paths, each.gate.authors) for each, _ in loaded]
+            fast_path.keep(repository, rules, settings.gate.paths, settings.gate.authors)
             found = find(lambda change: any(each(change) for each in wanted))
             return _judged(repository, folder, settings, found, push, run)
         except Exception as error:
@@ -159,7 +393,7 @@ def _judged(
     if not found.changes:
         return Outcome([], mode, found.notes, settings.escalate, found.unjudged, holds)
     ledger = Ledger.of(repository.folder)
-    loaded = library.configured_rubric("gate", settings.gate.rubric, folder)
+    loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
     mode, said = _standing(ledger, mode, loaded.rubric.ref)
     if loaded.source:
         said.append(f"judged under {loaded.name}, not under the {loaded.rubric.rubric} that judgekit brings")
@@ -175,7 +409,7 @@ def _judged(
         run=run.id,
     )
     run.begins(Begin(count=len(found.changes), budget=keeper.budget, holds=holds and mode == "blocking"))
-    passed, notes = keeper.judge(list(files.read(repository, found.changes)), run.hears)
+    passed, notes = keeper.judge(list(read(repository, found.changes)), run.hears)
     notes += hand_on(settings, ledger)
     return Outcome(passed, mode, [*found.notes, *said, *notes], settings.escalate, found.unjudged, holds)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate
+    from judgekit.retrieval.confidence import Candidate
 
 SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
 MAX_INPUT = 50_000_000  # bytes
@@ -94,9 +94,9 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         return "", notes
     ranked = selection.find(prompt, configured)
     if ranked.notes:
-        from judgekit.hooks import notices  # noqa: PLC0415 - most stores are in order
+        from judgekit.hooks import context  # noqa: PLC0415 - most stores are in order
 
-        notes += notices.due(configured.project, ranked.notes)
+        notes += context.due(configured.project, ranked.notes)
     shown = selection.choose(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
@@ -135,9 +135,9 @@ def _nothing(configured: Settings) -> str:
     if not configured["hint_on_zero"]:
         return ""
     from judgekit.hooks import context  # noqa: PLC0415 - not the usual setting
-    from judgekit.retrieval import api  # noqa: PLC0415 - loaded already
+    from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
-    stores = [api.resolve(root, configured.project) for root in configured["roots"]]
+    stores = [search.resolve(root, configured.project) for root in configured["roots"]]
     return context.NOTHING_FOUND if any(map(os.path.isdir, stores)) else ""
 
 
@@ -154,9 +154,9 @@ def _shown(text: str, injected: list[Candidate]) -> str:
 def _answer(payload: Mapping[str, Any]) -> None:
     event = payload.get("hook_event_name")
     if event == EDIT:
-        from judgekit.hooks import edited  # noqa: PLC0415 - most events are prompts
+        from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
 
-        edited.refresh(payload, _project(payload))
+        session.refresh(payload, _project(payload))
     if event == SESSION:
         from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
 
@@ -194,15 +194,15 @@ def _read_input() -> dict[str, Any]:
 
 
 def _project(payload: Mapping[str, Any]) -> str:
-    from judgekit import paths  # noqa: PLC0415 - many prompts end before
+    from judgekit import environment  # noqa: PLC0415 - many prompts end before
 
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
-        return paths.project_root(cwd)
+        return environment.project_root(cwd)
     try:
-        return paths.project_root(os.getcwd())
+        return environment.project_root(os.getcwd())
     except FileNotFoundError:  # the folder was deleted: below its name there is nothing to find
-        return paths.project_root(os.sep)
+        return environment.project_root(os.sep)
 
 
 def _explain(prompt: str) -> None:

@@ -1,18 +1,88 @@
-"""Validates a configuration for the hook: the part that needs pydantic and YAML, once per change."""
+"""Validates a configuration for the hook, once per change: the part that needs pydantic and YAML.
+
+Where a file cannot be validated, whether it switches the hook off is read without them: whatever is in
+doubt counts as off.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 
-from judgekit import programs
+from judgekit import environment, programs
 from judgekit.retrieval import cachefile, compiled, sqljson
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from typing import Any
 
     Found = dict[str, Any]
+
+
+VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
+_TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
+_MOST = 1_000_000  # characters of a file; no configuration has as many
+# No section but `retrieval` has such a key, in a configuration of ours.
+_KEY = re.compile(r"""(?<![\w.\\/-])(["']?)enabled\1\s*:\s*["']?(\w*)""")
+_COMMENT = re.compile(
+    r"^[^\S\n]*+#.*$|^([^\"'\n]*?)\s#.*$", re.MULTILINE
+)  # where it cannot stand inside a text
+
+
+def is_off(project: str) -> bool:
+    """Whether the first source that says so, in the order of authority, switches the hook off."""
+    variable = os.environ.get(VARIABLE, "")
+    if variable:
+        return variable.lower() not in _TRUE
+    user, own, foreign = environment.configuration_files(project)
+    for said in (_yaml(own), _json(foreign, project), _yaml(user)):
+        if said is not None:
+            return not said
+    return False
+
+
+def _yaml(path: str) -> bool | None:
+    return _said(path, _text(path))
+
+
+def _json(path: str, project: str) -> bool | None:
+    """Return what another tool's settings say; of those that lie outside the project, nothing."""
+    inside = os.path.join(os.path.realpath(project), "")
+    if not os.path.realpath(path).startswith(inside):
+        return None
+    text = _text(path)
+    try:
+        found = sqljson.loads(text)
+    except ValueError:  # which `enabled` is meant cannot be told
+        return _said(path, text)
+    section = found.get("retrieval") if isinstance(found, dict) else None
+    said = section.get("enabled") if isinstance(section, dict) else None
+    return None if said is None else said is True or str(said).lower() in _TRUE
+
+
+def _said(path: str, text: str) -> bool | None:
+    """Return whether all that a file says of `enabled` is that it is; None where it says nothing."""
+    if not text and os.path.lexists(path) and _is_unreadable(path):
+        return False
+    said = [word.lower() in _TRUE for _, word in _KEY.findall(_COMMENT.sub(r"\1", text))]
+    return all(said) if said else None
+
+
+def _is_unreadable(path: str) -> bool:
+    return not os.path.isfile(path) or not os.access(path, os.R_OK)
+
+
+def _text(path: str) -> str:
+    """Return the text of a regular file; nothing where there is none, or it cannot be read."""
+    try:
+        if not os.path.isfile(path):  # a device may have no end
+            return ""
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            return file.read(_MOST).replace("\0", "")  # of UTF-16 the letters are left
+    except OSError:
+        return ""
 
 
 def settings(project: str) -> tuple[Found, list[str]]:
@@ -22,7 +92,7 @@ def settings(project: str) -> tuple[Found, list[str]]:
     """
     try:
         programs.make_importable()
-        from judgekit import config  # noqa: F401, PLC0415 - only whether it can be imported
+        from judgekit.config import settings as config  # noqa: F401, PLC0415 - only whether it can be imported
     except ImportError as error:
         values = _unless_off(compiled.bundled()["settings"], project)
         going_on = "switched off, as it says" if not values["enabled"] else "going on with the defaults"
@@ -38,7 +108,7 @@ def keep(path: str, key: str, found: Found, notes: list[str]) -> None:
 
     Where nothing could be validated nothing is kept: what is missing may be there at the next prompt.
     """
-    if sys.modules.get("judgekit.config") is None:
+    if sys.modules.get("judgekit.config.settings") is None:
         return
     try:
         cachefile.folder(os.path.basename(os.path.dirname(path)))
@@ -50,7 +120,7 @@ def keep(path: str, key: str, found: Found, notes: list[str]) -> None:
 def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
     from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
-    from judgekit import config  # noqa: PLC0415 - the same
+    from judgekit.config import settings as config  # noqa: PLC0415 - the same
     from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
 
     try:
@@ -68,12 +138,10 @@ def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
 
 def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
     """Return `values`, switched off where a file or a variable that was not read whole says so."""
-    from judgekit.hooks import switch  # noqa: PLC0415 - only where something is wrong
-
-    return values | {"enabled": False} if switch.is_off(project) else values
+    return values | {"enabled": False} if is_off(project) else values
 
 
-def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.Config, which is imported late
+def _dumped(loaded: Any) -> dict[str, Any]:  # noqa: ANN401 - judgekit.config.settings.Config, which is imported late
     dumped = loaded.model_dump(mode="json")
     values: dict[str, Any] = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
     return values
@@ -84,7 +152,7 @@ def _profiles(project: str) -> tuple[dict[str, Any] | None, list[str]]:
     from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
     from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-    from judgekit.retrieval import profile  # noqa: PLC0415 - the same
+    from judgekit.retrieval import profiles as profile  # noqa: PLC0415 - the same
 
     try:
         found = profile.compile_profiles(Path(project))

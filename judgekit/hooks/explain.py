@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.hooks import context, log, selection, settings
-from judgekit.retrieval import api, query
+from judgekit.retrieval import query, search
 from judgekit.text import one_line
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate
+    from judgekit.retrieval.confidence import Candidate
 
 _TITLE = 70  # characters
 _JUDGE = "on: in the hook a model decides about these; without its answer it would be as follows"
@@ -28,7 +28,7 @@ _JUDGE = "on: in the hook a model decides about these; without its answer it wou
 
 def report(prompt: str, folder: str) -> str:
     """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate."""
-    project = paths.project_root(folder)
+    project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
     if not configured["enabled"]:
@@ -47,7 +47,7 @@ def report(prompt: str, folder: str) -> str:
 
 
 def _store(root: str, project: str) -> str:
-    path = api.resolve(root, project)
+    path = search.resolve(root, project)
     return f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to find there)'}"
 
 

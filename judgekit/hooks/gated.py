@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.engine import asking, client
 from judgekit.errors import JudgekitError
-from judgekit.gate.report import Begin, Report, Row
-from judgekit.hooks import warm
+from judgekit.gate.updates import Begin, Report, Row
+from judgekit.hooks import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.gate.flow import Passed
-    from judgekit.gate.push import Outcome, Run
+    from judgekit.gate.push import Outcome, Passed, Run
     from judgekit.gate.updates import RefUpdate
     from judgekit.ledger.records import GateMode
 
@@ -68,7 +67,7 @@ def since(base: str, wanted: Wanted) -> Report:
 
 def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -> Report:
     start = time.monotonic()
-    connection = warm.connection(wanted.says) if wanted.engine else None
+    connection = session.connection(wanted.says) if wanted.engine else None
     spent, run = 0.0, os.urandom(16).hex()
     if connection is not None:
         start = time.monotonic()  # a start of the engine is none of the budget, as an import is not

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, Ranked
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
@@ -59,9 +59,9 @@ def choose(
 
 def _uses_engine(configured: Settings) -> bool:
     from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import warm  # noqa: PLC0415 - the same
+    from judgekit.hooks import session  # noqa: PLC0415 - the same
 
-    return client.wanted() and warm.allowed(configured)
+    return client.wanted() and session.allowed(configured)
 
 
 def _of_engine(
@@ -134,9 +134,9 @@ def _here(
 
     watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)
     programs.make_importable()
-    from judgekit import recall  # noqa: PLC0415 - imported only after what it needs can be
+    from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
 
-    judged = recall.judged_hook(prompt, asked, alone, payload, configured.project)
+    judged = search.judged_hook(prompt, asked, alone, payload, configured.project)
     if isinstance(judged, str):
         raise UnjudgedError(judged)
     return judged.kept, judged.undecided, judged.degraded

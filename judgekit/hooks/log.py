@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.retrieval import sqljson
 from judgekit.text import lines_of, one_line
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.hooks.selection import Choice
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, Ranked
 
 PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the file; then it becomes the older one, and the older one goes
@@ -28,7 +28,7 @@ _TITLE = 100  # characters
 
 def file() -> str:
     """Return where the log is kept; `.1` is appended to the name of the older half."""
-    return os.path.join(paths.state_home(), "injections.jsonl")
+    return os.path.join(environment.state_home(), "injections.jsonl")
 
 
 def add(prompt: str, ranked: Ranked, shown: Choice, configured: Settings) -> None:
@@ -77,7 +77,7 @@ def _entry(candidate: Candidate) -> dict[str, Any]:
 
 def _append(path: str, line: bytes) -> None:
     """Write one line at once, so that several hooks do not mix theirs."""
-    paths.private_folder(os.path.dirname(path))
+    environment.private_folder(os.path.dirname(path))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(descriptor, line)

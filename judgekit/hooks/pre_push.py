@@ -19,8 +19,7 @@ from judgekit.hooks import watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.gate.report import Begin, Report
-    from judgekit.gate.updates import RefUpdate
+    from judgekit.gate.updates import Begin, RefUpdate, Report
     from judgekit.hooks.gated import Wanted
     from judgekit.ledger import Record
 
@@ -69,11 +68,11 @@ def nothing_to_do(words: Sequence[str]) -> bool:
     """
     if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
         return False
-    from judgekit.gate import glance  # noqa: PLC0415 - what git is asked with
+    from judgekit.gate import fast_path  # noqa: PLC0415 - what git is asked with
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
     try:
-        return glance.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
+        return fast_path.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return False
 
@@ -104,7 +103,7 @@ def check(remote: str, url: str, wanted: Wanted) -> Report | None:
 def held(error: Exception, say: Callable[[str], None]) -> Report | None:
     """Return the report that holds up a push of which nothing was judged; None where it may leave."""
     from judgekit.gate.push import Held  # noqa: PLC0415 - pydantic
-    from judgekit.gate.report import Report  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.updates import Report  # noqa: PLC0415 - a skipped push needs little
 
     if not isinstance(error, Held):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.candidate import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, Ranked
 
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
@@ -33,9 +33,9 @@ def is_silent(prompt: str) -> bool:
 
 def find(prompt: str, configured: Settings) -> Ranked:
     """Return the candidates for a prompt from all configured stores."""
-    from judgekit.retrieval import api  # noqa: PLC0415 - many prompts end before
+    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
 
-    return api.search(
+    return search.search(
         prompt,
         configured["roots"],
         project=configured.project,

@@ -1,9 +1,67 @@
-"""Answers the client's `SessionStart` event: where prompts are judged, the engine is made ready.
-
-Nothing is printed, and nothing waits for it.
-"""
+"""The client's other events: a session's start warms the engine, and an edited memory is indexed."""
 
 from __future__ import annotations
+
+import os
+
+from judgekit import environment
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from judgekit.engine import client
+    from judgekit.hooks import settings
+
+
+TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+ENDINGS = (".json", ".md", ".markdown", ".mdx")  # of files that can be in any store
+
+
+def refresh(payload: Mapping[str, Any], project: str) -> None:
+    """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
+    path = payload.get("tool_input.file_path") or payload.get("tool_input.notebook_path")
+    if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
+        return
+    if not path.lower().endswith(ENDINGS):
+        return
+    from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
+    from judgekit.retrieval import index  # noqa: PLC0415 - the same
+
+    configured, _ = settings.load(project)
+    if configured["enabled"]:
+        index.refresh_file(os.path.join(str(payload.get("cwd") or project), path), configured.profiles)
+
+
+def wanted() -> bool:
+    """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
+    from judgekit.engine import client  # noqa: PLC0415 - an edit needs no engine
+    from judgekit.hooks import settings  # noqa: PLC0415 - a hook that has its settings reads none
+
+    return client.wanted() and allowed(settings.load(environment.config_home())[0])
+
+
+def allowed(configured: settings.Settings) -> bool:
+    """Whether these settings let the engine be asked."""
+    return configured.values.get("engine", {}).get("use", True) is not False
+
+
+def connection(says: Callable[[str], None]) -> client.Connection | None:
+    """Return a connection to the engine, started where none runs; None where none is wanted or can be.
+
+    In the latter case `says` is told so in a line.
+    """
+    from judgekit.engine import client  # noqa: PLC0415 - an edit needs no engine
+
+    if not wanted():
+        return None
+    try:
+        return client.connect_or_start()
+    except client.NoEngine as error:
+        says(f"no engine could be started ({error}): going on in this process")
+        return None
 
 
 def begin(project: str) -> None:
@@ -13,10 +71,9 @@ def begin(project: str) -> None:
     configured, _ = settings.load(project)  # what is wrong there the first prompt says
     if not configured["enabled"] or configured["judge"] != "on":
         return
-    from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import warm  # noqa: PLC0415 - the same
+    from judgekit.engine import client  # noqa: PLC0415 - where prompts are not judged, no engine is needed
 
-    if client.wanted() and warm.allowed(configured):
+    if client.wanted() and allowed(configured):
         try:
             client.start_for_later()
         except client.NoEngine:  # in vain lately; the first prompt says so

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit import environment, paths
+from judgekit import environment
 from judgekit.retrieval import compiled, sqljson
 from judgekit.retrieval.compiled import Profiles
 
@@ -88,12 +88,12 @@ def path(project: str) -> str:
     """Return where the settings of a project are kept."""
     from judgekit.retrieval import cachefile  # noqa: PLC0415 - most projects have no configuration
 
-    return os.path.join(paths.cache_home(), FOLDER, cachefile.name_for(project) + ".json")
+    return os.path.join(environment.cache_home(), FOLDER, cachefile.name_for(project) + ".json")
 
 
 def descriptions(root: str) -> dict[str, str]:
     """Return the descriptions of categories that a store's memory-config.json gives, by category."""
-    source = os.path.join(root, paths.MEMORY_CONFIG)
+    source = os.path.join(root, environment.MEMORY_CONFIG)
     if not os.path.isfile(source):  # reading a device may never end
         return {}
     if not os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep):
@@ -115,8 +115,8 @@ def _stamps(project: str) -> list[tuple[str, int, int, int, int]]:
 
     The size and the time of change alone would miss what was copied over it together with its time.
     """
-    found = paths.configuration_files(project)
-    for home in (os.path.join(project, ".judgekit"), paths.config_home()):
+    found = environment.configuration_files(project)
+    for home in (os.path.join(project, ".judgekit"), environment.config_home()):
         folder = os.path.join(home, "retrieval")
         found += [folder, *_inside(folder)]
     stamps = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from judgekit.judging.subject import Document
-    from judgekit.verdict import Finding, Verdict
+    from judgekit.judging.verdict import Finding, Verdict
 
 FOLDER = "stop"
 MAX_FINDINGS = 10
@@ -26,8 +26,8 @@ _SETTLED = ("accept", "improve", "reject")
 def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Judge what the session changed; return the client's JSON that asks it to go on, or nothing."""
     until = time.monotonic() + configured["deadline"]
-    from judgekit.assess import Wish  # noqa: PLC0415 - imported only after what they need can be
     from judgekit.errors import JudgekitError  # noqa: PLC0415 - the same
+    from judgekit.judging.service import Wish  # noqa: PLC0415 - imported only after what they need can be
 
     session = _session(payload)
     try:
@@ -39,7 +39,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
             return "", []
         from pathlib import Path  # noqa: PLC0415 - most stops end above
 
-        from judgekit import tasks  # noqa: PLC0415 - the same
+        from judgekit.gate import tasks  # noqa: PLC0415 - the same
 
         left = max(0.1, until - time.monotonic())
         verdict, notes = tasks.judge(document, Path(project), Wish(deadline=left))
@@ -120,16 +120,18 @@ def _harmless(text: str) -> str:
 def _document(payload: Mapping[str, Any], project: str, session: str, most: int) -> Document | None:
     from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
-    from judgekit import changed, documents, tasks, transcript  # noqa: PLC0415 - the same
-    from judgekit import config as configuration  # noqa: PLC0415 - the same
-    from judgekit.subject import Task  # noqa: PLC0415 - the same
+    from judgekit.config import settings as configuration  # noqa: PLC0415 - the same
+    from judgekit.gate import tasks  # noqa: PLC0415 - the same
+    from judgekit.judging import documents  # noqa: PLC0415 - the same
+    from judgekit.judging.subject import Task  # noqa: PLC0415 - the same
+    from judgekit.retrieval import transcript  # noqa: PLC0415 - the same
 
     folder = Path(project)
     task = tasks.of_project(folder)
     patterns = task.paths if task.paths is not None else configuration.load(folder).gate.paths
     path = payload.get("transcript_path")
     since = transcript.started(path) if isinstance(path, str) else None
-    files = changed.files(folder, patterns, since=since, most=most)
+    files = tasks.files(folder, patterns, since=since, most=most)
     if not files:
         return None
     return documents.document(

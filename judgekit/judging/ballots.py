@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from judgekit.comparison import TIE
 from judgekit.judging import jury
+from judgekit.judging.comparison import TIE
 from judgekit.judging.contest import Ended
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.gateway.base import Endpoint
+    from judgekit.config.names import ModeName, Outcome, TierName
     from judgekit.judging.escalation import Final, Rules
-    from judgekit.judging.manner import JuryRule
-    from judgekit.names import ModeName, Outcome, TierName
-    from judgekit.verdict import Consensus
+    from judgekit.judging.options import JuryRule
+    from judgekit.judging.verdict import Consensus
+    from judgekit.providers.base import Endpoint
 
 Item = TypeVar("Item")
 PairWord: TypeAlias = Literal["A", "B", "tie"]

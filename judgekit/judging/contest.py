@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from judgekit import authors
-from judgekit.comparison import LETTERS, TIE, CompareRound, Comparison, Contestant
+from judgekit.judging import authors
+from judgekit.judging.comparison import LETTERS, TIE, CompareRound, Comparison, Contestant
 from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.record import cost_of, failures, rubric_ref
-from judgekit.providers import UNKNOWN_FAMILY
+from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from judgekit.config.names import ModeName, TierName
     from judgekit.errors import GatewayError
     from judgekit.judging.independence import Independence
     from judgekit.judging.judge import Judge
     from judgekit.judging.subject import File
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName, TierName
-    from judgekit.verdict import Consensus
+    from judgekit.judging.verdict import Consensus
+    from judgekit.rubric.loader import LoadedRubric
 
 LEAST, MOST = 2, len(LETTERS)
 
@@ -33,8 +33,8 @@ LEAST, MOST = 2, len(LETTERS)
 class Contest:
     """Subjects, called A, B, … in their order, and the prompt that they answer.
 
-    `authors` says of each which families of models wrote it, as `judgekit.authors.named` reads it: "none" for
-    a person's, None where nothing is said.
+    `authors` says of each which families of models wrote it, as `judgekit.judging.authors.named` reads it:
+    "none" for a person's, None where nothing is said.
     """
 
     prompt: str

@@ -1,191 +1,149 @@
-"""The task `score`: documents are rated by tiers of models, and the rubric's thresholds decide."""
+"""Reads the documents to judge (files, folders, standard input), and which model families wrote them."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+import codecs
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from judgekit import authors
-from judgekit.errors import GatewayError
-from judgekit.fence import Fence
-from judgekit.judging import jury, outgoing
-from judgekit.judging.calls import all_of
-from judgekit.judging.course import Course
-from judgekit.judging.escalation import UNDETERMINED, Final
-from judgekit.judging.gates import margin
-from judgekit.judging.independence import is_independent, lacking
-from judgekit.judging.judge import Judge
-from judgekit.judging.readings import WORDS
-from judgekit.judging.record import Judged, unsettled, verdict
-from judgekit.judging.scoring import Rating
-from judgekit.judging.session import Stopwatch
-from judgekit.judging.subject import is_cut
-from judgekit.prompt import Earlier
-from judgekit.rubric import ScoreRubric
+from judgekit.errors import InputError, UsageError
+from judgekit.git import GitError, Repository
+from judgekit.judging.subject import CONTEXT_CHARS, Author, Document, File, Task
+from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint, Message
-    from judgekit.judging.session import Session
-    from judgekit.judging.subject import Document
-    from judgekit.names import TierName
-    from judgekit.verdict import Verdict
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import BinaryIO
 
 
-class Elsewhere(Protocol):
-    """Another program that judges documents in our stead."""
-
-    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict under the judge's rubric, mode and limits; what failed is in it."""
-        ...
+MAX_BYTES = 64_000_000
+STDIN = "-"
+_HANDED = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # what a shell has opened for us
+_SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentJudge(Judge[ScoreRubric]):
-    """Judges documents. Where they are judged `elsewhere`, no model is asked from here.
+def expand(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths, each folder replaced by the text files in it that git does not ignore.
 
-    Where scores are `compared` with those of other documents, they are taken as models first gave them.
+    Files in a folder that are binary, empty or not UTF-8 are passed over. A folder without any other file
+    is yielded itself, so that reading it says so. A file is looked at when its turn comes. Raises
+    `UsageError` for an empty path before anything is yielded.
     """
+    given = list(paths)
+    if "" in given:
+        raise UsageError("an empty path was given; is a variable unset?")
+    for path in given:
+        if path == STDIN or not Path(path).is_dir():
+            yield path
+            continue
+        found = map(str, filter(_is_text, _files_in(Path(path))))
+        first = next(found, path)
+        yield first
+        yield from found
 
-    elsewhere: Elsewhere | None = None
-    compared: bool = False
 
-    @property
-    def can_judge(self) -> bool:
-        """Whether there is anybody to ask."""
-        return bool(self.seats) or self.elsewhere is not None
+def read_file(path: str, stdin: BinaryIO) -> File:
+    """Return one file, or standard input for `-`.
 
-    async def judge(self, document: Document) -> Verdict:
-        """Return the verdict on a document; what failed on the way is in it, never raised."""
-        wrote = self._wrote(document)
-        document = replace(document, author=replace(document.author, family=authors.listed(wrote)))
-        # In a thread: it may ask local servers, or a proxy, of whom they are.
-        judge = await asyncio.to_thread(self.facing, document) if wrote and self.seats else self
-        return await DocumentJudge._judge(judge, document)
+    Raises `InputError` in one line when it is missing, a folder, empty, binary, not UTF-8 or too large.
+    """
+    data = stdin.read(MAX_BYTES + 1) if path == STDIN else _bytes(path)
+    return decode(path, data, "standard input" if path == STDIN else path)
 
-    def facing(self, document: Document) -> DocumentJudge:
-        """Return the judge without models of the families that wrote a document, where others are there."""
-        return self.apart_from(self._wrote(document))
 
-    def _wrote(self, document: Document) -> tuple[str, ...]:
-        """Return the families that wrote a document, as far as it or the configuration says."""
-        said = (*authors.named(document.author.family), *authors.named(self.written_by))
-        return tuple(dict.fromkeys(said))
+def decode(path: str, data: bytes, name: str | None = None) -> File:
+    """Return the file at `path` that holds `data`; errors call it `name`, by default its path.
 
-    async def _judge(self, document: Document) -> Verdict:
-        watch, session = Stopwatch(), self.session()
-        try:
-            document, left_out = await session.aside(partial(self._outgoing, document), document.size)
-        except GatewayError as error:
-            nobody = f"{error.kind} ({error.message})"
-            late = Judged(document, self.loaded, self.mode, UNDETERMINED, Course(), (), nobody)
-            return verdict(late, watch.ms)
-        refusal = self.manner.refusal(left_out)
-        if self.elsewhere is not None and not refusal:
-            found = await self.elsewhere.judge(self, document)
-            found = found.model_copy(update={"redacted": left_out + found.redacted})
-            accepted = found.verdict == "accept" and not found.independent and not found.human_override
-            why = lacking(self.independence, self._wrote(document), ()) if accepted else None
-            return unsettled(found, why) if why else found
-        cut = {tier for tier in self.seats if self._is_cut(tier, document)}
-        rules = self.rules(cut, self.manner.margin)
-        course = Course()
-        missing = refusal or document.lacks(self.rubric)
-        step = rules.next({}) if self.seats and not missing else UNDETERMINED
-        while not isinstance(step, Final):
-            await self._ask(step, document, course, session)
-            known = {tier: each for tier, each in course.opinions.items() if each}
-            step = rules.next(
-                {tier: each.outcome if each else None for tier, each in course.opinions.items()},
-                self._margins(course),
-                {tier: each.divided for tier, each in known.items() if each.divided is not None},
+    Raises `InputError` in one line when it is empty, binary, not UTF-8 or too large.
+    """
+    shown = encodable(name or path)
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
+    if b"\0" in data[:_SNIFFED]:
+        raise InputError(f"{shown}: a binary file; judgekit judges text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{shown}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    if is_blank(text):
+        raise InputError(f"{shown}: empty; there is nothing to judge")
+    return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
+
+
+def document(
+    files: Sequence[File], task_id: str | None = None, task: Task | None = None, family: str | None = None
+) -> Document:
+    """Return files as one subject; without `task_id` it is named by the first file and its hash.
+
+    `family` names the models that wrote them, where it is known: those of one company, or several.
+    """
+    name = encodable(task_id or "") or task_id_of(files[0])
+    return Document(tuple(files), name, task or Task(), Author(family=family))
+
+
+def task_id_of(file: File) -> str:
+    """Return the name of a file as a subject of its own: it changes with its content."""
+    return f"{file.path}@{file.sha256[:16]}"
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file holds text; one that cannot be read counts as such, so that reading it says why."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_SNIFFED)
+    except OSError:
+        return True
+    try:
+        # The last character may be cut; final=False leaves it undecided.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=False)
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and not is_blank(text)
+
+
+def _bytes(path: str) -> bytes:
+    if "\0" not in path and Path(path).is_dir():
+        raise InputError(f"{path}: the folder holds no text file that git does not ignore")
+    try:
+        if not _ends(Path(path)):
+            raise InputError(
+                f"{path}: not a file (a pipe or a device); give what it holds as standard input: -"
             )
-        calibration = self.gates.id if self.gates else None
-        nobody = missing or self.nobody
-        wrote = self._wrote(document)
-        judged = Judged(
-            document,
-            self.loaded,
-            self.mode,
-            step,
-            course,
-            cut,
-            nobody,
-            calibration,
-            "; ".join(filter(None, (self.stale, self._unread(course)))) or None,
-            is_independent(wrote, course.families(step)),
-        )
-        found = verdict(judged, watch.ms)
-        if not found.rounds:
-            return found
-        if self.manner.redact:
-            found = outgoing.replies(found)
-        asked = self.asked_instead(course.opinions)
-        found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
-        why = lacking(self.independence, wrote, course.families(step)) if step.verdict == "accept" else None
-        return unsettled(found, why) if why else found
+        with Path(path).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InputError(f"{path}: cannot be read ({reason})") from None
 
-    def prompts(
-        self, tier: TierName, document: Document, seat: Endpoint | None = None
-    ) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model of `tier`, were it asked first: one prompt or several.
 
-        Of several models that sit there `seat` is the one that is meant, the first where none is given.
-        """
-        document, left_out = self._outgoing(document)
-        if self.manner.refusal(left_out):
-            return []
-        first = seat or next(iter(self.juries.get(tier, ())), None)
-        return self._rating(tier, document, Course()).prompts(first, Fence())
+def _ends(path: Path) -> bool:
+    """Whether reading a path comes to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`."""
+    return stat.S_ISREG(path.stat().st_mode) or str(path).startswith(_HANDED)
 
-    def _margins(self, course: Course) -> dict[TierName, float]:
-        """Return how far opinions are from another outcome, but for those that no gate may let through."""
-        return {
-            tier: margin(self.rubric, each.scores, self.mode)
-            for tier, each in course.opinions.items()
-            if each and (self.gates is None or self.gates.knows(tier, course.read(tier)))
-        }
 
-    def _unread(self, course: Course) -> str | None:
-        """Say in one line whose opinions could not be read as those that a calibration was learned from."""
-        unread = [tier for tier in course.opinions if tier not in self._margins(course)]
-        said = [tier for tier in unread if course.opinions[tier] and tier != list(self.seats)[-1]]
-        if self.gates is None or not said:
-            return None
-        how = " and ".join(sorted({WORDS[how] for tier in said for _, how in course.read(tier)}))
-        return f"calibration {self.gates.id} says nothing of {', '.join(said)}: what it said was {how}"
+def _files_in(folder: Path) -> list[Path]:
+    listed = _listed_by_git(folder)
+    found = set(_walk(folder) if listed is None else listed)
+    return sorted(path for path in found if path.is_file() and not path.is_symlink())
 
-    def _outgoing(self, document: Document) -> tuple[Document, int]:
-        return outgoing.document(document) if self.manner.redact else (document, 0)
 
-    def _is_cut(self, tier: TierName, document: Document) -> bool:
-        """Whether any model of a tier does not see the whole document."""
-        rating = self._rating(tier, document, Course())
-        return any(is_cut(rating.seen_by(seat)) for seat in self.juries[tier])
+def _walk(folder: Path) -> Iterator[Path]:
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(base) / name for name in names if not name.startswith("."))
 
-    def _rating(self, tier: TierName, document: Document, course: Course) -> Rating:
-        asked = Rating(self.rubric, self.mode, document, tier, self.manner, tier, compared=self.compared)
-        if tier != "tiebreaker":
-            return asked
-        # In which order a jury's models are named plays no part.
-        voices = sorted(
-            course.voices, key=lambda each: (list(course.opinions).index(each.tier), each.seat.model)
-        )
-        told = [Earlier(each.scores, outgoing.words(each.reasoning)) for _, _, each in voices]
-        # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
-        random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
-        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
-        words: TierName = tier if course.disagrees() else "deep"
-        return replace(asked, words=words, told=told)
 
-    async def _ask(self, tier: TierName, document: Document, course: Course, session: Session) -> None:
-        """Ask every model of a tier, and note in `course` what each says and what it comes to."""
-        seats = self.juries[tier]
-        rating = self._rating(tier, document, course)
-        answers = await all_of([partial(rating.ask, seat, session) for seat in seats], session)
-        said = [(seat, each.value) for seat, each in zip(seats, answers, strict=True) if each.value]
-        enough = jury.has_quorum(len(said), len(seats))
-        decide = partial(self.rubric.decide, mode=self.mode)
-        course.note(tier, seats, answers, jury.opinion(said, self.manner.jury, decide) if enough else None)
+def _listed_by_git(folder: Path) -> list[Path] | None:
+    """Return the files in `folder` that git tracks or would track, None where git does not know it."""
+    try:
+        listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except GitError:
+        return None
+    return [folder / os.fsdecode(name) for name in listed.split(b"\0") if name]
+
+
+# By what no person would have: an agent's address, an account of a bot, a product's name. A given name alone
+# (Claude, Devin, Jules) is none. Matched in lower case against "name <address>" from its beginning.

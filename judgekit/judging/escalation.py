@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.names import TIERS, Outcome, TierName
+from judgekit.config.names import TIERS, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from judgekit.judging.gates import Gates
-    from judgekit.verdict import Consensus, VerdictWord
+    from judgekit.judging.finality import Gates
+    from judgekit.judging.verdict import Consensus, VerdictWord
 
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
 """What each asked tier said, in order; None for a round that failed."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.names import TIERS
-from judgekit.providers import UNKNOWN_FAMILY
+from judgekit.config.names import TIERS
+from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from judgekit.gateway.base import Endpoint
-    from judgekit.gateway.resolve import Others
-    from judgekit.names import TierName
+    from judgekit.config.names import TierName
+    from judgekit.providers.base import Endpoint
+    from judgekit.providers.resolve import Others
 
 
 Independence: TypeAlias = Literal["prefer", "require"]

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from judgekit.gateway.base import seated
-from judgekit.gateway.model_info import with_family
 from judgekit.judging.escalation import Rules
 from judgekit.judging.independence import apart
-from judgekit.judging.manner import USUAL, AnyRubric, Manner
+from judgekit.judging.options import USUAL, AnyRubric, Manner
 from judgekit.judging.session import Session
+from judgekit.providers.base import seated
+from judgekit.providers.model_info import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from typing import Self
 
-    from judgekit.gateway.base import Endpoint, Gateway, Seats
-    from judgekit.gateway.resolve import Others
-    from judgekit.judging.gates import Gates
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.cache import Cache
+    from judgekit.judging.finality import Gates
     from judgekit.judging.independence import Independence
-    from judgekit.judging.reply_cache import Cache
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName, TierName
+    from judgekit.providers.base import Endpoint, Gateway, Seats
+    from judgekit.providers.resolve import Others
+    from judgekit.rubric.loader import LoadedRubric
 
 AnyJudge = TypeVar("AnyJudge", bound="Judge[Any]")
 

@@ -13,16 +13,16 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.judging.opinion import Mark, Opinion
-from judgekit.providers import UNKNOWN_FAMILY
+from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from judgekit.gateway.base import Endpoint
-    from judgekit.judging.manner import JuryRule
+    from judgekit.config.names import Outcome
     from judgekit.judging.opinion import Marks
-    from judgekit.names import Outcome
-    from judgekit.verdict import Finding
+    from judgekit.judging.options import JuryRule
+    from judgekit.judging.verdict import Finding
+    from judgekit.providers.base import Endpoint
 
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 

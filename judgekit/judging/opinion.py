@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from judgekit.names import Outcome
-    from judgekit.verdict import Finding
+    from judgekit.config.names import Outcome
+    from judgekit.judging.verdict import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
-from judgekit import prompt
-from judgekit.comparison import TIE
-from judgekit.fence import Fence, labels
+from judgekit.judging import prompt
+from judgekit.judging.comparison import TIE
+from judgekit.judging.fence import Fence, labels
 from judgekit.judging.replies import MAX_REASONING, _text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gateway.base import Message
-    from judgekit.names import TierName
-    from judgekit.rubric import CompareRubric
-    from judgekit.subject import Part
+    from judgekit.config.names import TierName
+    from judgekit.judging.subject import Part
+    from judgekit.providers.base import Message
+    from judgekit.rubric.schema import CompareRubric
 
 _NO_WINNER = frozenset({TIE, "both", "neither", "equal", "none"})
 FIRST, SECOND = POINTS = ("1", "2")

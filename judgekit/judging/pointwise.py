@@ -14,16 +14,15 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Message, Request
-from judgekit.prompt import Shown
-from judgekit.usage import KEPT, Usage, of_failure
+from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
+from judgekit.judging.prompt import Shown
+from judgekit.providers.base import Message, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.gateway.base import Endpoint, Gateway, Matter, Reply
     from judgekit.judging.session import Remembered, Session
+    from judgekit.providers.base import Endpoint, Gateway, Matter, Reply
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else

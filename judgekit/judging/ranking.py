@@ -1,39 +1,289 @@
-"""Several subjects compared by scores: only while the best two are near each other do they go up a tier."""
+"""The task `compare` by scores: only while the best two subjects are near each other do they go up a tier.
+
+A subject's score is the mean over all models. Which subjects go up a tier, and when it ends, is a pure
+function of the tiers' scores.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from judgekit.comparison import TIE, CompareRound
 from judgekit.errors import GatewayError
-from judgekit.judging import outgoing, readings, standing
-from judgekit.judging.calls import all_of
+from judgekit.judging import logprobs, redact
+from judgekit.judging.comparison import TIE, CompareRound
 from judgekit.judging.contest import Ended, comparison, identical, terms_of, unprepared
-from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.finality import DIGITS
 from judgekit.judging.judge import Judge
-from judgekit.judging.jury import voter
-from judgekit.judging.ranks import Ranks, Voice
+from judgekit.judging.jury import has_quorum, voter
+from judgekit.judging.round import all_of
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.session import Stopwatch
-from judgekit.judging.subject import Document, is_cut
-from judgekit.rubric import ScoreRubric
-from judgekit.subject import Task
+from judgekit.judging.subject import Document, Task, is_cut
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Message
+    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.judging.comparison import Comparison
     from judgekit.judging.contest import Contest
-    from judgekit.judging.ranks import Turn
-    from judgekit.judging.readings import How
+    from judgekit.judging.finality import Gates
+    from judgekit.judging.logprobs import How
     from judgekit.judging.session import Session
-    from judgekit.names import TierName
-    from judgekit.verdict import Consensus, Verdict
+    from judgekit.judging.verdict import Consensus, Verdict
+    from judgekit.providers.base import Endpoint, Message
+    from judgekit.rubric.schema import Scale
+
+
+Key = TypeVar("Key", bound="Hashable")
+NEARLY = 1e-9  # two means of the same numbers may differ by so much
+_PAIR = 2
+QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
+
+Scored: TypeAlias = "Mapping[str, Sequence[float]]"
+"""What one model gave to each subject, by letter: a mean of dimensions for each time it was asked."""
+
+Margins: TypeAlias = "Mapping[TierName, float]"
+
+
+def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
+    """Return the margins of a rubric where no labels say better ones, in points of its scale."""
+    return default_margins(rubric.scale) | rubric.margins
+
+
+def default_margins(scale: Scale) -> dict[TierName, float]:
+    """Return the margins that hold without a calibration, in points of a scale."""
+    length = scale.max - scale.min
+    deep = DEEP_SHARE * length
+    return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep}
+
+
+def _itself(key: Hashable) -> Hashable:
+    return key
+
+
+def values(
+    said: Mapping[Key, Scored],
+    letters: Iterable[str],
+    asked: int | None = None,
+    kin: Callable[[Key], Hashable] = _itself,
+) -> dict[str, float] | None:
+    """Return the mean score of each subject over what models said; None where one cannot be known.
+
+    A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
+    Where `asked` says of how many models this is, more than half of them must count. Those of one `kin`
+    weigh together as much as one does, however many of them count.
+    """
+    among = list(letters)
+    whole = {key: each for key, each in said.items() if is_whole(each, among)}
+    if not whole or (asked is not None and not has_quorum(len(whole), asked)):
+        return None
+    sizes = Counter(kin(key) for key in whole)
+    weighed = [(1 / sizes[kin(key)], each) for key, each in whole.items()]
+    return {
+        letter: _mean([(share, point) for share, own in weighed for point in own[letter]]) for letter in among
+    }
+
+
+def is_whole(scored: Scored, letters: Iterable[str]) -> bool:
+    """Whether a model scored every one of the subjects."""
+    return all(scored.get(letter) for letter in letters)
+
+
+def _mean(weighed: Sequence[tuple[float, float]]) -> float:
+    return fmean([point for _, point in weighed], [share for share, _ in weighed])
+
+
+def contending(found: Mapping[str, float], margin: float) -> list[str]:
+    """Return the subjects within `margin` of the best, the best first."""
+    best = max(found.values())
+    near = [each for each in found if found[each] >= best - margin - NEARLY]
+    return sorted(near, key=lambda each: (-found[each], each))
+
+
+def going_on(found: Mapping[str, float], margin: float, *, at_least: int = 1) -> list[str]:
+    """Return who goes up a tier: the contending, and of the others the best until there are `at_least`."""
+    near = contending(found, margin)
+    rest = sorted(found.keys() - set(near), key=lambda each: (-found[each], each))
+    return [*near, *rest[: max(0, at_least - len(near))]]
+
+
+def next_up(found: Mapping[str, float], margin: float, *, trusted: bool, alone: bool) -> list[str]:
+    """Return who goes up a tier: nobody but the best where its lead is `trusted`.
+
+    Where one tier is `alone` and must not settle it, two go up at least.
+    """
+    if trusted:
+        return contending(found, 0.0)[:1]
+    return going_on(found, margin, at_least=_PAIR if alone else 1)
+
+
+def lead(found: Mapping[str, float]) -> float:
+    """Return by how much the best is ahead of the next."""
+    first, second, *_ = sorted(found.values(), reverse=True)
+    return first - second
+
+
+def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
+    """Return the winner where nobody is left to be asked, None for a tie.
+
+    In strict mode a lead within the margin is none; in lenient mode any lead wins.
+    """
+    near = contending(found, margin if mode == "strict" else 0.0)
+    return near[0] if len(near) == 1 else None
+
+
+class Voice(NamedTuple):
+    """A model, and in whose name it votes: as `judgekit.judging.jury.voter` says."""
+
+    model: str
+    voter: str
+
+
+Said: TypeAlias = "Mapping[Voice, Scored]"
+"""What the models of one tier gave; a model that stands there twice has twice the scores."""
+
+
+class Turn(NamedTuple):
+    """What comes of a tier's turn.
+
+    `found` are the means of all that was said so far, None where the tier failed. `near` are those that go up
+    where somebody can be asked: nobody can after the `last` one. Where it is `trusted` a gate ends it. Where
+    it is `cut` nobody wins by it.
+    """
+
+    tier: TierName
+    found: Mapping[str, float] | None = None
+    near: tuple[str, ...] = ()
+    last: bool = False
+    trusted: bool = False
+    cut: bool = False
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nobody is asked after it."""
+        return self.found is not None and (self.last or len(self.near) == 1)
+
+    @property
+    def lead(self) -> float:
+        """By how much the best is ahead."""
+        return round(lead(self.found), DIGITS) if self.found else 0.0
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the rules of escalation see: a leader, a tie, or a failure."""
+        if self.found is None:
+            return None
+        return "accept" if self.lead else "improve"
+
+    @property
+    def best(self) -> str | None:
+        """The leader; None where there is none."""
+        return contending(self.found, 0.0)[0] if self.found and self.lead else None
+
+
+def _nobody(_: str) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class Ranks:
+    """One comparison on its way, of the subjects that are still `alive`.
+
+    `panel` names the models of each tier, in order. Who goes up is said by the `margins` in points of the
+    scale; with the `gates` of a calibration the best of a tier is final where they let its lead through, and
+    of the first tier nobody else. `said` is what counts, tier by tier, `leaders` are the best of each tier
+    alone, and `heard` are those who scored all that are compared.
+    """
+
+    alive: tuple[str, ...]
+    panel: Mapping[TierName, Collection[str]]
+    margins: Margins
+    mode: ModeName
+    gates: Gates | None = None
+    said: dict[TierName, Said] = field(default_factory=dict)
+    seen: dict[TierName, Outcome | None] = field(default_factory=dict)
+    leaders: dict[TierName, str] = field(default_factory=dict)
+    heard: set[Voice] = field(default_factory=set)
+
+    def take(
+        self,
+        tier: TierName,
+        said: Said,
+        *,
+        cut: bool = False,
+        barred: bool = False,
+        partial: Callable[[str], bool] = _nobody,
+    ) -> Turn:
+        """Return what comes of what a tier gave, and note who goes up.
+
+        Of a tier that is `barred` no gate lets the lead through. `partial` tells of a subject whether nobody
+        scored it but models that have a reason to prefer it: these are not final alone.
+        """
+        self.seen[tier] = None
+        here = values(said, self.alive, len(self.panel[tier]), _voter)
+        if here is None:
+            return Turn(tier)
+        self.said[tier] = said
+        self.leaders[tier] = max(here, key=here.__getitem__)
+        pooled = {(each, voice): scored for each, by in self.said.items() for voice, scored in by.items()}
+        found = values(pooled, self.alive, kin=_voter_in_tier)
+        self.heard = {key[1] for key, scored in pooled.items() if is_whole(scored, self.alive)}
+        turn = Turn(tier, found, last=self._is_last(tier), cut=cut)
+        self.seen[tier] = turn.outcome
+        own = partial(contending(found or {}, 0.0)[0])
+        trusted = not (turn.last or cut or barred or own) and self._is_let_through(turn)
+        alone = cut or (len(self.said) == 1 and (self.gates is not None or self.mode == "strict" or own))
+        near = next_up(found or {}, self._margin(tier), trusted=trusted, alone=alone)
+        self.alive = tuple(near)
+        return turn._replace(near=self.alive, trusted=trusted)
+
+    def following(self, tier: TierName) -> TierName | None:
+        """Return the tier that can be asked after this one, if there is any.
+
+        A tiebreaker of which every model was heard would only say the same again, unless it stands in for a
+        deep tier that failed.
+        """
+        tiers = list(self.panel)
+        after = next(iter(tiers[tiers.index(tier) + 1 :]), None)
+        heard = {voice.model for voice in self.heard}
+        again = after == "tiebreaker" and "deep" in self.said and set(self.panel[after]) <= heard
+        return None if again else after
+
+    def winner(self, turn: Turn) -> str | None:
+        """Return who wins, were nobody asked after a turn; None for a tie."""
+        if turn.trusted or turn.found is None:
+            return turn.best
+        return last_word(turn.found, self._margin(turn.tier), self.mode)
+
+    def _is_last(self, tier: TierName) -> bool:
+        return self.following(tier) is None or (self.gates is not None and tier == self.gates.last)
+
+    def _is_let_through(self, turn: Turn) -> bool:
+        lead = {turn.tier: turn.lead}
+        return self.gates is not None and bool(turn.lead) and self.gates.final(turn.tier, self.seen, lead)
+
+    def _margin(self, tier: TierName) -> float:
+        return self.margins.get(tier, 0.0)
+
+
+def asked(said: Said, letters: Collection[str]) -> int:
+    """Return how many calls a tier took; a score that is missing was asked for, too."""
+    return sum(max(1, len(scored.get(each, ()))) for scored in said.values() for each in letters)
+
+
+def _voter(voice: Voice) -> str:
+    return voice.voter
+
+
+def _voter_in_tier(key: tuple[TierName, Voice]) -> tuple[TierName, str]:
+    return key[0], key[1].voter
+
 
 NAME = "text"  # what models are told: a path may say who wrote it
 
@@ -63,9 +313,7 @@ class RankingJudge(Judge[ScoreRubric]):
     async def _judge(self, contest: Contest) -> Comparison:
         watch, session = Stopwatch(), self.session()
         try:
-            sent, left_out = await session.aside(
-                partial(outgoing.contest, contest, self.manner), contest.size
-            )
+            sent, left_out = await session.aside(partial(redact.contest, contest, self.manner), contest.size)
         except GatewayError as error:
             return unprepared(contest, self.loaded, self.mode, error, watch.ms)
         contest = sent
@@ -78,7 +326,7 @@ class RankingJudge(Judge[ScoreRubric]):
         nobody = "" if same else refusal or self.nobody
         terms = terms_of(self, nobody, run.note, left_out, run.rounds)
         found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
-        return outgoing.replies(found) if self.manner.redact else found
+        return redact.replies(found) if self.manner.redact else found
 
     def prompts(
         self, tier: TierName, contest: Contest, seat: Endpoint | None = None
@@ -87,7 +335,7 @@ class RankingJudge(Judge[ScoreRubric]):
 
         Of several models that sit there `seat` is the one that is meant, the first where none is given.
         """
-        contest, left_out = outgoing.contest(contest, self.manner)
+        contest, left_out = redact.contest(contest, self.manner)
         if self.manner.refusal(left_out):
             return []
         one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
@@ -128,7 +376,7 @@ class RankingJudge(Judge[ScoreRubric]):
     def ranks(self, contest: Contest) -> Ranks:
         """Begin the course of a comparison."""
         panel = {tier: {seat.model for seat in jury} for tier, jury in self.juries.items()}
-        margins = standing.usual_margins(self.rubric)
+        margins = usual_margins(self.rubric)
         return Ranks(contest.distinct, panel, margins, self.mode, self.gates)
 
 
@@ -185,7 +433,7 @@ class _Run:
                 self.families[voice] = seat.family
                 scored = self.said.setdefault(each.tier, {}).setdefault(voice, defaultdict(list))
                 scored[letter].append(fmean(each.opinion["scores"].values()))
-                how = readings.how(seat, each.opinion["scores"], each.opinion.get("expected", ()))
+                how = logprobs.how(seat, each.opinion["scores"], each.opinion.get("expected", ()))
                 self.read.setdefault(each.tier, set()).add((seat.model, how))
                 self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
 
@@ -213,11 +461,11 @@ class _Run:
         if len(voices) == 1 or len(words) == 1:
             consensus = "single"
         # Who did not go up keeps the last score: the best may be ahead of nobody else.
-        lead = standing.lead({letter: value for letter, (value, _) in self.shared().items()})
+        own_lead = lead({letter: value for letter, (value, _) in self.shared().items()})
         reasoning, families = self.reasons.get(winner or "", ""), tuple(sorted(self._heard()))
         if winner is not None and self.contest.has_copy(winner):
             winner = None
-        return Ended(winner or TIE, consensus, turn.tier, lead, reasoning, families=families)
+        return Ended(winner or TIE, consensus, turn.tier, own_lead, reasoning, families=families)
 
     def shared(self) -> dict[str, tuple[float, TierName]]:
         """Return the mean of each subject: a copy has that of its original."""

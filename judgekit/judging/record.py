@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from judgekit import usage
-from judgekit.verdict import Round, RubricRef, Subject, Verdict
+from judgekit import errors
+from judgekit.judging.verdict import Round, RubricRef, Subject, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from judgekit.comparison import CompareRound
-    from judgekit.judging.course import Course
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.errors import CostSource
+    from judgekit.judging.comparison import CompareRound
     from judgekit.judging.escalation import Final
+    from judgekit.judging.state import Course
     from judgekit.judging.subject import Document
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName, TierName
-    from judgekit.usage import CostSource
-    from judgekit.verdict import Consensus
+    from judgekit.judging.verdict import Consensus
+    from judgekit.rubric.loader import LoadedRubric
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Cost(TypedDict):
 
 def cost_of(rounds: Sequence[Round | CompareRound]) -> Cost:
     """Return what all rounds cost together."""
-    taken = [usage.Usage(**each.usage.model_dump()) for each in rounds]
-    usd, source = usage.added(taken)
+    taken = [errors.Usage(**each.usage.model_dump()) for each in rounds]
+    usd, source = errors.added(taken)
     return Cost(
         cost_usd=None if usd is None else round(usd, 6),
         cost_source=source,

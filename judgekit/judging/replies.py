@@ -1,7 +1,8 @@
 """What models are asked to answer: reply models, and their JSON Schemas, made from a rubric.
 
-The models are for `judgekit.parse.extract`: they bear missing findings, surplus keys and long texts, but a
-score that is missing or off the scale, or a list of labels that nobody offered, makes the reply invalid.
+The models are for `judgekit.judging.conflict.extract`: they bear missing findings, surplus keys and long
+texts, but a score that is missing or off the scale, or a list of labels that nobody offered, makes the
+reply invalid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pydantic.json_schema import SkipJsonSchema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.rubric import ScoreRubric, SelectRubric
+    from judgekit.rubric.schema import ScoreRubric, SelectRubric
 
 MAX_FINDINGS: Final = 50
 MAX_REASONING: Final = 8_000

@@ -7,17 +7,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from judgekit import running
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.fence import Fence
-from judgekit.judging import reply_cache
-from judgekit.usage import Usage, of_failure
+from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
+from judgekit.judging import cache as reply_cache
+from judgekit.judging.fence import Fence
+from judgekit.providers import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.gateway.base import Endpoint, Gateway, Message, Reply, Request
-    from judgekit.judging.reply_cache import Cache
+    from judgekit.judging.cache import Cache
+    from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 
 Value = TypeVar("Value")
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ

@@ -1,18 +1,46 @@
-"""What is judged: a document of one or more files."""
+"""The subject of a judgement: a document of one or more files, its author and its task."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from judgekit.subject import Author, Part, Task
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint
-    from judgekit.rubric import Giving, ScoreRubric, Tier
+    from judgekit.providers.base import Endpoint
+    from judgekit.rubric.schema import Giving, ScoreRubric, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote the subject, and which family of models that is, if any."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a verdict
+
+    name: str | None = None
+    family: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a document is for, in the words of whoever asks."""
+
+    description: str = ""
+    acceptance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a document as a model sees it; `total` is its length before it was cut."""
+
+    path: str
+    text: str
+    total: int
+
 
 CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
+PROMPT_CHARS = 500
+TURN_CHARS = 200
 
 _HOW: dict[Giving, str] = {
     "description": "to be told what the text is for; say it with --description",

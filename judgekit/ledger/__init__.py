@@ -1,8 +1,5 @@
 """The ledger: an append-only log of verdicts and of what people said about them, and measures over it."""
 
-from judgekit.ledger.append import LedgerError
-from judgekit.ledger.book import Ledger
-from judgekit.ledger.read import Damage, Wanted
 from judgekit.ledger.records import (
     Fault,
     Gate,
@@ -14,6 +11,7 @@ from judgekit.ledger.records import (
     VerdictLine,
     verdict_line,
 )
+from judgekit.ledger.store import Damage, Ledger, LedgerError, Wanted
 
 __all__ = [
     "Damage",

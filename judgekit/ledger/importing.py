@@ -1,25 +1,225 @@
-"""Brings the lines of other ledgers, and of older judges, into this one; twice does no harm."""
+"""Imports lines of other ledgers and verdicts of older judges; a second import adds nothing."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
-from datetime import UTC
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from math import isfinite
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from judgekit.ledger import older, read, records
-from judgekit.ledger.read import Damage
-from judgekit.ledger.records import OverrideLine
-from judgekit.problems import problem
+from judgekit.config.names import TIERS
+from judgekit.config.problems import problem
+from judgekit.judging.verdict import Consensus, VerdictWord
+from judgekit.ledger import project, records, store
+from judgekit.ledger.records import OverrideLine, VerdictLine
+from judgekit.ledger.store import Damage
+from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from judgekit.ledger.book import Ledger
     from judgekit.ledger.records import Record
+    from judgekit.ledger.store import Ledger
+
+
+Fields: TypeAlias = dict[str, Any]
+
+_SHOWN = 60  # characters of a wrong value
+_WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
+_PUSH = {
+    "commit",
+    "timestamp",
+    "author",
+    "judge_model",
+    "files_evaluated",
+    "scores",
+    "verdict",
+    "findings",
+} | {"revision_suggestions"}
+_TASK = {
+    "task_id",
+    "model",
+    "mode",
+    "verdict",
+    "scores",
+    "average",
+    "reasoning",
+    "improvements",
+    "timestamp",
+} | {*("round", "judge_tier", "consensus", "human_override")}
+
+
+def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
+    """Return the verdict in one older line; what a verdict has no place for stands under `imported`.
+
+    Without `text`, reasoning is left out. Raises `ValueError` saying what is missing or wrong.
+    """
+    if "files_evaluated" in found or "judge_model" in found:
+        return _build(found, _of_push(found), _PUSH)
+    if "task_id" in found:
+        return _build(found, _of_task(found, text=text), _TASK)
+    raise ValueError("no verdict line: neither files_evaluated nor task_id")
+
+
+def identity(found: Fields) -> str:
+    """Return an id that the same older line always gets."""
+    whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def _build(found: Fields, fields: Fields, known: set[str]) -> VerdictLine:
+    scores = _scores(found.get("scores"))
+    rest = {key: each for key, each in found.items() if key not in known | {"previous_rounds"}}
+    common: Fields = {
+        "id": identity(found),
+        "rubric": {"id": "kls", "version": "", "sha256": ""},
+        "prompt_sha256": "",
+        "timestamp": _time(found.get("timestamp")),
+        "scores": scores or None,
+        "average": _number(found.get("average")) or (round(fmean(scores.values()), 2) if scores else None),
+        "duration_ms": 0,
+        "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
+    }
+    return VerdictLine.model_validate(common | fields)
+
+
+def _of_push(found: Fields) -> Fields:
+    files = [_name(each) for each in _list(found.get("files_evaluated"))]
+    commit = _name(found.get("commit")) or None
+    word = _WORDS.get(str(found.get("verdict")).upper())
+    if word is None:
+        raise ValueError(f"verdict: expected one of {', '.join(_WORDS)}, got {_given(found)}")
+    return {
+        "task_id": "@".join(filter(None, [", ".join(files), commit])) or "a push",
+        "subjects": [{"path": each, "sha256": ""} for each in files],
+        "mode": "lenient",
+        "verdict": word,
+        "findings": [*_findings(found.get("findings")), *_suggestions(found.get("revision_suggestions"))],
+        "consensus": "none" if word == "undetermined" else "single",
+        "model": _name(found.get("judge_model")) or None,
+        "author": _author(found.get("author")),
+        "commit": commit,
+    }
+
+
+def _of_task(found: Fields, *, text: bool) -> Fields:
+    word, tier = found.get("verdict"), found.get("judge_tier") or found.get("mode")
+    if word not in get_args(VerdictWord):
+        raise ValueError(f"verdict: expected one of {', '.join(get_args(VerdictWord))}, got {_given(found)}")
+    consensus = found.get("consensus")
+    rounds = [*_list(found.get("previous_rounds")), found]
+    fields: Fields = {
+        "task_id": _name(found["task_id"]),
+        "subjects": [],
+        "mode": "strict",
+        "verdict": word,
+        "reasoning": _name(found.get("reasoning")) if text else "",
+        "findings": _suggestions(found.get("improvements")),
+        "consensus": consensus if consensus in get_args(Consensus) else "none",
+        "judge_tier": tier if tier in TIERS else None,
+        "model": _name(found.get("model")) or None,
+        "rounds": [_round(number, each) for number, each in enumerate(rounds, 1) if isinstance(each, dict)],
+        "human_override": _override(found.get("human_override"), found),
+        "of_task": True,
+    }
+    return fields
+
+
+def _round(number: int, found: Fields) -> Fields:
+    tier = found.get("judge_tier") or found.get("mode")
+    opinion = {"outcome": found.get("verdict"), "scores": _scores(found.get("scores"))}
+    return {
+        "round": number,
+        "tier": tier if tier in TIERS else "quick",
+        "model": _name(found.get("model")),
+        "opinion": opinion if opinion["scores"] else None,
+    }
+
+
+def _override(found: object, verdict: Fields) -> Fields | None:
+    """Return a person's decision, written as a word or as an object."""
+    said = found if isinstance(found, dict) else {"decision": found}
+    decision = said.get("decision") or said.get("verdict")
+    if decision not in ("accept", "reject"):
+        return None
+    return {
+        "decision": decision,
+        "why": _name(said.get("why") or said.get("reason")),
+        "who": _name(said.get("who") or said.get("by")),
+        "at": _time(said.get("at") or said.get("timestamp") or verdict.get("timestamp"), "human_override.at"),
+    }
+
+
+def _given(found: Fields) -> str:
+    return one_line(repr(found.get("verdict")), _SHOWN)
+
+
+def _time(found: object, key: str = "timestamp") -> datetime:
+    try:
+        given = datetime.fromisoformat(found.strip()) if isinstance(found, str) else None
+    except ValueError:
+        given = None
+    if given is None:
+        told = "a time as 2026-02-01T08:00:00Z"
+        raise ValueError(f"{key}: expected {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
+    return project.aware(given)
+
+
+def _scores(found: object) -> dict[str, float]:
+    if not isinstance(found, dict):
+        return {}
+    numbers = {str(name): _number(each) for name, each in found.items()}
+    return {name: each for name, each in numbers.items() if each is not None}
+
+
+def _number(found: object) -> float | None:
+    """Return a number, also one that was written as a text."""
+    try:
+        number = float(found) if isinstance(found, int | float | str) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and isfinite(number) else None
+
+
+def _findings(found: object) -> Iterable[Fields]:
+    """Return findings, which older lines hold as texts, as objects, or as texts by dimension."""
+    if isinstance(found, dict):
+        found = [{"dimension": name, "issue": each} for name, each in found.items()]
+    for each in _list(found):
+        if isinstance(each, dict):
+            issue = each.get("issue") or each.get("finding") or each.get("description") or ""
+            texts = {name: _name(each.get(name)) for name in ("dimension", "location", "suggestion")}
+            yield {**texts, "issue": _name(issue)}
+        else:
+            yield {"issue": _name(each)}
+
+
+def _suggestions(found: object) -> list[Fields]:
+    return [{"issue": "", "suggestion": _name(each)} for each in _list(found)]
+
+
+def _author(found: object) -> Fields:
+    said = found.get("name") if isinstance(found, dict) else found
+    return {"name": _name(said) or None}
+
+
+def _list(found: object) -> list[Any]:
+    if isinstance(found, list):
+        return found
+    return [] if found in (None, "") else [found]
+
+
+def _name(found: object) -> str:
+    if isinstance(found, str):
+        return encodable(found)
+    return "" if found is None else encodable(json.dumps(found))
+
 
 _AT_ONCE = 500  # lines that are written under one lock
 _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; mend the line"
@@ -42,7 +242,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     done = Imported()
     ids = {each.id for each in ledger.records()}
     waiting: list[Record] = []
-    for path in read.files(places, done.damaged.append):
+    for path in store.files(places, done.damaged.append):
         for found in _lines(path, text=text):
             if isinstance(found, Damage):
                 done.damaged.append(found)
@@ -67,14 +267,14 @@ def _elsewhere(record: Record) -> Record:
 def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(read.lines(file.readline), 1):
+            for number, raw in enumerate(store.lines(file.readline), 1):
                 if raw is None:
-                    yield read.too_long(path, number)
+                    yield store.too_long(path, number)
                 elif raw:
                     found = _read(raw, text=text)
                     yield Damage(path, number, found) if isinstance(found, str) else found
     except OSError as error:
-        yield read.unread(path, error)
+        yield store.unread(path, error)
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:
@@ -89,7 +289,7 @@ def _can_be_kept(record: Record) -> bool:
     """Whether a line can be written and read again, before others wait beside it."""
     try:
         record.timestamp.astimezone(UTC)
-        return not isinstance(read.parse(records.line(record)), str)
+        return not isinstance(store.parse(records.line(record)), str)
     except (OverflowError, RecursionError, ValueError):
         return False
 
@@ -102,9 +302,9 @@ def _record(raw: bytes, *, text: bool) -> Record | str:
     if not isinstance(found, dict):
         return "not an object"
     if "schema" in found:
-        return read.parse(raw)
+        return store.parse(raw)
     try:
-        return older.verdict(found, text=text)
+        return verdict(found, text=text)
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), found))
     except ValueError as error:

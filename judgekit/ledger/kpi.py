@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.ledger import interval, rates
+from judgekit.ledger import rates
 from judgekit.ledger.overrides import same_blob
 from judgekit.ledger.rates import LEAST, Stratum
 from judgekit.ledger.records import Fault, Label, OverrideLine, VerdictLine
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.ledger.interval import Interval
-    from judgekit.ledger.rates import Quality, Rate
+    from judgekit.ledger.rates import Interval, Quality, Rate
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
 State: TypeAlias = Literal["holds", "missed", "open"]
@@ -301,10 +300,10 @@ def _rate(name: RateName, found: Rate) -> Kpi:
 
 
 def _share(name: KpiName, hits: int, total: int) -> Kpi:
-    return Kpi(name, hits / total if total else None, interval.share(hits, total), total, hits)
+    return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
 
 
 def _latency(verdicts: Iterable[VerdictLine]) -> Kpi:
     seconds = sorted(each.duration_ms / 1000 for each in verdicts if each.imported is None)
     value = median(seconds) if seconds else None
-    return Kpi("latency", value, interval.median(seconds), len(seconds))
+    return Kpi("latency", value, rates.median_interval(seconds), len(seconds))

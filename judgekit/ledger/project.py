@@ -1,13 +1,18 @@
-"""Which ledger a folder belongs to."""
+"""Which ledger a folder belongs to.
+
+Points in time as people write them: `14d`, `36h`, `2w`, a date, a date and time.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from judgekit import paths
+from judgekit import environment
+from judgekit.errors import UsageError
 
 _HASH = 12
 _READABLE = 40
@@ -16,7 +21,7 @@ _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{
 
 def home() -> Path:
     """Return the folder with the ledgers of all projects of this user."""
-    return Path(paths.state_home()) / "ledger"
+    return Path(environment.state_home()) / "ledger"
 
 
 def name(start: Path) -> str:
@@ -47,7 +52,7 @@ def _root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / ".git").exists():
             return _main_worktree(folder)
-    return Path(paths.project_root(str(start)))
+    return Path(environment.project_root(str(start)))
 
 
 def _line(path: Path) -> str:
@@ -63,3 +68,27 @@ def _main_worktree(folder: Path) -> Path:
         return folder
     git = Path(os.path.realpath(folder / place / common))
     return git.parent if git.name == ".git" else git
+
+
+_AGO = re.compile(r"^(\d{1,5})([hdw])$")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def point(text: str, now: datetime | None = None) -> datetime:
+    """Return the point in time that `text` names; a date is its first moment in UTC.
+
+    Raises `UsageError`.
+    """
+    ago = _AGO.match(text.strip())
+    try:
+        if ago:
+            return (now or datetime.now(UTC)) - int(ago[1]) * _UNITS[ago[2]]
+        return aware(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError):
+        told = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
+        raise UsageError(f"{text[:60]!r} is no point in time: {told}") from None
+
+
+def aware(when: datetime) -> datetime:
+    """Return a time in UTC; one without a zone is taken as UTC."""
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)

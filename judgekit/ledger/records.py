@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
 from judgekit.errors import FailureKind
-from judgekit.redaction import without_secrets
+from judgekit.judging.redact import without_secrets
+from judgekit.judging.verdict import Verdict, VerdictWord
 from judgekit.text import encodable
-from judgekit.verdict import Verdict, VerdictWord
 
 GateWord: TypeAlias = Literal["GO", "NO-GO", "UNDETERMINED"]
 LabelWord: TypeAlias = Literal["go", "no-go", "unsure", "withdrawn"]

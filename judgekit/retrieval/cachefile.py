@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit import paths
+from judgekit import environment
 
 _PRIME = 2**64 - 59  # the largest below 2**64
 _KEPT = 40  # characters of the path that stay readable in a name
@@ -12,14 +12,14 @@ _KEPT = 40  # characters of the path that stay readable in a name
 
 def place(*names: str) -> str:
     """Return the path of something in the cache, there or not."""
-    return os.path.join(paths.cache_home(), *names)
+    return os.path.join(environment.cache_home(), *names)
 
 
 def folder(*names: str) -> str:
     """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
-    path = paths.private_folder(paths.cache_home())
+    path = environment.private_folder(environment.cache_home())
     for name in names:
-        path = paths.private_folder(os.path.join(path, name))
+        path = environment.private_folder(os.path.join(path, name))
     return path
 
 

@@ -1,20 +1,99 @@
-"""How likely a hit is to be relevant, from what the query, the ranking and the other hits say about it.
+"""What a search returns, in which order, and how likely each hit is to be relevant.
 
 A logistic regression on the four features of `Features`. Its coefficients are data (`confidence` in
 retrieval/*.yaml), fitted by bench/confidence.py; docs/decisions/confidence.md says on what, and what else
 was tried.
+
+Hits are ordered by score, then by the category's priority, then by age; the noise is cut.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from math import exp, log
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.rank import Hit, Statistics
+    from judgekit.retrieval.query import Term
+
+
+class Candidate:
+    """A memory or document that may answer the query.
+
+    `path` is as shown: relative to the project where it is inside. `file` is the absolute path, `place` the
+    path relative to the real folder `root`. `bm25` is the score, higher is better and comparable within one
+    store only (points, where the keyword scorer ranked). `confidence` is the probability that it is relevant;
+    `worth_mentioning` is false for one so unlikely that a prompt should not be told of it. `damaged` says
+    that its file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
+    seconds since the epoch.
+    """
+
+    __slots__ = (
+        "bm25",
+        "category",
+        "confidence",
+        "confidence_label",
+        "damaged",
+        "features",
+        "file",
+        "id",
+        "kind",
+        "path",
+        "place",
+        "root",
+        "snippet",
+        "tags",
+        "title",
+        "updated",
+        "worth_mentioning",
+    )
+
+    bm25: float
+    confidence: float
+    confidence_label: str
+    features: Features
+    worth_mentioning: bool
+    path: str
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the published name of the attribute
+        title: str,
+        category: str,
+        *,
+        tags: tuple[str, ...],
+        updated: float,
+        root: str,
+        place: str,
+        kind: str,
+    ) -> None:
+        self.id, self.title, self.category, self.tags, self.updated = id, title, category, tags, updated
+        self.root, self.place, self.kind = root, place, kind
+        self.file = os.path.join(root, *place.split("/"))
+        self.snippet, self.damaged = "", False
+
+    def __repr__(self) -> str:
+        return f"<Candidate {self.id!r} {self.confidence_label}>"
+
+
+class Ranked:
+    """The answer to a query: candidates, best first, and `notes`, one line each for stderr.
+
+    `pinned` are those that the caller asked for by name; they are not among `candidates`. `fallback`
+    says in a word why the full-text index was not used; None when it was.
+    """
+
+    __slots__ = ("candidates", "fallback", "notes", "pinned")
+
+    def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
+        self.candidates, self.notes, self.fallback = candidates, notes, fallback
+        self.pinned: list[Candidate] = []
+
 
 SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
 SEVERAL = 2  # words in common
@@ -170,3 +249,75 @@ def label(probability: float, profile: Profile) -> str:
     if probability >= profile.labels["high"]:
         return "high"
     return "medium" if probability >= profile.labels["medium"] else "low"
+
+
+_DAY = 86_400
+_DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
+
+
+class Hit:
+    """A candidate, its score, and the numbers of the query's terms that occur in it.
+
+    `titled` are those of `matched` that occur in its title or tags. `text` holds its words as the query's are
+    compared with them, title first, and `length` is how many there are.
+    """
+
+    __slots__ = ("candidate", "length", "matched", "score", "text", "titled")
+
+    def __init__(self, candidate: Candidate, score: float) -> None:
+        self.candidate, self.score = candidate, score
+        self.matched: set[int] = set()
+        self.titled: set[int] = set()
+        self.text, self.length = "", 0
+
+
+class Statistics:
+    """What is known of the query's terms in one store: the number of documents, and how rare each term is.
+
+    `words` are the terms that are single words, as they are compared.
+    """
+
+    __slots__ = ("documents", "rarities", "words")
+
+    def __init__(self, terms: list[Term], matches: list[int], documents: int, profile: Profile) -> None:
+        self.documents = documents
+        self.words = list(dict.fromkeys(term.phrases[0] for term in terms if " " not in term.phrases[0]))
+        self.rarities = [
+            rarity(count, documents, profile.background, common=term.common)
+            for term, count in zip(terms, matches, strict=True)
+        ]
+
+
+def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Candidate]:
+    """Return the candidates of `hits`, best first, without those below the noise floor."""
+    if not hits:
+        return []
+    floor = profile.noise_floor * max(hit.candidate.bm25 for hit in hits)
+    kept = [hit for hit in hits if hit.candidate.bm25 >= floor]
+    best = max(hit.score for hit in kept)
+    now = time.time()
+    kept.sort(key=lambda hit: _place(hit, best, now, profile))
+    for hit, found in zip(kept, features(kept, statistics, profile), strict=True):
+        _rate(hit.candidate, found, profile)
+    return [hit.candidate for hit in kept]
+
+
+def _place(hit: Hit, best: float, now: float, profile: Profile) -> tuple[float, int, bool, float]:
+    candidate = hit.candidate
+    old = now - candidate.updated > profile.recent_days * _DAY
+    return (
+        -round(hit.score / (best or 1), _DIGITS),
+        profile.priority(candidate.category),
+        old,
+        -candidate.updated,
+    )
+
+
+def _rate(candidate: Candidate, found: Features, profile: Profile) -> None:
+    candidate.features = found
+    candidate.confidence = probability(found, profile)
+    if candidate.damaged:
+        candidate.confidence = min(candidate.confidence, profile.labels["medium"])
+    own_label = label(candidate.confidence, profile)
+    candidate.confidence_label = "medium" if candidate.damaged and own_label == "high" else own_label
+    candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from sqlite3 import Connection
 
-    from judgekit.retrieval.candidate import Candidate
     from judgekit.retrieval.compiled import Profile, Profiles
+    from judgekit.retrieval.confidence import Candidate
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 

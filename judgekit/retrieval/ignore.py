@@ -6,7 +6,7 @@ is left out cannot come back.
 
 from __future__ import annotations
 
-from judgekit import globs
+from judgekit.config import patterns
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -41,9 +41,9 @@ def read(path: str) -> Rules:
         return Rules(())
 
 
-def _parse(line: str) -> globs.Pattern | None:
+def _parse(line: str) -> patterns.Pattern | None:
     """Return the pattern in a line, None where it can match nothing."""
     try:
-        return globs.parse(line.removesuffix("\r"))
+        return patterns.parse(line.removesuffix("\r"))
     except ValueError:
         return None

@@ -121,10 +121,9 @@ def _kept(
 
 
 def _make(root: str, profiles: Profiles) -> str:
-    from judgekit.retrieval import generations  # noqa: PLC0415 - once in the life of an index
 
     folder = cachefile.folder(FOLDER, cachefile.name_for(root))
-    generations.replace(folder, about(root, profiles))
+    schema.replace(folder, about(root, profiles))
     path = path_of(root)
     if path is None:
         raise FileNotFoundError(folder)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import update
-from judgekit.retrieval.candidate import Candidate
+from judgekit.retrieval.confidence import Candidate, Hit, Statistics
 from judgekit.retrieval.query import Term, excerpt
-from judgekit.retrieval.rank import Hit, Statistics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

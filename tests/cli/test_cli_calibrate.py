@@ -12,11 +12,11 @@ import pytest
 from loopback import Loopback, says
 from scripted import by_content, scores
 
-from judgekit import library
-from judgekit.calibrate import labelled
-from judgekit.calibrate.file import Promised
 from judgekit.cli.calibrate import _promise
-from judgekit.rubric import ScoreRubric
+from judgekit.evaluation import labelled
+from judgekit.judging.calibration import Promised
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -261,7 +261,7 @@ RANKS = {"best": 5, "good": 4, "poor": 1}
 def by_rank(asked: Asked) -> Answer:
     """Score a text by the word that it holds, over the wire."""
     (rank,) = [each for name, each in RANKS.items() if f"\n{name} answer" in asked.text]
-    rubric = library.score_rubric("answer-quality").rubric
+    rubric = loader.score_rubric("answer-quality").rubric
     assert isinstance(rubric, ScoreRubric)
     points = dict.fromkeys(rubric.dimensions, rank)
     return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))

@@ -9,9 +9,9 @@ import pytest
 from loopback import Loopback
 from scripted import by_content
 
-from judgekit import config
-from judgekit.calibrate import store
-from judgekit.gateway import probe
+from judgekit.config import settings
+from judgekit.judging import calibration
+from judgekit.providers import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +110,7 @@ def test_a_clone_raises_no_limit_and_lowers_no_guard(
 ) -> None:
     by_user(isolated, f"{own}\n")
     by_project(project, f"{theirs}\n")
-    assert getattr(getattr(config.load(project), section), key) == holds
+    assert getattr(getattr(settings.load(project), section), key) == holds
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_clones_calibration_that_is_none_of_its_own_is_not_used_and_named(
     use: Callable[[Loopback], None],
     made: Callable[[Path, Path], None],
 ) -> None:
-    folder = project / ".judgekit" / store.FOLDER
+    folder = project / ".judgekit" / calibration.FOLDER
     folder.mkdir(parents=True)
     made(folder / "kls-strict-0123456789ab.json", secret)
     with Loopback(by_content) as server:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from engine_processes import private_folder
 
-from judgekit import config
+from judgekit.config import settings
 from judgekit.engine import client
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_stop_now(judgekit: Callable[..., Outcome], runtime: Path) -> None:
 
 
 def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime: Path) -> None:
-    path = config.user_file()
+    path = settings.user_file()
     path.parent.mkdir(parents=True)
     path.write_text("engine: {idle_minutes: 0}\n")
     told = judgekit("engine", "start")

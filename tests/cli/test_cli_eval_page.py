@@ -9,7 +9,7 @@ import imports
 import pytest
 from scripted import scores
 
-from judgekit.evaluation import judge_live
+from judgekit.evaluation import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     def ask(*_: object) -> None:
         raise AssertionError("a model was asked")
 
-    monkeypatch.setattr(judge_live, "ask", ask)
+    monkeypatch.setattr(runner, "ask", ask)
     return write(tmp_path / "unanswered.jsonl")
 
 
@@ -98,4 +98,4 @@ def test_only_the_page_imports_what_draws_it(recorded: str, tmp_path: Path) -> N
     assert imports.of(command, [*command, "--json"], heavy=HEAVY).imported == {}
     done = imports.of([*command, "--html", str(tmp_path / "page.html")], heavy=HEAVY)
     assert done.codes == [0]
-    assert done.imported["matplotlib"] == "judgekit.charts.library"
+    assert done.imported["matplotlib"] == "judgekit.evaluation.charts"

@@ -11,7 +11,7 @@ from loopback import Loopback, fails, says, sends
 from scripted import by_content, scores
 
 from judgekit import api
-from judgekit.gateway import model_info, probe
+from judgekit.providers import model_info, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ def keep_keys(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def family(model: str) -> str:
-    from judgekit.providers import family_by_name  # noqa: PLC0415 - one place
+    from judgekit.providers.registry import family_by_name  # noqa: PLC0415 - one place
 
     return family_by_name(model)
 
@@ -315,9 +315,9 @@ def test_a_profile_says_of_which_family_an_alias_is(
     monkeypatch: pytest.MonkeyPatch,
     isolated: Path,
 ) -> None:
-    from judgekit import bundled  # noqa: PLC0415 - one place
+    from judgekit.config import files  # noqa: PLC0415 - one place
 
-    own = (bundled.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    own = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     path = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
     path.write_text(f"{own}\nfamilies: {{team: mistral}}\n", encoding="utf-8")

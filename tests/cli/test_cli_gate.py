@@ -14,9 +14,9 @@ from git_repo import GitRepo
 from loopback import Loopback, fails
 from scripted import by_content
 
+from judgekit.cli.schemas import json_schema
 from judgekit.git import GitError
 from judgekit.ledger import Fault, Ledger
-from judgekit.schemas import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sample_store
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.cli import index as command
 from judgekit.retrieval import index_file
 
@@ -40,7 +40,7 @@ def test_before_the_first_query_there_is_no_index(judgekit: Callable[..., Outcom
     assert set(found) == KEYS
     assert (found["root"], found["path"], found["stale"]) == (str(store(project)), None, True)
     assert "no index yet" in judgekit("index", "status").out
-    assert not Path(paths.cache_home(), index_file.FOLDER).exists()
+    assert not Path(environment.cache_home(), index_file.FOLDER).exists()
 
 
 def test_status_says_what_a_query_has_read(judgekit: Callable[..., Outcome], project: Path) -> None:

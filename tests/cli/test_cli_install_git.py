@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
-from judgekit.install import git_hook, pre_commit
+from judgekit.hooks import git_hook, pre_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

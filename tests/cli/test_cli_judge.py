@@ -15,8 +15,8 @@ import pytest
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, fails, says, sends
 from scripted import by_content, scores
 
-from judgekit import library
-from judgekit.schemas import json_schema
+from judgekit.cli.schemas import json_schema
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -344,7 +344,7 @@ def test_a_rubric_that_takes_a_bundled_id_is_named_as_whose_it_is(
 ) -> None:
     base = project / ".judgekit" if folder == "project" else isolated / "judgekit"
     (base / "rubrics").mkdir(parents=True)
-    bundled = library.find_rubric("kls")
+    bundled = loader.find_rubric("kls")
     text = bundled.path.read_text().replace("version: 1.0.0", "version: 9.0.0", 1)
     (base / "rubrics" / "kls@9.0.0.yaml").write_text(text)
     with Loopback(says(scores(5, 5, 5))) as server:
@@ -365,4 +365,4 @@ def test_a_rubric_that_takes_a_bundled_id_is_named_as_whose_it_is(
     assert f"judge uses kls@9.0.0 ({whose})" in doctor.out + doctor.err
     copied = base / "rubrics" / bundled.path.name
     copied.write_bytes(bundled.path.read_bytes())
-    assert library.find_rubric("kls@1.0.0", project).source is None  # the published file is judgekit's
+    assert loader.find_rubric("kls@1.0.0", project).source is None  # the published file is judgekit's

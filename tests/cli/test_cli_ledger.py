@@ -18,16 +18,17 @@ import pytest
 import typer
 from ledger_lines import content, label, verdict
 
-from judgekit import config
-from judgekit.ledger import Label, Ledger, ModeChange, OverrideLine, Skip, Wanted, person
+from judgekit.config import settings
+from judgekit.ledger import Label, Ledger, ModeChange, OverrideLine, Skip, Wanted
+from judgekit.ledger import labels as person
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from outcome import Outcome
 
+    from judgekit.judging.verdict import VerdictWord
     from judgekit.ledger import VerdictLine
-    from judgekit.verdict import VerdictWord
 
 NOW = datetime.now(UTC)
 PUSH = {
@@ -259,8 +260,8 @@ def test_an_override_at_a_terminal_counts(
 def test_the_user_may_let_overrides_without_a_terminal_count(
     judgekit: Callable[..., Outcome], ledger: Ledger
 ) -> None:
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text("gate: {override_without_terminal: true}\n")
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text("gate: {override_without_terminal: true}\n")
     assert judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "accept", "--why", "x").err.count("terminal") == 0
 
 
@@ -389,7 +390,7 @@ def test_a_promotion_in_a_subfolder_is_the_repositorys(
     (repository / "docs" / ".judgekit").mkdir(parents=True)
     monkeypatch.chdir(repository / "docs")
     assert judgekit("promote", "--force").code == 0
-    assert config.load(repository).gate.mode == "blocking"
+    assert settings.load(repository).gate.mode == "blocking"
 
 
 def test_promotion_is_refused_until_all_holds(
@@ -419,7 +420,7 @@ def test_a_forced_promotion_leaves_its_trace(
 ) -> None:
     done = judgekit("promote", "--force")
     assert done.code == 0
-    assert config.load(repository).gate.mode == "blocking"
+    assert settings.load(repository).gate.mode == "blocking"
     (change,) = ledger.records(Wanted(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     assert change.forced
@@ -737,7 +738,7 @@ def test_an_interruption_says_what_was_kept(
     def interrupts(*_: object) -> None:
         raise stopped
 
-    monkeypatch.setattr("judgekit.ledger.read.records", interrupts)
+    monkeypatch.setattr("judgekit.ledger.store.records", interrupts)
     for command in ("kpi", "triage"):
         done = judgekit(command)
         assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is as it was\n")

@@ -10,9 +10,10 @@ import pytest
 from loopback import Loopback, says
 from scripted import by_content, scores
 
-from judgekit import api, bundled
+from judgekit import api
+from judgekit.config import files
 from judgekit.errors import ConfigError, UsageError
-from judgekit.gateway import probe
+from judgekit.providers import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ def by_user(home: Path, text: str) -> None:
 
 
 def priced(home: Path, text: str, provider: str = "openai-compatible") -> None:
-    own = (bundled.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8")
+    own = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8")
     (home / "judgekit" / "providers").mkdir(parents=True, exist_ok=True)
     (home / "judgekit" / "providers" / f"{provider}.yaml").write_text(f"{own}\n{text}\n", encoding="utf-8")
 
@@ -134,7 +135,7 @@ def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(
     monkeypatch.setenv("AZURE_API_BASE", "https://own.example")
     call = ("judge", "good.md", "--author-family", "anthropic", "--show-prompt")
     assert "(azure/gpt-6-luna" in judgekit(*call, "--max-cost", "1").out
-    monkeypatch.setattr("judgekit.gateway.litellm_.has_price", lambda model: model.startswith("anthropic/"))
+    monkeypatch.setattr("judgekit.providers.litellm.has_price", lambda model: model.startswith("anthropic/"))
     assert "(azure/" not in judgekit(*call, "--max-cost", "1").out
     assert "(azure/" in judgekit(*call).out
 
@@ -151,7 +152,7 @@ def test_what_a_call_costs_is_said(
         assert "cost unknown (no price for stand-in)" in done.out.replace("custom/", "")
         monkeypatch.delenv("JUDGEKIT_API_BASE")
         monkeypatch.delenv("JUDGEKIT_MODEL")
-        text = (bundled.folder("providers") / "ollama.yaml").read_text(encoding="utf-8")
+        text = (files.folder("providers") / "ollama.yaml").read_text(encoding="utf-8")
         (isolated / "judgekit" / "providers").mkdir(parents=True)
         own = text.replace("http://127.0.0.1:11434/v1", server.base)
         (isolated / "judgekit" / "providers" / "ollama.yaml").write_text(own, encoding="utf-8")

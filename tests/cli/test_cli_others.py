@@ -12,8 +12,10 @@ from loopback import Loopback, fails, says
 from scripted import by_content
 
 import judgekit as package
-from judgekit import bundled, config, datafile, library
 from judgekit.cli import demo, output
+from judgekit.config import files as bundled
+from judgekit.config import settings, yamlfile
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +36,7 @@ def test_rubrics_are_listed_shown_and_found(judgekit: Callable[..., Outcome], pr
 
 
 def test_a_rubric_file_is_checked(judgekit: Callable[..., Outcome], project: Path) -> None:
-    sound = library.find_rubric("kls").path
+    sound = loader.find_rubric("kls").path
     done = judgekit("rubric", "check", str(sound))
     assert (done.code, "is sound, 6 labelled cases" in done.out) == (0, True)
     wrong = project / "mine.yaml"
@@ -67,7 +69,7 @@ def test_bundled_files_fit_their_published_schema(
     assert files
     for path in files:
         # The schema is about JSON, in which every key is a string.
-        validator.validate(json.loads(json.dumps(datafile.load_yaml(path))))
+        validator.validate(json.loads(json.dumps(yamlfile.load_yaml(path))))
 
 
 def test_doctor_says_what_to_do(judgekit: Callable[..., Outcome], project: Path) -> None:
@@ -102,7 +104,7 @@ def test_doctor_finds_a_broken_configuration(judgekit: Callable[..., Outcome], p
 def test_doctor_finds_names_that_nobody_has(
     judgekit: Callable[..., Outcome], project: Path, section: str, told: str
 ) -> None:
-    path = config.user_file()
+    path = settings.user_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{section}\n")
     done = judgekit("doctor")
@@ -225,7 +227,7 @@ def test_a_fault_of_ours_is_one_line_and_code_70(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("judgekit.recall.search", broken)
+    monkeypatch.setattr("judgekit.judging.search.search", broken)
     done = judgekit("search", "x")
     assert done.code == 70
     assert done.err.startswith("judgekit: a fault of judgekit itself (")

@@ -12,7 +12,7 @@ from git_repo import GitRepo
 from loopback import Loopback, says
 from scripted import by_content, scores
 
-from judgekit import config
+from judgekit.config import settings
 from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ REFUSED = "1 secret was found, and judge.redact is refuse"
 
 
 def by_user(text: str) -> None:
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text(text)
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text(text)
 
 
 def test_the_gate_sends_nothing_of_a_file_with_a_secret_where_the_user_refuses(

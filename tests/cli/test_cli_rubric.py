@@ -12,7 +12,7 @@ import pytest
 from loopback import Loopback, says
 from scripted import scores
 
-from judgekit import library
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def ours(project: Path) -> Path:
     folder = project / ".judgekit" / "rubrics"
     folder.mkdir(parents=True)
     path = folder / "ours@1.0.0.yaml"
-    path.write_text(library.find_rubric("kls").path.read_text().replace("rubric: kls", "rubric: ours"))
+    path.write_text(loader.find_rubric("kls").path.read_text().replace("rubric: kls", "rubric: ours"))
     lines = [
         case("good", "Scores: 4 4 4", "accept", "accept"),
         case("fair", "Scores: 3 3 3", "improve", "accept"),
@@ -225,13 +225,13 @@ def test_published_rubrics_are_listed_without_reading_yaml(project: Path) -> Non
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    assert len(done.stdout.splitlines()) == len(list(library.rubrics())) + 1
+    assert len(done.stdout.splitlines()) == len(list(loader.rubrics())) + 1
     assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_a_changed_copy_of_a_published_rubric_is_no_published_one(judgekit: Run, ours: Path) -> None:
     copy = ours.with_name("kls@1.0.0.yaml")
-    copy.write_text(library.find_rubric("kls").path.read_text() + "\n# ours\n")
+    copy.write_text(loader.find_rubric("kls").path.read_text() + "\n# ours\n")
     done = judgekit("rubric", "list")
     assert done.code == 78
     assert "kls@1.0.0 is published with other content" in done.err

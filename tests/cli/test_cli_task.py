@@ -14,9 +14,9 @@ from loopback import SILENT, Answer, Asked, Loopback, fails
 from loopback import says as reply
 from scripted import scores
 
-from judgekit import config
+from judgekit.cli.schemas import json_schema
+from judgekit.config import settings
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
-from judgekit.schemas import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,8 +224,8 @@ def test_other_judging_leaves_no_line(
 
 
 def by_user(text: str) -> None:
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text(text)
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text(text)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from judgekit import config
-from judgekit.cli.termination import Termination
+from judgekit.cli.app import Termination
+from judgekit.config import settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends processes otherwise")
 
@@ -41,10 +41,10 @@ def test_a_program_that_is_asked_ends_with_the_command(
     program.write_text(PROGRAM.format(python=sys.executable, place=str(place)))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    profile = config.user_file().parent / "providers" / "my-program.yaml"
+    profile = settings.user_file().parent / "providers" / "my-program.yaml"
     profile.parent.mkdir(parents=True)
     profile.write_text(PROFILE)
-    config.user_file().write_text("providers: {allow: [my-program]}\n")
+    settings.user_file().write_text("providers: {allow: [my-program]}\n")
     (tmp_path / "a.md").write_text("# A page\n\nWith a text.\n")
     command = [sys.executable, "-m", "judgekit", "judge", "a.md", "--no-engine"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as judging:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import judgekit
-from judgekit import config, environment
+from judgekit import environment
+from judgekit.config import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,5 +80,5 @@ def test_every_variable_that_the_code_or_the_docs_name_is_known() -> None:
         for path in files
         for name in re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", path.read_text(encoding="utf-8"))
     }
-    known = {*environment.NAMES, *config.variable_names()}
+    known = {*environment.NAMES, *settings.variable_names()}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known

@@ -9,7 +9,7 @@ import pytest
 from judgekit.cli.output import verdict_text
 
 if TYPE_CHECKING:
-    from judgekit.usage import CostSource
+    from judgekit.errors import CostSource
 
 RECORD: dict[str, Any] = {
     "verdict": "accept",

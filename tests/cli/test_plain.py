@@ -175,6 +175,6 @@ def test_a_fault_of_ours_is_one_line_and_code_70(
 
 def test_the_result_has_every_field_of_the_contract(alone: Callable[..., Outcome]) -> None:
     (first, *_) = json.loads(alone("search", "refresh the JWT", "--json").out)["results"]
-    from judgekit.recall import Result  # noqa: PLC0415 - the names alone
+    from judgekit.judging.search import Result  # noqa: PLC0415 - the names alone
 
     assert list(first) == list(Result.model_fields)

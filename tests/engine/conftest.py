@@ -1,4 +1,4 @@
-"""Places for engines, and a model that judges."""
+"""Places for engines, and a shared judge in this process, with a model that answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 from engine_processes import GOOD, private_folder, started
 from loopback import Loopback, says
+from starlette.testclient import TestClient
 
-from judgekit.engine.place import Place
+from judgekit.engine.address import Place
+from judgekit.engine.judges import Service
+from judgekit.engine.log import Log
+from judgekit.engine.team import create_team_app
+from judgekit.engine.tokens import Tokens, user_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from judgekit.engine.client import Connection
 
@@ -47,3 +53,32 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
         monkeypatch.setenv("JUDGEKIT_API_KEY", "sk-of-this-test")
         yield server
+
+
+@pytest.fixture
+def tokens() -> Tokens:
+    return user_tokens()
+
+
+@pytest.fixture
+def token(tokens: Tokens) -> str:
+    return tokens.create("ada")
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, tokens: Tokens) -> Iterator[TestClient]:
+    """Return a client without a token."""
+    service = Service(lambda _: None)
+    service.ready.set()
+    app = create_team_app(service, Log(str(tmp_path / "log")), tokens)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+        assert client.portal is not None
+        client.portal.call(service.aclose)  # its connections belong to the client's loop, which ends now
+
+
+@pytest.fixture
+def client(stranger: TestClient, token: str) -> TestClient:
+    """Return a client with a token."""
+    stranger.headers["Authorization"] = f"Bearer {token}"
+    return stranger

@@ -9,8 +9,8 @@ import pytest
 from engine_processes import private_folder
 
 from judgekit.engine import asking, client, many
+from judgekit.engine.address import Place
 from judgekit.engine.client import Answer, EngineLost, NoEngine
-from judgekit.engine.place import Place
 from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
 
 if TYPE_CHECKING:

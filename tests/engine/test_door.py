@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit.engine import door
-from judgekit.engine.door import HOLDER, Door
+from judgekit.engine import admission
+from judgekit.engine.admission import HOLDER, Door
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -76,7 +76,7 @@ def test_a_full_queue_sends_away_and_says_for_how_long() -> None:
 
 def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        monkeypatch.setattr(door, "MOST_BYTES", 100)
+        monkeypatch.setattr(admission, "MOST_BYTES", 100)
         inside = Inside()
         at = Door(inside)
         first = ask(at, size="60")
@@ -103,7 +103,7 @@ def test_who_leaves_takes_nothing_new() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", door.ALWAYS)
+@pytest.mark.parametrize("path", admission.ALWAYS)
 def test_how_it_is_can_always_be_asked(path: str) -> None:
     async def run() -> None:
         inside = Inside()
@@ -119,7 +119,7 @@ def test_how_it_is_can_always_be_asked(path: str) -> None:
 @pytest.mark.parametrize(
     ("size", "headers", "status"),
     [
-        (str(door.MOST_BODY + 1), {}, 413),
+        (str(admission.MOST_BODY + 1), {}, 413),
         ("-1", {}, 411),
         ("many", {}, 411),
         (None, {"transfer_encoding": "chunked"}, 411),
@@ -142,7 +142,7 @@ def test_bodies_of_no_or_too_great_a_size_are_not_read(
 @pytest.mark.parametrize(
     ("given", "status"), [("Bearer right", 200), ("Bearer wrong", 401), ("right", 401), ("", 401)]
 )
-@pytest.mark.parametrize("path", ["/v1/judge", *door.ALWAYS])
+@pytest.mark.parametrize("path", ["/v1/judge", *admission.ALWAYS])
 def test_a_token_is_asked_for_everywhere(path: str, given: str, status: int) -> None:
     async def run() -> None:
         inside = Inside()
@@ -190,7 +190,7 @@ def test_nobody_has_more_than_is_left_for_the_others() -> None:
 
 def test_nobody_has_more_bytes_than_are_left_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        monkeypatch.setattr(door, "MOST_BYTES", 100)
+        monkeypatch.setattr(admission, "MOST_BYTES", 100)
         inside = Inside()
         at = Door(inside)
         for holder, size, entered in (("ada", "30", 1), ("ada", "30", 1), ("ada", "20", 2), ("bob", "40", 3)):

@@ -10,11 +10,11 @@ import pytest
 from engine_processes import body
 from loopback import SILENT, Loopback
 
-from judgekit.engine import asked
+from judgekit.engine import schemas
 from judgekit.engine.app import create_app
+from judgekit.engine.judges import Service
 from judgekit.engine.log import Log
-from judgekit.engine.service import Service
-from judgekit.gateway import litellm_
+from judgekit.providers import litellm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -77,7 +77,7 @@ def test_who_cannot_be_served_is_told_at_once(
         await beginning.wait()
         raise error("it is broken")
 
-    monkeypatch.setattr(litellm_, "loaded", loaded)
+    monkeypatch.setattr(litellm, "loaded", loaded)
 
     async def work() -> None:
         async with opened(tmp_path / "log", ready=False) as (client, service):
@@ -168,9 +168,9 @@ def test_names_that_are_not_utf_8_travel(tmp_path: Path, model: Loopback) -> Non
 
 
 def test_a_rubric_is_looked_for_where_the_caller_works(tmp_path: Path) -> None:
-    given = asked.Judge.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "my.yaml"}))
+    given = schemas.Judge.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "my.yaml"}))
     assert given.meant().rubric == str(tmp_path / "my.yaml")
-    given = asked.Judge.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "kls@1.0.0"}))
+    given = schemas.Judge.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "kls@1.0.0"}))
     assert given.meant().rubric == "kls@1.0.0"
 
 

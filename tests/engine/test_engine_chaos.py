@@ -16,8 +16,8 @@ from engine_processes import GOOD, alive, body, end_all, is_gone
 from loopback import Loopback, says
 
 from judgekit.engine import client
+from judgekit.engine.address import Place
 from judgekit.engine.client import Connection, EngineLost, NoEngine
-from judgekit.engine.place import Place
 
 if TYPE_CHECKING:
     from loopback import Answer, Asked
@@ -94,8 +94,8 @@ def kill_one(folder: Path, chance: random.Random) -> None:
 def kill_a_client(place: Place, chance: random.Random) -> None:
     """Start a client and kill it in the middle of whatever it does."""
     code = (
-        "import sys; from engine_processes import judged; from judgekit.engine import client, place; "
-        "judged(client.Connection(place.Place(*sys.argv[1:])))"
+        "import sys; from engine_processes import judged; from judgekit.engine import address, client; "
+        "judged(client.Connection(address.Place(*sys.argv[1:])))"
     )
     support = str(Path(__file__).parents[1] / "support")
     words = [sys.executable, "-c", code, place.folder, place.kin, place.code]

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit import environment
+from judgekit.engine import address as places
 from judgekit.engine import client
-from judgekit.engine import place as places
+from judgekit.engine.admission import error_body
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
-from judgekit.engine.door import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.place import Place
+    from judgekit.engine.address import Place
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 

@@ -25,7 +25,7 @@ from judgekit.cli.app import run
 from judgekit.engine import client
 from judgekit.hooks import launch
 from judgekit.ledger import Ledger, VerdictLine
-from judgekit.ledger.read import Wanted
+from judgekit.ledger.store import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,10 +14,10 @@ import pytest
 from engine_processes import GOOD, SECONDS, alive, body, health, is_gone, judged, started
 from loopback import SILENT, Loopback, says
 
+from judgekit.engine import address as places
 from judgekit.engine import client, control
-from judgekit.engine import place as places
+from judgekit.engine.address import Place
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
-from judgekit.engine.place import Place
 
 if TYPE_CHECKING:
     from loopback import Answer, Asked
@@ -124,10 +124,8 @@ def test_a_client_that_hangs_up_ends_its_work(ready_place: Place, monkeypatch: p
 def test_a_client_that_is_killed_ends_its_work(ready_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
-        code = (
-            "import sys, time; from engine_processes import judged; from judgekit.engine import client, place"
-        )
-        code += "; judged(client.Connection(place.Place(*sys.argv[1:])))"
+        code = "import sys; from engine_processes import judged; from judgekit.engine import address, client"
+        code += "; judged(client.Connection(address.Place(*sys.argv[1:])))"
         support = str(Path(__file__).parents[1] / "support")
         child = subprocess.Popen(
             [sys.executable, "-c", code, ready_place.folder, ready_place.kin, ready_place.code],
@@ -196,8 +194,8 @@ def test_nothing_that_a_clone_brings_is_imported(
 def test_who_starts_it_is_not_held_up(place: Place, tmp_path: Path) -> None:
     """As in `git push 2>&1 | tee log`: the reader waits until everybody has closed the pipe."""
     code = (
-        "import os, sys; from judgekit.engine import client, place; os.dup2(1, 9, inheritable=True); "
-        "os.waitpid(client.start(place.Place(*sys.argv[1:])), 0); print('started')"
+        "import os, sys; from judgekit.engine import address, client; os.dup2(1, 9, inheritable=True); "
+        "os.waitpid(client.start(address.Place(*sys.argv[1:])), 0); print('started')"
     )
     words = [sys.executable, "-c", code, place.folder, place.kin, place.code]
     # communicate() ends when stdout and stderr are closed at the other end, by everybody.

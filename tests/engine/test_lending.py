@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import custom, request
 
-from judgekit import running
-from judgekit.engine.lending import Lent, in_thread
-from judgekit.gateway.base import Endpoint, Reply
-from judgekit.gateway.open import open_gateway
-from judgekit.gateway.pace import caller
+from judgekit.engine.thread_gateway import Lent, in_thread
+from judgekit.providers import running
+from judgekit.providers.base import Endpoint, Reply
+from judgekit.providers.gateway import open_gateway
+from judgekit.providers.pace import caller
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Request
+    from judgekit.providers.base import Request
 
 
 class Held:

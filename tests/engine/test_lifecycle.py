@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.engine import lifecycle, listening
-from judgekit.engine.door import Door
+from judgekit.engine import lifecycle, lock
+from judgekit.engine.admission import Door
 from judgekit.engine.lifecycle import Engine
 from judgekit.engine.log import Log
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from judgekit.engine.place import Place
+    from judgekit.engine.address import Place
 
 
 class Clock:
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def engine(place: Place, clock: Clock) -> Iterator[Engine]:
     """Return an engine that sits in its place and does not run: it only looks around."""
-    seat = listening.take(place)
+    seat = lock.take(place)
     assert seat is not None
     found = Engine(seat, Log(place.log))
     found._door = Door(_nothing)

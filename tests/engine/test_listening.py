@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import lock
-from judgekit.engine import listening
+from judgekit.config import files
+from judgekit.engine import lock as listening
+from judgekit.engine.address import Place
 from judgekit.engine.client import Connection, NoEngine
-from judgekit.engine.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.listening import Seat
+    from judgekit.engine.lock import Seat
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -134,7 +134,7 @@ def test_a_folder_that_takes_no_files_is_refused(place: Place, monkeypatch: pyte
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(lock, "take", full)
+    monkeypatch.setattr(files, "take", full)
     with pytest.raises(OSError, match="No space"):
         listening.take(place)
 

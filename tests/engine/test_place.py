@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from engine_processes import private_folder
 
-from judgekit import environment, paths
-from judgekit.engine import place as places
-from judgekit.engine.place import MAX_PATH, Place
+from judgekit import environment
+from judgekit.engine import address as places
+from judgekit.engine.address import MAX_PATH, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def test_a_long_path_gives_way_to_a_short_one(
     isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
-    monkeypatch.setattr(paths, "private_folder", lambda path: path)
+    monkeypatch.setattr(environment, "private_folder", lambda path: path)
     monkeypatch.setattr(places, "private", lambda _: True)
     assert len(os.fsencode(found().socket)) <= MAX_PATH
 
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_no_place(runtime: Path, monkeypatch: pytest.MonkeyPa
     def full(_: str) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(paths, "private_folder", full)
+    monkeypatch.setattr(environment, "private_folder", full)
     monkeypatch.setattr(places, "private", lambda path: path == str(runtime))
     assert places.find(make=True) is None
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import assess
-from judgekit.assess import Wish
-from judgekit.engine import prepared
-from judgekit.engine.prepared import Judges
+from judgekit.engine import judges as prepared
+from judgekit.engine.judges import Judges
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError
-from judgekit.gateway.base import seated
-from judgekit.gateway.open import open_gateway
+from judgekit.judging import service
+from judgekit.judging.service import Wish
+from judgekit.providers.base import seated
+from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.score import DocumentJudge
 
 WISH = Wish()
 MODEL = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
@@ -51,14 +51,14 @@ def test_the_same_is_made_once(project: Path) -> None:
 
 def test_those_who_ask_at_once_wait_for_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    make = assess.document_judge
+    make = service.document_judge
 
     def counted(*given: object) -> object:
         nonlocal made
         made += 1
         return make(*given)  # type: ignore[arg-type]  # handed on as it came
 
-    monkeypatch.setattr(assess, "document_judge", counted)
+    monkeypatch.setattr(service, "document_judge", counted)
 
     async def run() -> None:
         judges = Judges(open_gateway({}))

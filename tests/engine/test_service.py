@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from judgekit import assess, redaction
-from judgekit.engine import working
-from judgekit.engine.asked import Carried
-from judgekit.engine.service import Service, rss_bytes
-from judgekit.gateway import litellm_
-from judgekit.gateway.open import before_asking
+from judgekit.engine import flows
+from judgekit.engine.judges import Service, rss_bytes
+from judgekit.engine.schemas import Carried
+from judgekit.judging import redact
+from judgekit.judging import service as assess
+from judgekit.providers import litellm
+from judgekit.providers.gateway import before_asking
 
 if TYPE_CHECKING:
-    from judgekit.judging.documents import DocumentJudge
+    from judgekit.judging.score import DocumentJudge
     from judgekit.judging.subject import Document
 
 
@@ -80,8 +81,8 @@ def test_what_a_judging_needs_is_there_before_anybody_asks(
         if missing:
             raise ImportError
 
-    monkeypatch.setattr(litellm_, "loaded", loaded)
-    monkeypatch.setattr(redaction, "load", load)
+    monkeypatch.setattr(litellm, "loaded", loaded)
+    monkeypatch.setattr(redact, "load", load)
 
     async def run() -> None:
         service.append(Service(lambda _: None))
@@ -104,7 +105,7 @@ def test_one_document_does_not_wait_for_a_thousand_of_another_client(monkeypatch
         finished: list[str] = []
 
         async def ask(client: str) -> None:
-            with working.on_behalf_of(Carried(environ={}, cwd="/", client=client)):
+            with flows.on_behalf_of(Carried(environ={}, cwd="/", client=client)):
                 await service.judged(cast("DocumentJudge", judge), cast("Document", None))
             finished.append(client)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.engine import starts
-from judgekit.engine.starts import Starts
-from judgekit.gateway.open import before_asking
+from judgekit.engine import judges
+from judgekit.engine.judges import Starts
+from judgekit.providers.gateway import before_asking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -103,7 +103,7 @@ async def test_the_next_begins_when_the_one_before_ends(ends: Callable[[], None]
 
 @in_a_loop
 async def test_who_asks_nobody_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "LONGEST", 0.0)
+    monkeypatch.setattr(judges, "LONGEST", 0.0)
     turns, forever = Starts(), asyncio.Event()
 
     async def waits_for_something_else() -> None:

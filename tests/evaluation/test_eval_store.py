@@ -8,15 +8,15 @@ import pytest
 
 from judgekit.errors import UsageError
 from judgekit.evaluation.collection import Document, read
-from judgekit.evaluation.store import Store
-from judgekit.retrieval import api, schema
+from judgekit.evaluation.retrieval import Store
+from judgekit.retrieval import schema, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.retrieval.candidate import Candidate
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.confidence import Candidate
 
 WORDS = ["harbour", "lantern", "orchard", "sparrow", "thimble", "velvet", "willow", "zenith"]
 QUERIES = ["lantern in the harbour", "a velvet thimble", "sparrows of the orchard", "willowLantern", "none"]
@@ -51,7 +51,7 @@ def test_it_finds_and_rates_what_a_store_of_files_does(
     text: str,
 ) -> None:
     write_store(tmp_path / "memory", made)
-    real = api.search(text, ["memory"], project=str(tmp_path), limit=100).candidates
+    real = search.search(text, ["memory"], project=str(tmp_path), limit=100).candidates
     found = Store(made, profile).candidates(text)
     assert {each.id for each in found} == {each.id for each in real}
     assert {each.id: rated(each) for each in found} == {each.id: rated(each) for each in real}

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.config import RetrievalConfig
-from judgekit.evaluation import figures
+from judgekit.config.settings import RetrievalConfig
+from judgekit.evaluation import retrieval
 from judgekit.evaluation.collection import Document
-from judgekit.evaluation.figures import Seen, told
-from judgekit.evaluation.store import Store
+from judgekit.evaluation.retrieval import Seen, Store, told
 from judgekit.hooks import claude_code
-from judgekit.retrieval.candidate import Candidate
 from judgekit.retrieval.compiled import Profiles
-from judgekit.retrieval.profile import compile_profiles
+from judgekit.retrieval.confidence import Candidate
+from judgekit.retrieval.profiles import compile_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +41,7 @@ def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "")
 
 
 def test_metrics_are_means_over_the_judged_queries() -> None:
-    found = figures.metrics_of(
+    found = retrieval.metrics_of(
         [seen("q1", "", ranking="ba"), seen("q2", ""), seen("q3", "", ranking="a"), seen("nobody", "a.9")],
         GRADES,
     )
@@ -54,12 +53,12 @@ def test_metrics_are_means_over_the_judged_queries() -> None:
 
 
 def test_without_judged_queries_there_is_no_figure() -> None:
-    assert set(figures.metrics_of([seen("nobody", "a.9")], GRADES).values()) == {None}
+    assert set(retrieval.metrics_of([seen("nobody", "a.9")], GRADES).values()) == {None}
 
 
 def test_confidence_counts_the_hits_that_a_search_lists() -> None:
     many = " ".join(f"{name}.2" for name in "cdefghijklmn")
-    found = figures.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], GRADES)
+    found = retrieval.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], GRADES)
     assert found.hits == 2 + 10
     assert [(each.low, each.count, each.relevant) for each in found.bins] == [
         (0.2, 10, 0.0),
@@ -78,7 +77,7 @@ def test_injection_by_hand() -> None:
         seen("q3", "a.4"),
         seen("nobody", "x.1"),
     ]
-    found = figures.injection_of(prompts, GRADES)
+    found = retrieval.injection_of(prompts, GRADES)
     assert (found.prompts, found.answerable) == (4, 2)
     assert found.injected is not None
     assert found.nudged is not None
@@ -89,15 +88,15 @@ def test_injection_by_hand() -> None:
 
 
 def test_where_nothing_is_injected_there_is_no_precision() -> None:
-    found = figures.injection_of([seen("q1", "a.4")], GRADES)
+    found = retrieval.injection_of([seen("q1", "a.4")], GRADES)
     assert found.precision is None
     assert found.coverage is not None
     assert found.coverage.value == 0.0
 
 
 def test_elsewhere_is_counted_where_it_was_asked() -> None:
-    assert figures.elsewhere_of([seen("q1", "a.9")]) is None
-    found = figures.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
+    assert retrieval.elsewhere_of([seen("q1", "a.9")]) is None
+    found = retrieval.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
     assert found is not None
     assert found.prompts == 2
     assert found.injected is not None
@@ -144,7 +143,7 @@ def test_the_hook_tells_the_same(
     own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-    found = told(Store(documents, profile).candidates(prompt, figures.POOL))
+    found = told(Store(documents, profile).candidates(prompt, retrieval.POOL))
     assert notes == []
     if labels and prompt != PROMPTS[-1]:
         assert found.injected if labels == LABELS[1] else found.mentioned
@@ -153,8 +152,8 @@ def test_the_hook_tells_the_same(
 
 
 def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
-    assert RetrievalConfig().pool == figures.POOL
-    assert RetrievalConfig().max_inject == figures.MAX_INJECTED
+    assert RetrievalConfig().pool == retrieval.POOL
+    assert RetrievalConfig().max_inject == retrieval.MAX_INJECTED
 
 
 def test_what_is_not_injected_is_mentioned_if_it_is_worth_it() -> None:
@@ -162,4 +161,4 @@ def test_what_is_not_injected_is_mentioned_if_it_is_worth_it() -> None:
     assert [each.id for each in found.injected] == ["a", "b", "c"]
     assert [each.id for each in found.mentioned] == ["d", "e"]
     far = told([hit(str(place), 0.2) for place in range(20)])
-    assert len(far.mentioned) == figures.POOL
+    assert len(far.mentioned) == retrieval.POOL

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from judgekit.evaluation import judge_agreement as agreement
+from judgekit.evaluation import agreement
 
 
 def pairs(table: dict[tuple[str, str], int]) -> list[agreement.Pair]:

@@ -10,18 +10,18 @@ import pytest
 from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
-from judgekit import fence, library
-from judgekit.calibrate import reading
-from judgekit.calibrate.labelled import Case
-from judgekit.evaluation import judge, judge_live
-from judgekit.evaluation.judge_variants import again, reordered
-from judgekit.gateway import litellm_
+from judgekit.evaluation import judges, readings, runner
+from judgekit.evaluation.labelled import Case
+from judgekit.evaluation.runner import again, reordered
+from judgekit.judging import fence
+from judgekit.providers import litellm
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.evaluation.judge_report import JudgeReport
+    from judgekit.evaluation.agreement import JudgeReport
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 SELECT: dict[str, Any] = {
@@ -35,7 +35,7 @@ PAIR: dict[str, Any] = {"id": "p", "prompt": "Why?", "a": "Because.", "b": "No i
 
 @pytest.fixture(scope="module", autouse=True)
 def _litellm_is_loaded() -> None:
-    litellm_.load()
+    litellm.load()
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., d
             monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", models)
             monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-            loaded = library.find_rubric(rubric)
-            found = judge_live.ask(cases, tmp_path, loaded, "strict")
-        report = judge.report(found.cases, "cases.jsonl", loaded, "strict")
+            loaded = loader.find_rubric(rubric)
+            found = runner.ask(cases, tmp_path, loaded, "strict")
+        report = judges.report(found.cases, "cases.jsonl", loaded, "strict")
         return {each.judge: each for each in report.judges}
 
     return run
@@ -180,10 +180,10 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     with Loopback(answer) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "small")
-        found = judge_live.ask(documents(1), tmp_path, library.find_rubric("kls"), "strict")
+        found = runner.ask(documents(1), tmp_path, loader.find_rubric("kls"), "strict")
     said = found.cases[0].judges["quick"]
     assert (said.samples, said.criteria, said.calls) == (2, "each", 6)
-    asked = reading.asked(found.cases)
+    asked = readings.asked(found.cases)
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
     assert {tier: list(models) for tier, models in found.asking.items()} == {
         tier: [model] for tier, model in found.models.items()

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from scripted import PROFILE, endpoint
 
-from judgekit import library
-from judgekit.calibrate.labelled import Case
-from judgekit.evaluation.judge_live import _Asker
-from judgekit.gateway.base import Reply
-from judgekit.judging.gates import Gates
+from judgekit.errors import Usage
+from judgekit.evaluation.labelled import Case
+from judgekit.evaluation.runner import _Asker
+from judgekit.judging.finality import Gates
 from judgekit.judging.judge import Judge
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.calibrate.labelled import Recorded
-    from judgekit.gateway.base import Endpoint, Request, Seats
+    from judgekit.evaluation.labelled import Recorded
+    from judgekit.providers.base import Endpoint, Request, Seats
 
-LOADED = library.score_rubric("answer-quality")
+LOADED = loader.score_rubric("answer-quality")
 SUBJECTS = ["One.", "Two.", "Three.", "Four."]
 CASE = Case.model_validate({"id": "c", "prompt": "Why?", "subjects": SUBJECTS, "label": "A"})
 QUICK, DEEP = endpoint("quick-model"), endpoint("deep-model")

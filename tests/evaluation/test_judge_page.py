@@ -10,14 +10,15 @@ import pytest
 from drawn import NAMES, charts, texts
 from scripted import scores
 
-from judgekit import library
-from judgekit.calibrate import labelled
-from judgekit.evaluation import judge, judge_page
+from judgekit.evaluation import judges as judge
+from judgekit.evaluation import labelled
+from judgekit.evaluation.page import MOST_WORDS, html
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.evaluation.judge_report import JudgingReport
+    from judgekit.evaluation.agreement import JudgingReport
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 
@@ -39,12 +40,12 @@ def report(tmp_path: Path) -> JudgingReport:
     lines += [line("turned", "accept", GOOD, variant="swapped", pair="0")]
     path = tmp_path / "cases.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    return judge.report(labelled.read(path), path.name, library.find_rubric("kls"), "strict")
+    return judge.report(labelled.read(path), path.name, loader.find_rubric("kls"), "strict")
 
 
 @pytest.fixture
 def page(report: JudgingReport) -> str:
-    return judge_page.html(report)
+    return html(report)
 
 
 def test_every_figure_is_in_it(page: str) -> None:
@@ -84,7 +85,7 @@ def test_it_loads_nothing_and_its_ids_stand_once(page: str) -> None:
 
 
 def test_the_same_report_is_the_same_page(report: JudgingReport) -> None:
-    assert judge_page.html(report) == judge_page.html(report)
+    assert html(report) == html(report)
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
@@ -92,7 +93,7 @@ def test_names_are_names_whatever_is_in_them(report: JudgingReport, name: str) -
     judges = [each.model_copy(update={"judge": name, "model": name}) for each in report.judges]
     classes = [judges[0].classes[0]._replace(word=name), *judges[0].classes[1:]]
     judges[0] = judges[0].model_copy(update={"classes": classes})
-    page = judge_page.html(report.model_copy(update={"file": name, "judges": judges}))
+    page = html(report.model_copy(update={"file": name, "judges": judges}))
     page.encode()
     assert "<script" not in page
     assert len(charts(page)) == 5
@@ -102,7 +103,7 @@ def test_names_are_names_whatever_is_in_them(report: JudgingReport, name: str) -
 @pytest.mark.parametrize("count", [1, 12])
 def test_one_judge_and_a_dozen(report: JudgingReport, count: int) -> None:
     judges = [report.judges[0].model_copy(update={"judge": f"judge {number}"}) for number in range(count)]
-    page = judge_page.html(report.model_copy(update={"judges": judges}))
+    page = html(report.model_copy(update={"judges": judges}))
     assert len(charts(page)) == count + (2 if count == 1 else 3)  # one has nothing to compare its cost with
     assert page.count("<h2>judge ") == count
 
@@ -110,11 +111,11 @@ def test_one_judge_and_a_dozen(report: JudgingReport, count: int) -> None:
 def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:
     lines = [
         {"id": str(number), "label": f"word {number}", "judges": {"x": {"choice": f"word {number}"}}}
-        for number in range(judge_page.MOST_WORDS + 1)
+        for number in range(MOST_WORDS + 1)
     ]
     path = tmp_path / "cases.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    page = judge_page.html(judge.report(labelled.read(path), path.name, None, "strict"))
+    page = html(judge.report(labelled.read(path), path.name, None, "strict"))
     assert "31 different words are too many for a picture" in page
     assert "labels (down)" not in page
     assert page.count("<td>word ") == 31
@@ -127,8 +128,8 @@ def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
     def drawn(failure: str) -> str:
         judges = {"quick": {"failure": failure}}
         path.write_text(json.dumps({"id": "a", "text": "a", "label": "accept", "judges": judges}) + "\n")
-        report = judge.report(labelled.read(path), path.name, library.find_rubric("kls"), "strict")
-        return judge_page.html(report)
+        report = judge.report(labelled.read(path), path.name, loader.find_rubric("kls"), "strict")
+        return html(report)
 
     assert charts(drawn("timeout")) == []
     page = drawn("invalid_reply")

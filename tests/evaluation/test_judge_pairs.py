@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
 from scripted import endpoint
 
-from judgekit import config, library
-from judgekit.calibrate import reading
-from judgekit.calibrate.labelled import Case
-from judgekit.comparison import CompareRound
-from judgekit.evaluation import judge_live, judge_rounds
+from judgekit.config.settings import user_file
+from judgekit.evaluation import readings, runner
+from judgekit.evaluation.labelled import Case
 from judgekit.judging.ballots import ORDERS, Vote, ballot, of_calls
-from judgekit.judging.manner import Manner
+from judgekit.judging.comparison import CompareRound
+from judgekit.judging.options import Manner
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.judging.ballots import PairWord
-    from judgekit.judging.manner import JuryRule
+    from judgekit.judging.options import JuryRule
 
-LOADED = library.comparing_rubric("answer-preference")
+LOADED = loader.comparing_rubric("answer-preference")
 CRITERIA = 3
 PAIR = {"id": "p", "prompt": "Why?", "a": "Because.", "b": "No idea.", "label": "A"}
 WORDS: tuple[PairWord | None, ...] = ("A", "B", "tie", None)
@@ -61,9 +61,9 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     ]
     votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
     expected = ballot(list(zip(seats, votes, strict=True)), rule)
-    recorded = judge_rounds.of_pairs(rounds, {"quick": seats}, manner, CRITERIA)
+    recorded = runner.of_pairs(rounds, {"quick": seats}, manner, CRITERIA)
     case = Case.model_validate({**PAIR, "judges": recorded})
-    reader = reading.Reader(LOADED.rubric, "strict")
+    reader = readings.Reader(LOADED.rubric, "strict")
     assert reader.words(case, recorded["quick"]) == {"": expected.word}
     (sample,) = reader.samples(case)
     assert sample.voices["quick"].margin == pytest.approx(expected.lead)
@@ -75,8 +75,8 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Four eyes are for judging: else nobody could learn how far a model may be trusted."""
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text("judge: {author_family: openai, samples: 3}\n")
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text("judge: {author_family: openai, samples: 3}\n")
 
     def answer(asked: Asked) -> Answer:
         found = re.findall(r"The text (\w+):\s+<[^>]*>\s+Because", asked.text)
@@ -86,12 +86,12 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "gpt-4o-mini,gpt-4o")
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-large")
-        found = judge_live.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
+        found = runner.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
     quick, deep = (found.cases[0].judges[tier] for tier in ("quick", "deep"))
     assert [each.model for each in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
     assert [each.probabilities for each in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
-    assert reading.asked(found.cases).samples == 3
+    assert readings.asked(found.cases).samples == 3
 
 
 @pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
@@ -114,8 +114,8 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-        found = judge_live.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
+        found = runner.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
     (case,) = found.cases
     assert {tier: each.cut for tier, each in case.judges.items()} == {"quick": cut, "deep": False}
-    (sample,) = reading.Reader(LOADED.rubric, "strict").samples(case)
+    (sample,) = readings.Reader(LOADED.rubric, "strict").samples(case)
     assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)

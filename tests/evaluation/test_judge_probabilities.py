@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit import library
-from judgekit.calibrate import labelled
-from judgekit.evaluation import judge, judge_page
+from judgekit.evaluation import judges, labelled, page
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.evaluation.judge_report import JudgingReport
+    from judgekit.evaluation.agreement import JudgingReport
 
 
 def case(name: str, kept: list[str], said: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -24,7 +23,7 @@ def case(name: str, kept: list[str], said: dict[str, Any], **more: Any) -> dict[
 
 def measured(path: Path, *lines: dict[str, Any], rubric: str = "memory-relevance") -> JudgingReport:
     path.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    return judge.report(labelled.read(path), path.name, library.find_rubric(rubric), "strict")
+    return judges.report(labelled.read(path), path.name, loader.find_rubric(rubric), "strict")
 
 
 @pytest.fixture
@@ -46,13 +45,13 @@ def test_they_are_compared_with_what_was_to_be_kept(file: Path) -> None:
     assert [(each.count, each.relevant) for each in found.bins] == [(2, 0), (2, 0.5)]
     assert found.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
     assert found.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
-    assert "best on the dashed line" in judge_page.html(report)
+    assert "best on the dashed line" in page.html(report)
 
 
 def test_without_any_there_is_nothing_to_say(file: Path) -> None:
     report = measured(file, case("a", ["m1"], {"keep": ["m1"]}))
     assert report.judges[0].probabilities is None
-    assert "dashed line" not in judge_page.html(report)
+    assert "dashed line" not in page.html(report)
 
 
 def test_shares_of_two_texts_are_no_probabilities_of_candidates(file: Path) -> None:

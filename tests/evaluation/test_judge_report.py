@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import scores
 
-from judgekit import library
-from judgekit.calibrate import labelled
 from judgekit.errors import InputError
-from judgekit.evaluation import judge as evaluation
+from judgekit.evaluation import judges as evaluation
+from judgekit.evaluation import labelled
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.evaluation.judge_report import JudgingReport
+    from judgekit.evaluation.agreement import JudgingReport
 
 
 def case(name: str, label: object, reply: str | None, **more: object) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def measured(
     path: Path, lines: list[dict[str, Any]], rubric: str | None = "kls", **options: str
 ) -> JudgingReport:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    loaded = library.find_rubric(rubric) if rubric else None
+    loaded = loader.find_rubric(rubric) if rubric else None
     return evaluation.report(labelled.read(path), path.name, loaded, "strict", **options)
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation import trec
+from judgekit.evaluation import collection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_the_format(tmp_path: Path) -> None:
-    trec.write(tmp_path / "run", [("q/1", ["b", "a"]), ("q/2", []), ("q/3", ["ü"])])
+    collection.write(tmp_path / "run", [("q/1", ["b", "a"]), ("q/2", []), ("q/3", ["ü"])])
     tag = f"judgekit-{__version__}"
     assert (tmp_path / "run").read_text(encoding="utf-8").splitlines() == [
         f"q/1 Q0 b 1 2 {tag}",
@@ -24,7 +24,7 @@ def test_the_format(tmp_path: Path) -> None:
 
 def test_scores_fall_at_every_step(tmp_path: Path) -> None:
     names = [f"d{number}" for number in range(100)]
-    trec.write(tmp_path / "run", [("q", names)])
+    collection.write(tmp_path / "run", [("q", names)])
     rows = [line.split(" ") for line in (tmp_path / "run").read_text().splitlines()]
     assert [row[2] for row in sorted(rows, key=lambda row: -float(row[4]))] == names
     assert len({float(row[4]) for row in rows}) == 100
@@ -33,17 +33,17 @@ def test_scores_fall_at_every_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b", "a\u2003b", " a", ""])
 def test_ids_with_spaces_have_no_place(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="no place for ids with spaces"):
-        trec.check(tmp_path / "run", ["fine", name])
+        collection.check(tmp_path / "run", ["fine", name])
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be written \(.+\); name another file for --run"):
-        trec.check(tmp_path / "missing" / "run", [])
+        collection.check(tmp_path / "missing" / "run", [])
     with pytest.raises(UsageError, match="cannot be written"):
-        trec.write(tmp_path, [])
+        collection.write(tmp_path, [])
 
 
 def test_checking_leaves_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("earlier\n")
-    trec.check(tmp_path / "run", ["a"])
+    collection.check(tmp_path / "run", ["a"])
     assert (tmp_path / "run").read_text() == "earlier\n"

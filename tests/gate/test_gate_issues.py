@@ -13,7 +13,7 @@ from loopback import Answer, Asked, Loopback
 from loopback import says as reply
 from scripted import scores
 
-from judgekit import config
+from judgekit.config import settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,8 +54,8 @@ def push(work: GitRepo, **files: str) -> tuple[int, str]:
 
 
 def by_user(text: str) -> None:
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text(text)
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text(text)
 
 
 def test_disagreement_opens_one_issue_that_later_pushes_update(work: GitRepo, gh: FakeGh) -> None:

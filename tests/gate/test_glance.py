@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from git_repo import GitRepo, beside_origin
 
-from judgekit import config
-from judgekit.gate import glance
-from judgekit.gate.rules_commit import commits_of
+from judgekit.config import settings
+from judgekit.gate import fast_path
+from judgekit.gate.policy import commits_of
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
 
@@ -33,12 +33,12 @@ def update(work: GitRepo) -> RefUpdate:
 
 
 def glanced(work: GitRepo) -> bool:
-    return glance.nothing_to_judge(Repository(work.folder), [update(work)], "origin")
+    return fast_path.nothing_to_judge(Repository(work.folder), [update(work)], "origin")
 
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    glance.keep(repository, commits_of(repository, [update(work)], "origin"), ["*.md"], [])
+    fast_path.keep(repository, commits_of(repository, [update(work)], "origin"), ["*.md"], [])
 
 
 def test_what_is_chosen_is_not_known_before_a_full_run(work: GitRepo) -> None:
@@ -56,8 +56,8 @@ def test_something_to_judge_is_seen(work: GitRepo) -> None:
 
 def test_a_deletion_needs_no_rules(work: GitRepo) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", work("rev-parse", "main"))
-    assert glance.nothing_to_judge(Repository(work.folder), [gone], "origin")
-    assert glance.nothing_to_judge(Repository(work.folder), [], "origin")
+    assert fast_path.nothing_to_judge(Repository(work.folder), [gone], "origin")
+    assert fast_path.nothing_to_judge(Repository(work.folder), [], "origin")
 
 
 def test_other_rules_on_the_remote_are_read_anew(work: GitRepo) -> None:
@@ -76,8 +76,8 @@ def test_other_rules_of_the_users_are_read_anew(work: GitRepo, monkeypatch: pyte
     assert not glanced(work)
     monkeypatch.delenv("JUDGEKIT_GATE_PATHS")
     assert glanced(work)
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text("gate: {paths: ['*.py']}\n")
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text("gate: {paths: ['*.py']}\n")
     assert not glanced(work)
 
 

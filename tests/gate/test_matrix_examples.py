@@ -15,14 +15,14 @@ import pytest
 from git_repo import GitRepo
 from pushing import bad, good, path_without_judgekit
 
-from judgekit import bundled, datafile
-from judgekit.install import git_hook, pre_commit
+from judgekit.config import files, yamlfile
+from judgekit.hooks import git_hook, pre_commit
 
 if TYPE_CHECKING:
     from pushing import World
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = bundled.folder("examples") / "git"
+EXAMPLES = files.folder("examples") / "git"
 
 
 def example(name: str) -> str:
@@ -37,7 +37,7 @@ def configured_command() -> str:
 
 
 def lefthook_job() -> dict[str, Any]:
-    (job,) = datafile.parsed(example("lefthook.yml"))["pre-push"]["jobs"]
+    (job,) = yamlfile.parsed(example("lefthook.yml"))["pre-push"]["jobs"]
     return dict(job)
 
 
@@ -133,11 +133,11 @@ def test_git_with_configured_hooks(on_path: World) -> None:
 
 
 def test_the_manifest_for_pre_commit() -> None:
-    (hook,) = datafile.parsed((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    (hook,) = yamlfile.parsed((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert hook["entry"] == pre_commit.ENTRY
     assert (hook["id"], hook["stages"]) == (pre_commit.ID, ["pre-push"])
     assert (hook["pass_filenames"], hook["always_run"], hook["verbose"]) == (False, True, True)
-    (item,) = datafile.parsed(pre_commit.ITEM)
+    (item,) = yamlfile.parsed(pre_commit.ITEM)
     shared = {key: hook[key] for key in ("id", "stages", "pass_filenames", "always_run", "verbose")}
     assert shared.items() <= item["hooks"][0].items()
 
@@ -154,12 +154,12 @@ def test_the_manifest_is_what_pre_commit_reads() -> None:
 
 
 def actions() -> dict[str, Any]:
-    workflow = datafile.parsed(example("github-actions.yml"))
+    workflow = yamlfile.parsed(example("github-actions.yml"))
     return {each.get("name", each.get("uses", "")): each for each in workflow["jobs"]["gate"]["steps"]}
 
 
 def test_the_workflow_gives_no_secret_and_no_right_away() -> None:
-    workflow = datafile.parsed(example("github-actions.yml"))
+    workflow = yamlfile.parsed(example("github-actions.yml"))
     assert workflow["on"] == "pull_request", "pull_request_target would run a fork's files with secrets"
     assert workflow["permissions"] == {"contents": "read", "security-events": "write"}
     for step in actions().values():

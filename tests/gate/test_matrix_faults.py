@@ -25,7 +25,7 @@ from pushing import bad, good, word
 from scripted import by_content, scores
 
 from judgekit import programs
-from judgekit.install import git_hook
+from judgekit.hooks import git_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ import pytest
 from git_repo import GitRepo
 from pushing import bad, good, path_without_judgekit
 
-from judgekit.install import git_hook, git_place, pre_commit
+from judgekit.hooks import git_hook, git_status, pre_commit
 
 if TYPE_CHECKING:
     from pushing import World
@@ -27,7 +27,7 @@ exit {code}
 
 def foreign(world: World, text: str, mode: int = 0o755) -> Path:
     """Take judgekit's hook out, write another one, and install ours again."""
-    git_hook.uninstall(git_hook.planned_uninstall(git_place.find(world.work.folder).hooks))
+    git_hook.uninstall(git_hook.planned_uninstall(git_status.find(world.work.folder).hooks))
     hook = world.work.folder / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(text)
@@ -163,7 +163,7 @@ def framework() -> str:
 def pre_committed(world: World) -> World:
     """Return a world whose hook is pre-commit's, with the gate in its configuration."""
     program = framework()
-    git_hook.uninstall(git_hook.planned_uninstall(git_place.find(world.work.folder).hooks))
+    git_hook.uninstall(git_hook.planned_uninstall(git_status.find(world.work.folder).hooks))
     pre_commit.write(pre_commit.planned_install(world.work.folder))
     world.work.commit("the gate")
     world.work("push", "--quiet", "origin", "main")

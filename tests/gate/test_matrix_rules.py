@@ -12,7 +12,7 @@ import ledger_lines
 import pytest
 from pushing import BLOCKING, bad, good
 
-from judgekit import bundled
+from judgekit.config import files
 from judgekit.ledger import Fault, Label, Ledger, ModeChange, OverrideLine, Skip, kpi
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def test_broken_rules_on_the_remote_can_be_mended(bare_world: World) -> None:
 
 
 def test_a_rubric_of_the_projects_own_counts_as_the_remote_has_it(bare_world: World) -> None:
-    kls = (bundled.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
+    kls = (files.folder("rubrics") / "kls@1.0.0.yaml").read_text(encoding="utf-8")
     own = kls.replace("rubric: kls", "rubric: house", 1)
     rubric = ".judgekit/rubrics/house@1.0.0.yaml"
     bare_world.rubrics.append("house@1.0.0")

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
-from judgekit import config, library
+from judgekit.config import settings
 from judgekit.errors import ConfigError
 from judgekit.gate import policy
-from judgekit.gate.rules_commit import commits_of
+from judgekit.gate.policy import commits_of
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
 def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
     repository = Repository(work.folder)
     with policy.rules(repository, next(iter(commits_of(repository, updates, remote)), None)) as folder:
-        return config.load(folder).gate.mode
+        return settings.load(folder).gate.mode
 
 
 def test_a_push_does_not_choose_its_own_rules(work: GitRepo) -> None:
@@ -90,21 +91,21 @@ def test_a_first_push_brings_its_rules(work: GitRepo) -> None:
 
 def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
     work("update-ref", "-d", "refs/remotes/origin/main")
-    assert mode_for(work, remote="elsewhere") == "advisory" == config.Config().gate.mode
+    assert mode_for(work, remote="elsewhere") == "advisory" == settings.Config().gate.mode
     with policy.rules(Repository(work.folder), None) as folder:
         assert list(folder.iterdir()) == []
 
 
 def test_rubrics_come_with_the_rules(work: GitRepo) -> None:
-    own = (library.find_rubric("kls").path).read_text(encoding="utf-8").replace("rubric: kls", "rubric: own")
+    own = (loader.find_rubric("kls").path).read_text(encoding="utf-8").replace("rubric: kls", "rubric: own")
     work.write("rules/own.yaml", own)
     work.write(".judgekit/rubrics/own@1.0.0.yaml", own)
     work.write(RULES, "gate: {rubric: rules/own.yaml}\n")
     commit = work.commit("own rubric")
     with policy.rules(Repository(work.folder), commit) as folder:
-        named = config.load(folder).gate.rubric
-        assert library.score_rubric(named, folder).rubric.rubric == "own"
-        assert library.score_rubric("own", folder).origin == "project"
+        named = settings.load(folder).gate.rubric
+        assert loader.score_rubric(named, folder).rubric.rubric == "own"
+        assert loader.score_rubric("own", folder).origin == "project"
 
 
 def test_a_mistake_is_named_as_git_names_the_file(work: GitRepo) -> None:
@@ -114,7 +115,7 @@ def test_a_mistake_is_named_as_git_names_the_file(work: GitRepo) -> None:
         pytest.raises(ConfigError, match=rf"^{commit[:12]}:\.judgekit/config\.yaml:2: gate\.mode: "),
         policy.rules(Repository(work.folder), commit) as folder,
     ):
-        config.load(folder)
+        settings.load(folder)
 
 
 def test_links_and_names_that_lead_out_are_not_written(
@@ -166,7 +167,7 @@ def test_what_decides_nothing_may_be_missing(work: GitRepo) -> None:
     work.write(".judgekit/notes.txt", "# x\n" * 30_000)
     work.write(".claude/memory/memory-config.json", " " * 200_000)
     with policy.rules(Repository(work.folder), work.commit("large")) as folder:
-        assert config.load(folder).gate.mode == "advisory"
+        assert settings.load(folder).gate.mode == "advisory"
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRe
         raise AssertionError
     partial("show", f"{commit[:12]}:{RULES}")
     with policy.rules(Repository(partial.folder), commit) as folder:
-        assert config.load(folder).gate.mode == "blocking"
+        assert settings.load(folder).gate.mode == "blocking"
 
 
 def test_one_blob_that_a_partial_clone_lacks_costs_no_other(partial: GitRepo) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import recall
 from judgekit.hooks import claude_code, explain, selection
+from judgekit.judging import search
 from judgekit.retrieval import schema
 
 if TYPE_CHECKING:
@@ -332,11 +332,11 @@ def test_the_judge_decides_when_it_is_on(
 
     def judged(
         prompt: str, candidates: list[Any], alone: list[Any], payload: dict[str, Any], project: str
-    ) -> recall.Judged:
+    ) -> search.Judged:
         asked.append((prompt, len(candidates), payload["cwd"], project))
-        return recall.Judged(candidates[-1:], [], "said once")
+        return search.Judged(candidates[-1:], [], "said once")
 
-    monkeypatch.setattr(recall, "judged_hook", judged)
+    monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
     assert asked == [("invoice or avatar or backup?", asked[0][1], str(store.project), str(store.project))]
     assert 3 <= asked[0][1] <= 15
@@ -352,7 +352,7 @@ def test_without_full_text_search_no_judge_is_asked(
 ) -> None:
     user_wants_a_judge(isolated)
     monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
-    monkeypatch.setattr(recall, "judged_hook", lambda *arguments: recall.Judged([], [], "asked"))
+    monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.Judged([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out
     assert len(err) == 1
@@ -367,7 +367,7 @@ def test_a_judge_that_fails_leaves_the_bm25_answer(
     def broken(*arguments: object) -> None:
         raise RuntimeError("model\ngone")
 
-    monkeypatch.setattr(recall, "judged_hook", broken)
+    monkeypatch.setattr(search, "judged_hook", broken)
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out
     assert err == ["judgekit: not judged (RuntimeError: model gone); what is shown is the BM25 answer"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.hooks import claude_code, edited
+from judgekit.hooks import claude_code, session
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "f
     }
 
 
-@pytest.mark.parametrize("tool", edited.TOOLS)
+@pytest.mark.parametrize("tool", session.TOOLS)
 @pytest.mark.parametrize("how", ["absolute", "relative"])
 def test_an_edited_memory_is_read_at_once(
     store: MemoryStore,

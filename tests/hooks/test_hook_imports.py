@@ -32,19 +32,8 @@ EDGE = {
 }
 SETTINGS = {"bundled_profiles", "compiled", "sqljson"}
 SEARCH = {
-    *(
-        "api",
-        "cachefile",
-        "candidate",
-        "columns",
-        "confidence",
-        "fulltext",
-        "index",
-        "index_file",
-        "query",
-        "rank",
-    ),
-    *("schema", "stemmer", "scoring", "watch"),
+    *("bm25", "cachefile", "confidence", "index", "index_file", "query"),
+    *("schema", "search", "stemmer", "watch"),
 }
 SHOWN = {"judgekit.hooks.context", "judgekit.text"}
 
@@ -54,9 +43,7 @@ def _retrieval(names: set[str]) -> set[str]:
 
 
 SILENT = EDGE | _retrieval({"sqljson"})
-CONFIGURED = (
-    SILENT | {"judgekit.environment", "judgekit.paths", "judgekit.hooks.settings"} | _retrieval(SETTINGS)
-)
+CONFIGURED = SILENT | {"judgekit.environment", "judgekit.hooks.settings"} | _retrieval(SETTINGS)
 ANSWERED = CONFIGURED | _retrieval(SEARCH) | SHOWN
 
 PROBE = """
@@ -136,7 +123,7 @@ def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:
         ({"prompt": "yes"}, SILENT),
         ({"hook_event_name": "SessionStart"}, CONFIGURED | {"judgekit.hooks.session"}),
         ({"hook_event_name": "Unheard of"}, SILENT),
-        ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT | {"judgekit.hooks.edited"}),
+        ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT | {"judgekit.hooks.session"}),
     ],
 )
 def test_silence_does_not_even_look_for_the_store(
@@ -144,7 +131,7 @@ def test_silence_does_not_even_look_for_the_store(
 ) -> None:
     out, modules = imported(payload(store) | change)
     assert out == ""
-    assert modules - OS - STANDARD <= most | {"judgekit.environment", "judgekit.paths"}
+    assert modules - OS - STANDARD <= most | {"judgekit.environment"}
 
 
 def test_a_store_that_is_missing_is_not_searched(tmp_path: Path) -> None:

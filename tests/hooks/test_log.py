@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import paths
-from judgekit.hooks import claude_code, explain, log, notices
+from judgekit import environment
+from judgekit.hooks import claude_code, context, explain, log
 
 QUESTION = "How do we refresh the JWT?"
 
@@ -67,7 +67,7 @@ def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     ask(store)
     assert stat.S_IMODE(Path(log.file()).stat().st_mode) == 0o600
     assert stat.S_IMODE(Path(log.file()).parent.stat().st_mode) == 0o700
-    assert log.file().startswith(paths.state_home())
+    assert log.file().startswith(environment.state_home())
 
 
 @pytest.mark.usefixtures("switched_on")
@@ -130,27 +130,27 @@ def test_hooks_at_once_do_not_mix_their_lines(store: MemoryStore) -> None:
 
 def test_a_notice_is_due_once_a_day() -> None:
     now = 1_000_000.0
-    assert notices.due("/p", ["a", "b"], now) == ["a", "b"]
-    assert notices.due("/p", ["b", "c"], now + 60) == ["c"]
-    assert notices.due("/other", ["a"], now + 60) == ["a"]
-    assert notices.due("/p", ["a", "b", "c"], now + notices.AGAIN + 1) == ["a", "b"]
-    assert notices.due("/p", ["a"], now) == ["a"], "a clock that was put back does not silence anything"
+    assert context.due("/p", ["a", "b"], now) == ["a", "b"]
+    assert context.due("/p", ["b", "c"], now + 60) == ["c"]
+    assert context.due("/other", ["a"], now + 60) == ["a"]
+    assert context.due("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
+    assert context.due("/p", ["a"], now) == ["a"], "a clock that was put back does not silence anything"
 
 
 def test_notices_that_cannot_be_remembered_are_said(isolated: Path) -> None:
     (isolated / "judgekit").mkdir(exist_ok=True)
     (isolated / "judgekit" / "cache").write_text("in the way")
-    assert notices.due("/p", ["a"]) == ["a"]
-    assert notices.due("/p", ["a"]) == ["a"]
+    assert context.due("/p", ["a"]) == ["a"]
+    assert context.due("/p", ["a"]) == ["a"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": "x"}'])
 def test_a_spoiled_memory_of_notices_is_made_anew(content: str) -> None:
-    assert notices.due("/p", ["a"]) == ["a"]
-    (kept,) = Path(paths.cache_home(), notices.FOLDER).iterdir()
+    assert context.due("/p", ["a"]) == ["a"]
+    (kept,) = Path(environment.cache_home(), context.FOLDER).iterdir()
     kept.write_text(content)
-    assert notices.due("/p", ["a"]) == ["a"]
-    assert notices.due("/p", ["a"]) == []
+    assert context.due("/p", ["a"]) == ["a"]
+    assert context.due("/p", ["a"]) == []
 
 
 def test_what_is_wrong_with_a_store_is_said_once(store: MemoryStore) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import recall
 from judgekit.hooks import claude_code
+from judgekit.judging import search
 from judgekit.retrieval import schema
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ def test_no_model_is_asked_about_it(
     home.write_text("retrieval: {judge: on}\n")
     asked: list[list[str]] = []
 
-    def judged(prompt: str, candidates: list[Any], *rest: object) -> recall.Judged:
+    def judged(prompt: str, candidates: list[Any], *rest: object) -> search.Judged:
         asked.append([each.id for each in candidates])
-        return recall.Judged([], [], None)
+        return search.Judged([], [], None)
 
-    monkeypatch.setattr(recall, "judged_hook", judged)
+    monkeypatch.setattr(search, "judged_hook", judged)
     pin(store, "jwt")
     assert len(results(answer(store, QUESTION)[0])) == 1
     assert asked == [], "nothing but what is pinned matched"

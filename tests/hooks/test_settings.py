@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from judgekit import config, datafile, paths
+from judgekit import environment
+from judgekit.config import settings as config
+from judgekit.config import yamlfile
 from judgekit.errors import ConfigError
 from judgekit.hooks import settings
 from judgekit.retrieval import compiled
@@ -50,7 +52,7 @@ def test_without_a_configuration_the_defaults_hold_unread(project: Path) -> None
     assert loaded["max_inject"] == 3
     assert set(loaded.profiles.by_kind) == {"claude-memory", "claude-auto-memory", "markdown"}
     assert notes == []
-    assert not Path(paths.cache_home()).exists()
+    assert not Path(environment.cache_home()).exists()
 
 
 def test_a_configuration_is_validated_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +81,7 @@ def test_a_change_of_any_source_is_seen(project: Path) -> None:
 
 
 def test_the_users_configuration_counts(project: Path) -> None:
-    user = Path(paths.config_home()) / "config.yaml"
+    user = Path(environment.config_home()) / "config.yaml"
     user.parent.mkdir(parents=True)
     user.write_text("retrieval: {show: true}\n")
     assert value(project, "show") is True
@@ -206,7 +208,7 @@ def test_projects_do_not_share_what_is_kept(project: Path, tmp_path_factory: pyt
 def test_what_was_kept_and_is_spoiled_is_made_again(project: Path, content: str) -> None:
     configure(project, "retrieval: {max_inject: 1}\n")
     value(project, "max_inject")
-    (kept,) = Path(paths.cache_home(), "settings").iterdir()
+    (kept,) = Path(environment.cache_home(), "settings").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     kept.write_text(content)
     assert value(project, "max_inject") == 1
@@ -251,7 +253,9 @@ def test_descriptions_are_not_read_from_what_leads_out_or_never_ends(
 
 
 def test_every_source_of_the_configuration_is_watched(project: Path) -> None:
-    assert {str(path) for path in config.sources(project)} == set(paths.configuration_files(str(project)))
+    assert {str(path) for path in config.sources(project)} == set(
+        environment.configuration_files(str(project))
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -261,7 +265,7 @@ def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         for _ in range(2):
-            assert paths.private_folder(f"{shared}/home/cache/index") == f"{shared}/home/cache/index"
+            assert environment.private_folder(f"{shared}/home/cache/index") == f"{shared}/home/cache/index"
     finally:
         os.umask(before)
     made = [shared / "home", shared / "home" / "cache", shared / "home" / "cache" / "index"]
@@ -273,11 +277,11 @@ def test_a_private_folder_may_be_relative_and_not_be_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Path(paths.private_folder("a/b/")).is_dir()
+    assert Path(environment.private_folder("a/b/")).is_dir()
     Path("file").write_text("in the way")
     for path in ("file", "file/inner"):
         with pytest.raises(OSError, match="file"):
-            paths.private_folder(path)
+            environment.private_folder(path)
 
 
 def test_a_projects_broken_file_does_not_undo_what_the_user_said(project: Path, isolated: Path) -> None:
@@ -296,10 +300,10 @@ def test_a_clone_cannot_bring_more_than_is_soon_read(project: Path, name: str) -
     home = ".claude/memory" if name.endswith(".json") else ".judgekit"
     path = project / home / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text("#" * (datafile.CONFIG_BYTES + 1) + "\n")
+    path.write_text("#" * (yamlfile.CONFIG_BYTES + 1) + "\n")
     notes = settings.load(str(project))[1]
     assert len(notes) == 1
-    assert f"{path.name}: larger than {datafile.CONFIG_BYTES} bytes" in notes[0]
+    assert f"{path.name}: larger than {yamlfile.CONFIG_BYTES} bytes" in notes[0]
 
 
 @pytest.mark.parametrize("key", ["roots", "pin"])

@@ -15,7 +15,7 @@ from git_repo import GitRepo
 from loopback import SILENT, Loopback, fails, says
 from scripted import scores
 
-from judgekit import config
+from judgekit.config import settings
 from judgekit.hooks import claude_code, launch, stop_judged
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
@@ -35,8 +35,8 @@ ON = 'stop: {judge: "on"}\n'
 
 
 def by_user(text: str) -> None:
-    config.user_file().parent.mkdir(parents=True, exist_ok=True)
-    config.user_file().write_text(text)
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text(text)
 
 
 @pytest.fixture
@@ -431,5 +431,6 @@ def test_where_it_is_off_the_process_imports_next_to_nothing(work: GitRepo, conf
     assert done.stdout == b""
     assert loaded >= OFF
     assert (
-        not {"pydantic", "json", "re", "subprocess", "judgekit.hooks.stop_judged", "judgekit.config"} & loaded
+        not {"pydantic", "json", "re", "subprocess", "judgekit.hooks.stop_judged", "judgekit.config.settings"}
+        & loaded
     )

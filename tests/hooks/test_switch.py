@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from judgekit import paths
-from judgekit.hooks import settings, switch
+from judgekit import environment
+from judgekit.hooks import configure, settings
 
 OFF = [
     "retrieval: {enabled: false}\n",
@@ -52,7 +52,7 @@ def theirs(project: Path, value: object) -> None:
 
 
 def users(text: str) -> None:
-    path = Path(paths.config_home()) / "config.yaml"
+    path = Path(environment.config_home()) / "config.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -60,17 +60,17 @@ def users(text: str) -> None:
 @pytest.mark.parametrize("text", OFF)
 def test_it_is_off_in_every_way_to_write_it(project: Path, text: str) -> None:
     ours(project, text)
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
     ours(project, "")
     users(text)
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
 
 
 @pytest.mark.parametrize("text", NOT_OFF)
 def test_it_is_not_off_where_nothing_says_so(project: Path, text: str) -> None:
     ours(project, text)
     users(text)
-    assert not switch.is_off(str(project))
+    assert not configure.is_off(str(project))
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ def test_it_is_not_off_where_nothing_says_so(project: Path, text: str) -> None:
 )
 def test_another_tools_settings_are_read_by_key(project: Path, value: object, off: bool) -> None:  # noqa: FBT001 - a row of the table
     theirs(project, value)
-    assert switch.is_off(str(project)) is off
+    assert configure.is_off(str(project)) is off
 
 
 def test_broken_json_that_speaks_of_it_is_in_doubt(project: Path) -> None:
     path = project / ".claude" / "memory" / "memory-config.json"
     path.write_text('{"retrieval": {"enabled": false}')
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
     path.write_text('{"retrieval": {"max_inject": 1}')
-    assert not switch.is_off(str(project))
+    assert not configure.is_off(str(project))
 
 
 @pytest.mark.parametrize(("word", "off"), [("false", True), ("0", True), ("maybe", True), ("True", False)])
@@ -107,24 +107,24 @@ def test_the_variable_comes_first(
     off: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     ours(project, f"retrieval: {{enabled: {'true' if off else 'false'}}}\n")
-    monkeypatch.setenv(switch.VARIABLE, word)
-    assert switch.is_off(str(project)) is off
+    monkeypatch.setenv(configure.VARIABLE, word)
+    assert configure.is_off(str(project)) is off
 
 
 def test_the_first_source_that_says_anything_counts(project: Path) -> None:
     users("retrieval: {enabled: false}\n")
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
     theirs(project, {"retrieval": {"enabled": True}})
-    assert not switch.is_off(str(project))
+    assert not configure.is_off(str(project))
     ours(project, "retrieval: {enabled: false}\n")
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX")
 def test_what_is_no_regular_file_is_in_doubt_and_never_opened(project: Path) -> None:
     path = project / ".judgekit" / "config.yaml"
     os.mkfifo(path)
-    assert switch.is_off(str(project))
+    assert configure.is_off(str(project))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
@@ -134,16 +134,16 @@ def test_another_tools_settings_count_inside_the_project_alone(
     other = tmp_path_factory.mktemp("other") / "memory-config.json"
     other.write_text('{"retrieval": {"enabled": false}}')
     (project / ".claude" / "memory" / "memory-config.json").symlink_to(other)
-    assert not switch.is_off(str(project))
+    assert not configure.is_off(str(project))
 
 
 @pytest.fixture
 def no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse the import of the configuration, as where only the plugin is installed."""
-    import judgekit  # noqa: PLC0415 - to take the module out of its package for one test
+    import judgekit.config  # noqa: PLC0415 - to take the module out of its package for one test
 
-    monkeypatch.delattr(judgekit, "config", raising=False)
-    monkeypatch.setitem(sys.modules, "judgekit.config", None)
+    monkeypatch.delattr(judgekit.config, "settings", raising=False)
+    monkeypatch.setitem(sys.modules, "judgekit.config.settings", None)
 
 
 @pytest.mark.usefixtures("no_pydantic")
@@ -153,7 +153,7 @@ def test_it_is_off_where_nothing_can_be_validated(
 ) -> None:
     text = "retrieval: {enabled: false}\n"
     if where == "variable":
-        monkeypatch.setenv(switch.VARIABLE, "false")
+        monkeypatch.setenv(configure.VARIABLE, "false")
     elif where == "theirs":
         theirs(project, {"retrieval": {"enabled": False}})
     else:

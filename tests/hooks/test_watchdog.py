@@ -78,10 +78,10 @@ def test_a_client_that_never_ends_its_input_is_left() -> None:
     ("module", "name", "preparation", "config", "code"),
     [
         ("updates", "parse", 0.5, "{}", 0),
-        ("files", "read", 60, "{gate: {budget: 1}}", 0),
-        ("files", "read", 60, "{gate: {budget: 1, mode: blocking}}", 0),
-        ("files", "read", 60, "{gate: {budget: 1, undetermined: block}}", 0),
-        ("files", "read", 60, "{gate: {budget: 1, mode: blocking, undetermined: block}}", 85),
+        ("push", "read", 60, "{gate: {budget: 1}}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, mode: blocking}}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, undetermined: block}}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, mode: blocking, undetermined: block}}", 85),
     ],
 )
 def test_a_push_that_is_stuck_goes_on(

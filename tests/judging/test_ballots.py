@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import endpoint
 
+from judgekit.config.names import TIERS
 from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
 from judgekit.judging.ballots import ballot as cast_by
 from judgekit.judging.escalation import Final, Rules
-from judgekit.judging.gates import Gate, Gates
-from judgekit.names import TIERS
+from judgekit.judging.finality import Gate, Gates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.config.names import ModeName, TierName
     from judgekit.judging.ballots import PairWord
     from judgekit.judging.contest import Ended
-    from judgekit.judging.manner import JuryRule
-    from judgekit.names import ModeName, TierName
+    from judgekit.judging.options import JuryRule
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 

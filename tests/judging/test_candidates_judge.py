@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import PROFILE, ScriptedGateway, endpoint, keep, labels, three_models
 
-from judgekit import fence, library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import replay
-from judgekit.gateway.base import Reply
-from judgekit.gateway.replay import Recorder, ReplayGateway
-from judgekit.judging import pointwise
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.prompt import Shown
-from judgekit.provider import Limits
-from judgekit.usage import Usage
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.judging import fence, pointwise
+from judgekit.judging.prompt import Shown
+from judgekit.judging.select import CandidateJudge, Query
+from judgekit.providers import replay
+from judgekit.providers.base import Reply
+from judgekit.providers.profile import Limits
+from judgekit.providers.replay import Recorder, ReplayGateway
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Endpoint, Gateway, Request
-    from judgekit.names import ModeName, TierName
-    from judgekit.verdict import Selection
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.verdict import Selection
+    from judgekit.providers.base import Endpoint, Gateway, Request
 
 CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
@@ -42,7 +41,7 @@ def judge(
 ) -> Selection:
     tiers = options.pop("tiers", three_models())
     options.setdefault("deadline", 30)
-    own = CandidateJudge(gateway, tiers, library.select_rubric(rubric), mode, **options)
+    own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, **options)
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 
@@ -50,7 +49,7 @@ def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # no
     own = CandidateJudge(
         gateway,
         {"quick": endpoint("quick-model")},
-        library.select_rubric("memory-relevance"),
+        loader.select_rubric("memory-relevance"),
         "strict",
         30,
         **options,
@@ -193,7 +192,7 @@ def test_every_criterion_has_to_be_earned() -> None:
 
 def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     gateway = ScriptedGateway({"quick": [for_anything] * 6})
-    own = CandidateJudge(gateway, SMALL, library.select_rubric("memory-relevance"), "strict", 30)
+    own = CandidateJudge(gateway, SMALL, loader.select_rubric("memory-relevance"), "strict", 30)
     asyncio.run(own.judge(Query("How do we refresh the JWT?", ("user: Before.",)), CANDIDATES[:1]))
     first, idle = gateway.requests
     assert idle.messages[:-1] == first.messages[:-1]
@@ -208,7 +207,7 @@ def _talked_over(request: Request) -> Reply:
 
 
 def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
-    own = CandidateJudge(gateway, SMALL, library.select_rubric("memory-relevance"), "strict", 30)
+    own = CandidateJudge(gateway, SMALL, loader.select_rubric("memory-relevance"), "strict", 30)
     query = Query("How do we refresh the JWT?", ("user: Before.",))
     return asyncio.run(own.judge(query, CANDIDATES[:candidates]))
 
@@ -278,7 +277,7 @@ def test_a_pointwise_model_sees_worked_examples_first() -> None:
 
 def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
     _, gateway, _ = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[keep()])
-    instructions = library.select_rubric("memory-relevance").rubric.prompt.instructions
+    instructions = loader.select_rubric("memory-relevance").rubric.prompt.instructions
     assert instructions.deep in gateway.requests[2].messages[0].content
 
 
@@ -286,7 +285,7 @@ def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(context_chars=300)})
     seat = dataclasses.replace(endpoint("modest"), profile=modest)
     gateway = ScriptedGateway({"quick": [keep()]})
-    own = CandidateJudge(gateway, {"quick": seat}, library.select_rubric("memory-relevance"), "strict", 30)
+    own = CandidateJudge(gateway, {"quick": seat}, loader.select_rubric("memory-relevance"), "strict", 30)
     asyncio.run(own.judge(Query("q"), [Shown(name, name, text="x" * 2000) for name in "abc"]))
     assert "x" * 100 in gateway.requests[0].messages[-1].content
     assert "x" * 101 not in gateway.requests[0].messages[-1].content
@@ -301,7 +300,7 @@ def test_the_matter_is_the_same_whatever_the_order() -> None:
     seen = set()
     for order in (CANDIDATES, CANDIDATES[::-1]):
         gateway = ScriptedGateway({"quick": [keep()]})
-        own = CandidateJudge(gateway, three_models(), library.select_rubric("memory-relevance"), "strict", 30)
+        own = CandidateJudge(gateway, three_models(), loader.select_rubric("memory-relevance"), "strict", 30)
         asyncio.run(own.judge(Query("q"), order))
         seen.add(gateway.requests[0].matter)
     assert len(seen) == 1

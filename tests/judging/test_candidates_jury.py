@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import endpoint, keep, labels
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.judging import pointwise
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.manner import Manner
-from judgekit.prompt import Shown
-from judgekit.usage import Usage
+from judgekit.judging.options import Manner
+from judgekit.judging.prompt import Shown
+from judgekit.judging.select import CandidateJudge, Query
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.gateway.base import Endpoint, Request
-    from judgekit.verdict import Selection
+    from judgekit.judging.verdict import Selection
+    from judgekit.providers.base import Endpoint, Request
 
 CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 A, B, C = (f"Title {name}" for name in "abc")
@@ -62,7 +61,7 @@ def judge(
 ) -> tuple[dict[str, str], Selection, ByModel]:
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
-    own = CandidateJudge(gateway, tiers, library.select_rubric(rubric), mode, 30, **options)
+    own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, 30, **options)
     found = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
     return {each.id: each.decision for each in found.decisions}, found, gateway
 

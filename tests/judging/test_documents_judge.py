@@ -12,23 +12,22 @@ import jsonschema
 import pytest
 from scripted import ScriptedGateway, endpoint, scores, three_models
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
-from judgekit.judging.documents import DocumentJudge
+from judgekit.cli.schemas import json_schema
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
-from judgekit.schemas import json_schema
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Endpoint, Request
-    from judgekit.names import ModeName, TierName
-    from judgekit.usage import CostSource
-    from judgekit.verdict import Verdict
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.errors import CostSource
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, Request
 
 FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
@@ -49,7 +48,7 @@ def judge(
 ) -> Verdict:
     seats = three_models() if endpoints is None else endpoints
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), mode, **options)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), mode, **options)
     return asyncio.run(own.judge(subject or document()))
 
 
@@ -278,7 +277,7 @@ def test_two_models_that_disagree_have_no_majority() -> None:
 
 def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
     _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
-    instructions = library.score_rubric("kls").rubric.prompt.instructions
+    instructions = loader.score_rubric("kls").rubric.prompt.instructions
     content = gateway.requests[2].messages[0].content
     assert instructions.deep in content
     assert instructions.tiebreaker not in content
@@ -286,7 +285,7 @@ def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
 
 def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
     small = endpoint("small", pointwise=True)
-    loaded = library.score_rubric("kls")
+    loaded = loader.score_rubric("kls")
     cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
     for endpoints, count in cases:
         own = DocumentJudge(ScriptedGateway({}), endpoints, loaded, "strict", 60)
@@ -416,7 +415,7 @@ def test_a_verdict_fits_its_published_schema() -> None:
     data = verdict.model_dump(mode="json", by_alias=True)
     jsonschema.Draft202012Validator(json_schema("verdict")).validate(data)
     assert data["schema"] == "judgekit/verdict@1"
-    assert data["prompt_sha256"] == library.score_rubric("kls").rubric.prompt.sha256
+    assert data["prompt_sha256"] == loader.score_rubric("kls").rubric.prompt.sha256
     assert list(data)[:6] == ["schema", "id", "task_id", "subjects", "rubric", "mode"]
 
 

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import PROFILE, endpoint, scores, three_models
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.fence import without_nonce
-from judgekit.gateway.base import Reply
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.judging.fence import without_nonce
+from judgekit.judging.options import Manner
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
-from judgekit.provider import Limits
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.providers.profile import Limits
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, Request, Seats
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -67,7 +66,7 @@ def seat(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
 def judge(seats: Seats, answers: Answers, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401
     gateway = ByModel(answers)
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), options.pop("mode", "strict"), **options)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), options.pop("mode", "strict"), **options)
     return asyncio.run(own.judge(DOCUMENT)), gateway
 
 
@@ -279,9 +278,9 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
 
 def test_what_would_be_sent_can_be_seen() -> None:
     own = DocumentJudge(
-        ByModel({}), three_models(), library.score_rubric("kls"), "strict", 30, manner=Manner(each=True)
+        ByModel({}), three_models(), loader.score_rubric("kls"), "strict", 30, manner=Manner(each=True)
     )
     assert len(own.prompts("quick", DOCUMENT)) == 3
     assert len(own.prompts("quick", DOCUMENT, endpoint("small", pointwise=True))) == 3
-    whole = DocumentJudge(ByModel({}), {}, library.score_rubric("kls"), "strict", 30)
+    whole = DocumentJudge(ByModel({}), {}, loader.score_rubric("kls"), "strict", 30)
     assert len(whole.prompts("deep", DOCUMENT)) == 1

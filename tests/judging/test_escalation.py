@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from judgekit.config.names import TIERS, Outcome, TierName
 from judgekit.judging.escalation import Final, Rules
-from judgekit.names import TIERS, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -19,23 +19,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedGateway, endpoint, keep, scores, three_models
 
-from judgekit import library
+from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.prompt import Shown
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
-from judgekit.names import TIERS
-from judgekit.prompt import Shown
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Seats
-    from judgekit.library import LoadedRubric
-    from judgekit.names import ModeName
-    from judgekit.verdict import Selection, Verdict
+    from judgekit.config.names import ModeName
+    from judgekit.judging.verdict import Selection, Verdict
+    from judgekit.providers.base import Seats
+    from judgekit.rubric.loader import LoadedRubric
 
 # Every kind of failure, and how the output tells of it.
 FAULTS = """
@@ -217,7 +217,7 @@ def chosen(row: Mapping[str, str], fault: Fault) -> dict[str, list[Answer]]:
 
 @functools.cache
 def rubric(name: str) -> LoadedRubric:
-    return library.find_rubric(name)
+    return loader.find_rubric(name)
 
 
 def document(

@@ -20,25 +20,25 @@ from asking import custom
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
 from scripted import scores
 
-from judgekit import library
-from judgekit.gateway import litellm_
-from judgekit.gateway.endpoints import endpoint
-from judgekit.gateway.open import Router
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.documents import DocumentJudge
+from judgekit.config.names import TIERS
+from judgekit.judging.prompt import Shown
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
-from judgekit.names import TIERS
-from judgekit.prompt import Shown
-from judgekit.provider import CommandProfile
+from judgekit.providers import litellm
+from judgekit.providers.endpoints import endpoint
+from judgekit.providers.gateway import Router
+from judgekit.providers.profile import CommandProfile
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from loopback import Asked
 
-    from judgekit.gateway.base import Endpoint
-    from judgekit.names import ModeName, TierName
-    from judgekit.verdict import Round
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.verdict import Round
+    from judgekit.providers.base import Endpoint
 
 SHORT = 1.5  # seconds for a tier that a silent server strikes
 DOCUMENT = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
@@ -84,7 +84,7 @@ CANDIDATES: dict[TierName, dict[ModeName, str]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _litellm_is_loaded() -> None:
-    litellm_.load()
+    litellm.load()
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Well:
 def document(seats: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
-            judge = DocumentJudge(gateway, seats, library.score_rubric("kls"), mode, seconds)
+            judge = DocumentJudge(gateway, seats, loader.score_rubric("kls"), mode, seconds)
             found = await judge.judge(DOCUMENT)
             return f"{found.verdict} {found.consensus}", found.rounds
 
@@ -129,7 +129,7 @@ def candidates(
 ) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
-            rubric = library.select_rubric("memory-relevance")
+            rubric = loader.select_rubric("memory-relevance")
             judge = CandidateJudge(gateway, seats, rubric, mode, seconds)
             found = await judge.judge(Query("How do we refresh the token?"), PAIR)
             return ", ".join(f"{each.id} {each.decision}" for each in found.decisions), found.rounds

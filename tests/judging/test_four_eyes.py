@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import ScriptedGateway, endpoint, scores
 
-from judgekit import documents, library
 from judgekit.cli.output import verdict_text
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.gates import Gate, Gates
+from judgekit.judging import documents
+from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import File
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint
 
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 FILE = File("docs/a.md", "Some text.", "ab" * 32, 10)
@@ -37,7 +38,7 @@ def judge(
     tiers = ("quick", "deep", "tiebreaker")
     seats: Any = dict(zip(tiers, map(seat, families), strict=False))
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [deep], "tiebreaker": [GOOD]})
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30, **options)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30, **options)
     verdict = asyncio.run(own.judge(documents.document([FILE], family=wrote)))
     return verdict, [each.model for each in verdict.rounds]
 
@@ -102,7 +103,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
 
 def test_prompts_are_those_of_whoever_judges() -> None:
     seats: Any = {"quick": seat("anthropic"), "deep": seat("openai")}
-    own = DocumentJudge(ScriptedGateway({}), seats, library.score_rubric("kls"), "strict", 30)
+    own = DocumentJudge(ScriptedGateway({}), seats, loader.score_rubric("kls"), "strict", 30)
     facing = own.facing(documents.document([FILE], family="anthropic"))
     assert facing.seats == {"quick": (seat("openai"),), "deep": (seat("openai"),)}
     assert own.facing(documents.document([FILE])) is own

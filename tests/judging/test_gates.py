@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import library
+from judgekit.config.names import TIERS
 from judgekit.judging.escalation import Final, Rules
-from judgekit.judging.gates import Gate, Gates, certainty, margin
-from judgekit.names import TIERS
-from judgekit.rubric import ScoreRubric
+from judgekit.judging.finality import Gate, Gates, certainty, margin
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from judgekit.names import ModeName, Outcome, TierName
+    from judgekit.config.names import ModeName, Outcome, TierName
 
 LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
 
 
 @pytest.fixture
 def rubric() -> ScoreRubric:
-    found = library.score_rubric("kls").rubric
+    found = loader.score_rubric("kls").rubric
     assert isinstance(found, ScoreRubric)
     return found
 

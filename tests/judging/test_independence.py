@@ -12,8 +12,8 @@ from scripted import endpoint
 from judgekit.judging.independence import apart, is_independent
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint
-    from judgekit.names import TierName
+    from judgekit.config.names import TierName
+    from judgekit.providers.base import Endpoint
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
 

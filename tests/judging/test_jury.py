@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import endpoint
 
-from judgekit import library
 from judgekit.judging import jury
 from judgekit.judging.opinion import Mark, Opinion
-from judgekit.verdict import Finding
+from judgekit.judging.verdict import Finding
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.gateway.base import Endpoint
-    from judgekit.judging.manner import JuryRule
-    from judgekit.names import Outcome
+    from judgekit.config.names import Outcome
+    from judgekit.judging.options import JuryRule
+    from judgekit.providers.base import Endpoint
 
 NAMES = ("semantic", "pragmatic", "syntactic")
 A, I, R = (4, 4, 4), (3, 3, 2), (1, 4, 4)  # noqa: E741 - the letters of the table
-RUBRIC = library.score_rubric("kls").rubric
+RUBRIC = loader.score_rubric("kls").rubric
 
 
 def decide(scores: Mapping[str, float]) -> Outcome:

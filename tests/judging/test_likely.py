@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit import library
-from judgekit.gateway.base import Reply
-from judgekit.judging.likely import aligned, expectation, expectations, places
+from judgekit.judging.conflict import extract
+from judgekit.judging.logprobs import aligned, expectation, expectations, places
 from judgekit.judging.replies import score_reply_model
-from judgekit.parse import extract
-from judgekit.rubric import ScoreRubric
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RUBRIC = library.score_rubric("kls").rubric
+RUBRIC = loader.score_rubric("kls").rubric
 assert isinstance(RUBRIC, ScoreRubric)
 KLS = score_reply_model(RUBRIC)
 FIVE = range(1, 6)

@@ -12,24 +12,24 @@ from loopback import Loopback, fails, says
 from scripted import ScriptedGateway, endpoint, scores
 from telling import beside, reply
 
-from judgekit import library, providers
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import endpoints
-from judgekit.gateway.litellm_ import LitellmGateway
-from judgekit.gateway.replay import Recorder, ReplayGateway
-from judgekit.gateway.replay import endpoints as recorded_endpoints
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
-from judgekit.judging.reply_cache import ReplyCache
+from judgekit.judging.cache import ReplyCache
+from judgekit.judging.options import Manner
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
+from judgekit.providers import endpoints, registry
+from judgekit.providers.litellm import LitellmGateway
+from judgekit.providers.replay import Recorder, ReplayGateway
+from judgekit.providers.replay import endpoints as recorded_endpoints
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loopback import Answer
 
-    from judgekit.gateway.base import Endpoint, Gateway, Reply
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, Gateway, Reply
 
 DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
@@ -37,9 +37,7 @@ TELLING = dataclasses.replace(endpoint("m"), logprobs=True)
 
 
 def judge(gateway: Gateway, seat: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
-    own = DocumentJudge(
-        gateway, {"deep": seat}, library.score_rubric("kls"), "strict", deadline=30, **options
-    )
+    own = DocumentJudge(gateway, {"deep": seat}, loader.score_rubric("kls"), "strict", deadline=30, **options)
 
     async def run() -> Verdict:
         try:
@@ -126,7 +124,7 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
 
 def over_the_wire(*script: Answer, **options: Any) -> tuple[Verdict, list[dict[str, Any]]]:  # noqa: ANN401
     with Loopback(*script) as server:
-        seat = endpoints.endpoint(providers.find("llama-server"), "m", {}, base=server.base)
+        seat = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         verdict = judge(options.pop("gateway", LitellmGateway)(), seat, **options)
         return verdict, [each.body for each in server.requests]
 
@@ -148,7 +146,7 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
     told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
     with Loopback(told, fails(500)) as server:
-        seat = endpoints.endpoint(providers.find("llama-server"), "m", {}, base=server.base)
+        seat = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         first = judge(Recorder(LitellmGateway(), file), seat, cache=cache, manner=Manner(samples=3))
         kept = judge(LitellmGateway(), seat, cache=cache, manner=Manner(samples=3))
         assert len(server.requests) == 1

@@ -11,10 +11,10 @@ import pytest
 from loopback import Loopback, says
 
 import judgekit
-from judgekit import parse, prompt
 from judgekit.errors import FailureKind
-from judgekit.judging import outgoing
-from judgekit.redaction import redact
+from judgekit.judging import conflict, prompt
+from judgekit.judging import redact as outgoing
+from judgekit.judging.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,7 +90,7 @@ def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr("judgekit.judging.asking.read", endless.before(parse.read, is_slow))
+    monkeypatch.setattr("judgekit.judging.round.read", endless.before(conflict.read, is_slow))
     model._script = (says(SLOW + VERDICT),)
     (found,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
     assert found.verdict == "undetermined"
@@ -111,14 +111,14 @@ def test_the_deadline_of_a_comparison_comes_too(
 
 def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that is judged in one loop, as by an engine, only the slow text waits."""
-    from judgekit import assess, documents  # noqa: PLC0415 - as the engine does it
-    from judgekit.gateway.open import open_gateway  # noqa: PLC0415 - the same
+    from judgekit.judging import documents, service  # noqa: PLC0415 - as the engine does it
     from judgekit.judging.subject import file_of  # noqa: PLC0415 - the same
+    from judgekit.providers.gateway import open_gateway  # noqa: PLC0415 - the same
 
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
 
     async def work() -> tuple[str, str]:
-        judge, _ = assess.document_judge(open_gateway({}), None, assess.Wish(deadline=ENOUGH, cache=False))
+        judge, _ = service.document_judge(open_gateway({}), None, service.Wish(deadline=ENOUGH, cache=False))
         slow, other = (documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words."))
         waits = asyncio.create_task(judge.judge(slow))
         while not endless.begun.is_set():  # noqa: ASYNC110 - set by a thread

@@ -13,24 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import endpoint
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
-from judgekit.judging.candidates import CandidateJudge
-from judgekit.judging.choosing import Query
+from judgekit.config.names import TIERS
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.contest import Contest
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
-from judgekit.judging.pairs import PairJudge
+from judgekit.judging.options import Manner
+from judgekit.judging.prompt import Shown
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
-from judgekit.names import TIERS
-from judgekit.prompt import Shown
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.names import ModeName
+    from judgekit.config.names import ModeName
+    from judgekit.providers.base import Endpoint, Request, Seats
 
 
 class Till:
@@ -89,25 +87,25 @@ def file(text: str) -> File:
 
 
 def document(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    judge = DocumentJudge(till, seats, library.score_rubric("kls"), mode, 60, till.limit, manner=manner)
+    judge = DocumentJudge(till, seats, loader.score_rubric("kls"), mode, 60, till.limit, manner=manner)
     return asyncio.run(judge.judge(Document((file("text"),), "text.md@1")))
 
 
 def candidates(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    rubric = library.select_rubric("memory-two-criteria")
+    rubric = loader.select_rubric("memory-two-criteria")
     judge = CandidateJudge(till, seats, rubric, mode, 60, max_cost_usd=till.limit, manner=manner)
     shown = [Shown(f"id{number}", f"Title {number}") for number in range(40)]
     return asyncio.run(judge.judge(Query("query"), shown))
 
 
 def pair(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    rubric = library.comparing_rubric("answer-preference")
+    rubric = loader.comparing_rubric("answer-preference")
     judge = PairJudge(till, seats, rubric, mode, 60, till.limit, manner=manner)
     return asyncio.run(judge.judge(Contest("Say who.", (file("A"), file("B")))))
 
 
 def ranking(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    judge = RankingJudge(till, seats, library.comparing_rubric("kls"), mode, 60, till.limit, manner=manner)
+    judge = RankingJudge(till, seats, loader.comparing_rubric("kls"), mode, 60, till.limit, manner=manner)
     return asyncio.run(judge.judge(Contest("Say who.", tuple(map(file, "ABCD")))))
 
 

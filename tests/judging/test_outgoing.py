@@ -11,23 +11,22 @@ import pytest
 import secret_samples
 from scripted import three_models
 
-from judgekit import library
-from judgekit.gateway.base import Reply
-from judgekit.judging import outgoing
-from judgekit.judging.candidates import CandidateJudge, Query
+from judgekit.config.names import TIERS
+from judgekit.judging import redact as outgoing
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.contest import Contest
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
-from judgekit.judging.pairs import PairJudge
+from judgekit.judging.options import Manner
+from judgekit.judging.prompt import Shown
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import CONTEXT_CHARS, Document, File
-from judgekit.names import TIERS
-from judgekit.prompt import Shown
-from judgekit.redaction import redact
-from judgekit.subject import Task
+from judgekit.judging.redact import redact
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.subject import CONTEXT_CHARS, Document, File, Task
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.gateway.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Request
 
 KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
 SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
@@ -79,7 +78,7 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30)
     document = Document(files, "a", task)
     found = asyncio.run(own.judge(document))
     assert leaked(gateway.all) == []
@@ -97,7 +96,7 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
-    own = CandidateJudge(gateway, seats, library.select_rubric("memory-relevance"), "lenient", 30)
+    own = CandidateJudge(gateway, seats, loader.select_rubric("memory-relevance"), "lenient", 30)
     shown = Shown("a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b")
     query = Query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
     asyncio.run(own.judge(query, [shown, replace(shown, id="b", text=SECRETS[4])]))
@@ -113,7 +112,7 @@ def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
     )
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        own = kind(gateway, seats, library.comparing_rubric(rubric), "strict", 30)
+        own = kind(gateway, seats, loader.comparing_rubric(rubric), "strict", 30)
         asyncio.run(own.judge(contest))
         assert leaked(gateway.all) == []
         assert "[redacted: AWS key]" in gateway.all
@@ -127,14 +126,14 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
     files = (file(paths[0], "One."), file(paths[1], "Two."))
     gateway = Listening()
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30)
     found = asyncio.run(own.judge(Document(files, "T-1")))
     assert leaked(gateway.all) == []
     assert found.redacted == 2
     assert tuple(each.path for each in found.subjects) == paths
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        other = kind(gateway, seats, library.comparing_rubric(rubric), "strict", 30)
+        other = kind(gateway, seats, loader.comparing_rubric(rubric), "strict", 30)
         asyncio.run(other.judge(Contest("Explain it", files)))
         assert leaked(gateway.all) == []
 
@@ -149,7 +148,7 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
     own = DocumentJudge(
-        gateway, three_models(), library.score_rubric("kls"), "strict", 30, manner=Manner(redact=False)
+        gateway, three_models(), loader.score_rubric("kls"), "strict", 30, manner=Manner(redact=False)
     )
     found = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in found.record()

@@ -12,14 +12,14 @@ import jsonschema
 import pytest
 from scripted import ScriptedGateway, endpoint, three_models
 
-from judgekit import library
+from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway import replay
-from judgekit.gateway.base import Reply
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.contest import Contest
-from judgekit.judging.pairs import PairJudge
 from judgekit.judging.subject import File
-from judgekit.schemas import json_schema
+from judgekit.providers import replay
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Request, Seats
-    from judgekit.names import ModeName
+    from judgekit.config.names import ModeName
+    from judgekit.judging.comparison import Comparison
+    from judgekit.providers.base import Request, Seats
 
 GOOD, POOR = "Danube, Dnieper, Dniester", "There are many beautiful rivers."
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -76,7 +76,7 @@ def compare(
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
     options.setdefault("deadline", 60)
-    loaded = library.comparing_rubric("answer-preference")
+    loaded = loader.comparing_rubric("answer-preference")
     seats = three_models() if seats is None else seats
     judge = PairJudge(gateway, seats, loaded, mode, **options)
     return asyncio.run(judge.judge(subject or contest()))
@@ -138,7 +138,7 @@ def test_disagreement_goes_to_a_tiebreaker_that_sees_both_opinions_without_their
     assert "A list." in text
     assert "Prose." in text
     assert not re.search(r"quick|deep-model|tiebreaker-model", text)
-    rubric = library.comparing_rubric("answer-preference").rubric
+    rubric = loader.comparing_rubric("answer-preference").rubric
     assert rubric.prompt.instructions.tiebreaker in gateway.requests[-1].messages[0].content
 
 
@@ -146,7 +146,7 @@ def test_a_tiebreaker_in_place_of_a_deep_tier_that_failed_is_told_what_that_is_t
     gateway = ScriptedGateway({"quick": both(GOOD), "deep": [TIMEOUT, TIMEOUT], "tiebreaker": both(GOOD)})
     found = compare(gateway)
     assert found.verdict == "A"
-    rubric = library.comparing_rubric("answer-preference").rubric
+    rubric = loader.comparing_rubric("answer-preference").rubric
     assert rubric.prompt.instructions.deep in gateway.requests[-1].messages[0].content
 
 
@@ -267,7 +267,7 @@ def test_a_pointwise_model_is_asked_for_one_token_in_both_orders() -> None:
 
 def test_what_would_be_sent_can_be_shown() -> None:
     judge = PairJudge(
-        ScriptedGateway({}), three_models(), library.comparing_rubric("answer-preference"), "strict", 60
+        ScriptedGateway({}), three_models(), loader.comparing_rubric("answer-preference"), "strict", 60
     )
     prompts = judge.prompts("quick", contest())
     first, second = ([message.content for message in each] for each in prompts)
@@ -292,7 +292,7 @@ def test_a_recording_serves_both_orders_and_the_swapped_texts(tmp_path: Path) ->
     judge = PairJudge(
         replay.Recorder(gateway, recording),
         {"quick": endpoint("m")},
-        library.comparing_rubric("answer-preference"),
+        loader.comparing_rubric("answer-preference"),
         "lenient",
         60,
     )

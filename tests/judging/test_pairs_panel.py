@@ -13,25 +13,24 @@ import jsonschema
 import pytest
 from scripted import endpoint
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
+from judgekit.cli.schemas import json_schema
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.contest import Contest
-from judgekit.judging.gates import Gate, Gates
-from judgekit.judging.manner import Manner
-from judgekit.judging.pairs import PairJudge
+from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.options import Manner
 from judgekit.judging.subject import File
-from judgekit.rubric import CompareRubric
-from judgekit.schemas import json_schema
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
+from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.judging.manner import JuryRule
-    from judgekit.names import ModeName
+    from judgekit.config.names import ModeName
+    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.options import JuryRule
+    from judgekit.providers.base import Endpoint, Request, Seats
 
 CRITERIA = ["instruction", "correctness", "help"]
 
@@ -95,7 +94,7 @@ def compare(
         tier: seat(each) if isinstance(each, str) else [seat(name) for name in each]
         for tier, each in seats.items()
     }
-    judge = PairJudge(panel, told, library.comparing_rubric("answer-preference"), mode, 60, **options)
+    judge = PairJudge(panel, told, loader.comparing_rubric("answer-preference"), mode, 60, **options)
     return asyncio.run(judge.judge(dataclasses.replace(PAIR, authors=tuple(wrote))))
 
 
@@ -219,7 +218,7 @@ def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
     found = compare(panel, {"quick": "m"}, manner=Manner(each=True))
     assert (found.verdict, len(found.rounds)) == (word, 6)
     assert [each.criterion for each in found.rounds[::2]] == CRITERIA
-    rubric = library.comparing_rubric("answer-preference").rubric
+    rubric = loader.comparing_rubric("answer-preference").rubric
     assert isinstance(rubric, CompareRubric)
     first, _, _ = (panel.requests[at].messages[0].content for at in (0, 2, 4))
     assert rubric.criteria["instruction"] in first
@@ -255,7 +254,7 @@ def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() ->
             return Reply("1", endpoint.model, Usage(), ({"1": -0.1 if first else -3.0, "2": -1.0},))
 
     panel = Leaning({})
-    loaded = library.comparing_rubric("answer-preference")
+    loaded = loader.comparing_rubric("answer-preference")
     judge = PairJudge(panel, seats, loaded, "lenient", 60, manner=Manner(samples=3, each=True))
     found = asyncio.run(judge.judge(PAIR))
     assert (found.verdict, len(panel.requests)) == ("A", 6)
@@ -270,7 +269,7 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, wo
             return Reply("1", endpoint.model, Usage(), ({"1": log(likely), "2": log(1 - likely)},))
 
     seats: Seats = {"quick": endpoint("small", pointwise=True)}
-    judge = PairJudge(Leaning({}), seats, library.comparing_rubric("answer-preference"), "lenient", 60)
+    judge = PairJudge(Leaning({}), seats, loader.comparing_rubric("answer-preference"), "lenient", 60)
     assert asyncio.run(judge.judge(PAIR)).verdict == word
 
 
@@ -386,7 +385,7 @@ def test_secrets_are_counted() -> None:
     secret = f"ghp_{'Ab3dEf6hIj9k' * 3}"
     told = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
     panel = Panel({"m": "A"})
-    loaded = library.comparing_rubric("answer-preference")
+    loaded = loader.comparing_rubric("answer-preference")
     judge = PairJudge(panel, {"quick": seat("m")}, loaded, "lenient", 60)
     assert asyncio.run(judge.judge(told)).redacted == 1
     assert all(secret not in each.messages[-1].content for each in panel.requests)

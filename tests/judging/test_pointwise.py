@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Matter, Message, Reply, Request
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.judging import pointwise
-from judgekit.provider import LitellmProfile
-from judgekit.usage import Usage
+from judgekit.providers.base import Endpoint, Matter, Message, Reply, Request
+from judgekit.providers.profile import LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

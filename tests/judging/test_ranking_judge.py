@@ -13,22 +13,21 @@ import jsonschema
 import pytest
 from scripted import ScriptedGateway, endpoint, scores, three_models
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
+from judgekit.cli.schemas import json_schema
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.judging.contest import Contest
-from judgekit.judging.documents import DocumentJudge
 from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
-from judgekit.schemas import json_schema
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Request, Seats
-    from judgekit.names import ModeName, TierName
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.comparison import Comparison
+    from judgekit.providers.base import Endpoint, Request, Seats
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
@@ -76,7 +75,7 @@ def rank(
 ) -> Comparison:
     options.setdefault("deadline", 60)
     seats = three_models() if seats is None else seats
-    kls = library.comparing_rubric("kls")
+    kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
     judge = RankingJudge(gateway, seats, own, mode, **options)
     return asyncio.run(judge.judge(subject or contest()))
@@ -239,7 +238,7 @@ def test_the_record_follows_its_published_schema() -> None:
 
 
 def test_what_would_be_sent_can_be_shown() -> None:
-    judge = RankingJudge(Scorer({}), three_models(), library.comparing_rubric("kls"), "strict", 60)
+    judge = RankingJudge(Scorer({}), three_models(), loader.comparing_rubric("kls"), "strict", 60)
     texts = [messages[1].content for messages in judge.prompts("quick", contest())]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     assert all("Say who you are." in text for text in texts)
@@ -291,7 +290,7 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     alone = DocumentJudge(
         Believing({"A": (4, 5)}),
         {"quick": endpoint("small", pointwise=True)},
-        library.score_rubric("kls"),
+        loader.score_rubric("kls"),
         "lenient",
         60,
     )

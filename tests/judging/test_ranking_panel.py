@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import PROFILE, endpoint
 
-from judgekit import library
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Reply
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.judging.contest import Contest
-from judgekit.judging.gates import Gate, Gates
-from judgekit.judging.manner import Manner
+from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.options import Manner
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
-from judgekit.usage import Usage
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.comparison import Comparison
-    from judgekit.gateway.base import Endpoint, Request
-    from judgekit.names import ModeName
+    from judgekit.config.names import ModeName
+    from judgekit.judging.comparison import Comparison
+    from judgekit.providers.base import Endpoint, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 
@@ -92,7 +91,7 @@ def rank(
         for tier, each in seats.items()
     }
     contest = Contest("Say who you are.", tuple(map(file, letters)), tuple(wrote))
-    judge = RankingJudge(panel, told, library.comparing_rubric("kls"), mode, 60, **options)
+    judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
     return asyncio.run(judge.judge(contest))
 
 

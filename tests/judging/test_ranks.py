@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.judging.gates import Gate, Gates
-from judgekit.judging.ranks import Ranks, Turn, Voice, asked
+from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.ranking import Ranks, Turn, Voice, asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.judging.ranks import Said
-    from judgekit.names import ModeName, TierName
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.ranking import Said
 
 MARGINS: dict[TierName, float] = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}
 GATE = Gates("c", (Gate("quick", "accept", 2.0),))

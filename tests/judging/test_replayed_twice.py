@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scripted import ScriptedGateway, endpoint, keep, scores
 
-from judgekit import assess, documents, library
-from judgekit.gateway import replay
-from judgekit.gateway.base import Reply, seated
-from judgekit.gateway.replay import Recorder, ReplayGateway
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.manner import Manner
+from judgekit.errors import Usage
+from judgekit.judging import documents, service
+from judgekit.judging.options import Manner
+from judgekit.judging.prompt import Shown
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import File
-from judgekit.prompt import Shown
-from judgekit.usage import Usage
+from judgekit.providers import replay
+from judgekit.providers.base import Reply, seated
+from judgekit.providers.replay import Recorder, ReplayGateway
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scripted import Answer
 
-    from judgekit.gateway.base import Gateway, Seats
     from judgekit.judging.subject import Document
-    from judgekit.verdict import Selection, Verdict
+    from judgekit.judging.verdict import Selection, Verdict
+    from judgekit.providers.base import Gateway, Seats
 
 CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
 JURY: Seats = {
@@ -60,13 +61,13 @@ def token(_: object) -> Reply:
 
 
 def score(gateway: Gateway, seats: Seats, manner: Manner) -> Verdict:
-    own = DocumentJudge(gateway, seats, library.score_rubric("kls"), "strict", 30, manner=manner)
+    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30, manner=manner)
     return asyncio.run(own.judge(document()))
 
 
 def select(gateway: Gateway, seats: Seats, manner: Manner) -> Selection:
     own = CandidateJudge(
-        gateway, seats, library.select_rubric("memory-relevance"), "strict", 30, manner=manner
+        gateway, seats, loader.select_rubric("memory-relevance"), "strict", 30, manner=manner
     )
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
@@ -114,7 +115,7 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
     manner = Manner("majority", samples=2)
     first = score(Recorder(ScriptedGateway(answers), file), {t: JURY[t] for t in ("quick", "deep")}, manner)
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
-    found = [stable(assess.judge_documents([document()])[0]) for _ in range(2)]
+    found = [stable(service.judge_documents([document()])[0]) for _ in range(2)]
     assert found[0] == found[1]
     told = json.loads(found[0])
     assert (told["verdict"], told["scores"]) == (first.verdict, first.scores)

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from judgekit import library
 from judgekit.errors import InvalidReply
+from judgekit.judging.conflict import extract
 from judgekit.judging.replies import (
     MAX_FINDINGS,
     MAX_REASONING,
@@ -20,8 +20,8 @@ from judgekit.judging.replies import (
     score_reply_model,
     select_reply_model,
 )
-from judgekit.parse import extract
-from judgekit.rubric import ScoreRubric, SelectRubric
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric, SelectRubric
 
 TEXTS = {"system": "s", "instructions": {"quick": "q", "deep": "d", "tiebreaker": "t"}}
 MODE = {"accept": {"each": 3}, "reject": {"any_below": 2}, "confirm": "accept"}
@@ -239,7 +239,7 @@ def test_labels_must_be_told_apart(labels: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["memory-relevance", "memory-two-criteria"])
 def test_select_schemas_of_the_bundled_rubrics(name: str) -> None:
-    rubric = library.select_rubric(name).rubric
+    rubric = loader.select_rubric(name).rubric
     assert isinstance(rubric, SelectRubric)
     schema = json_schema(select_reply_model(rubric, LABELS))
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
@@ -250,7 +250,7 @@ def test_select_schemas_of_the_bundled_rubrics(name: str) -> None:
 
 
 def test_the_score_schema_of_the_bundled_rubric() -> None:
-    rubric = library.score_rubric("kls").rubric
+    rubric = loader.score_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
     schema = json_schema(score_reply_model(rubric))
     assert list(schema["properties"]) == ["reasoning", "scores", "findings"]

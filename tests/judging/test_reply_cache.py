@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
 
-from judgekit import library, paths
-from judgekit.fence import Fence, without_nonce
-from judgekit.gateway.base import Matter, Message, Reply, Request
-from judgekit.judging import pointwise, reply_cache
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.documents import DocumentJudge
-from judgekit.judging.reply_cache import ReplyCache
-from judgekit.judging.subject import Document, File
-from judgekit.prompt import Shown
-from judgekit.subject import Task
-from judgekit.usage import KEPT, Usage
+from judgekit import environment
+from judgekit.errors import KEPT, Usage
+from judgekit.judging import cache as reply_cache
+from judgekit.judging import pointwise
+from judgekit.judging.cache import ReplyCache
+from judgekit.judging.fence import Fence, without_nonce
+from judgekit.judging.prompt import Shown
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.subject import Document, File, Task
+from judgekit.providers.base import Matter, Message, Reply, Request
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.gateway.base import Endpoint
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint
 
 ANSWER = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
 REPLY = Reply("text", "model", Usage(3, 1, 0.5), ({"yes": -0.1},))
@@ -47,7 +48,7 @@ def request(text: str = "judge this", **changes: object) -> Request:
 
 def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
     document = Document((File("a.md", text, "0" * 64, len(text)),), "a.md", Task())
-    own = DocumentJudge(gateway, three_models(), library.score_rubric("kls"), "strict", 30, cache=cache)
+    own = DocumentJudge(gateway, three_models(), loader.score_rubric("kls"), "strict", 30, cache=cache)
     return asyncio.run(own.judge(document))
 
 
@@ -79,7 +80,7 @@ def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
 
 def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
     shown = [Shown("a", "Title a", "DECISION", (), "Body")]
-    rubric = library.select_rubric("memory-relevance")
+    rubric = loader.select_rubric("memory-relevance")
     likely = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
     idle = Reply("no", "small", Usage(30, 1), ({"yes": -3.0, "no": -0.1},))
 
@@ -194,7 +195,7 @@ def test_it_stays_open_for_the_next_of_a_thread(isolated: Path, monkeypatch: pyt
         found = others.submit(other.find, endpoint("quick"), request()).result()
     assert other is not first
     assert found is not None
-    monkeypatch.setattr(paths, "cache_home", lambda: str(isolated / "elsewhere"))
+    monkeypatch.setattr(environment, "cache_home", lambda: str(isolated / "elsewhere"))
     elsewhere = reply_cache.lasting_cache()
     assert elsewhere.find(endpoint("quick"), request()) is None
 

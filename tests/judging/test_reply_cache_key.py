@@ -8,23 +8,22 @@ from typing import Any
 import pytest
 from scripted import PROFILE, endpoint
 
-from judgekit import providers
-from judgekit.gateway import endpoints
-from judgekit.gateway.base import Endpoint, Matter, Message, Request
-from judgekit.judging import reply_cache
-from judgekit.provider import CommandProfile
+from judgekit.judging import cache
+from judgekit.providers import endpoints, registry
+from judgekit.providers.base import Endpoint, Matter, Message, Request
+from judgekit.providers.profile import CommandProfile
 
 REQUEST = Request((Message("user", "judge this"),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
 HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
 
 
 def command(environ: dict[str, str], changes: dict[str, Any] | None = None) -> Endpoint:
-    profile = providers.find("claude-code").model_copy(update=changes or {})
+    profile = registry.find("claude-code").model_copy(update=changes or {})
     return endpoints.endpoint(profile, "some-model", environ)
 
 
 def key(own: Endpoint) -> str:
-    return reply_cache.key(own, REQUEST)
+    return cache.key(own, REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_what_only_describes_a_profile_makes_none() -> None:
 
 
 def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:
-    profile = providers.find("claude-code")
+    profile = registry.find("claude-code")
     assert isinstance(profile, CommandProfile)
     others: list[dict[str, Any]] = [
         {},

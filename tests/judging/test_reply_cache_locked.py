@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from loopback import Loopback, says
 
-from judgekit import assess, documents, paths
-from judgekit.gateway.open import open_gateway
-from judgekit.judging import reply_cache
+from judgekit import environment
+from judgekit.judging import cache, documents, service
 from judgekit.judging.subject import file_of
+from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
 
 VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
 
@@ -35,7 +35,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 def held() -> sqlite3.Connection:
     """Return a connection that lets no other one in."""
-    path = Path(paths.cache_home()) / "replies.sqlite"
+    path = Path(environment.cache_home()) / "replies.sqlite"
     connection = sqlite3.connect(path, isolation_level=None, timeout=60)
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("BEGIN EXCLUSIVE")
@@ -44,7 +44,7 @@ def held() -> sqlite3.Connection:
 
 
 async def judged() -> Verdict:
-    judge, _ = assess.document_judge(open_gateway({}))
+    judge, _ = service.document_judge(open_gateway({}))
     return await judge.judge(documents.document([file_of("a.md", "Some words.")]))
 
 
@@ -54,7 +54,7 @@ def test_an_event_loop_goes_on_while_a_reply_is_waited_for(
     """Were the loop to wait, nobody would let go of the file before the wait is given up."""
     asyncio.run(judged())
     before = len(model.requests)
-    monkeypatch.setattr(reply_cache, "_WAIT", 30.0)
+    monkeypatch.setattr(cache, "_WAIT", 30.0)
 
     async def work() -> Verdict:
         holder = held()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import endpoint
 
-from judgekit.gateway.base import Matter, Message, Reply, Request
-from judgekit.judging import reply_cache
-from judgekit.judging.reply_cache import ReplyCache
+from judgekit.judging import cache as reply_cache
+from judgekit.judging.cache import ReplyCache
+from judgekit.providers.base import Matter, Message, Reply, Request
 
 if TYPE_CHECKING:
     from pathlib import Path

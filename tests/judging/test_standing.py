@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from judgekit.judging.standing import contending, default_margins, going_on, last_word, lead, values
-from judgekit.rubric import Scale
+from judgekit.judging.ranking import contending, default_margins, going_on, last_word, lead, values
+from judgekit.rubric.schema import Scale
 
 
 def test_the_mean_is_over_everything_that_was_said() -> None:

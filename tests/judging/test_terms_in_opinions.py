@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from scripted import ScriptedGateway, endpoint
 
-from judgekit import library
 from judgekit.cli.output import verdict_text
-from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.verdict import Verdict
+    from judgekit.judging.verdict import Verdict
 
 
 def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
@@ -26,7 +26,7 @@ def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
     judge = DocumentJudge(
         ScriptedGateway({"quick": [json.dumps(reply)], "deep": [json.dumps(reply)]}),
         {"quick": endpoint("one"), "deep": endpoint("two")},
-        library.score_rubric("kls"),
+        loader.score_rubric("kls"),
         "lenient",
         5,
     )

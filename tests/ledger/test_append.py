@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import ledger_writer
 import pytest
 
-from judgekit import lock
-from judgekit.ledger import append, read
-from judgekit.ledger.append import LedgerError
+from judgekit.config.files import held
+from judgekit.ledger import store
+from judgekit.ledger.store import LedgerError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes, limits 
 
 
 def add(folder: Path, *lines: bytes) -> None:
-    append.append(folder, [(DAY, each) for each in lines])
+    store.append(folder, [(DAY, each) for each in lines])
 
 
 def content(folder: Path) -> bytes:
@@ -41,7 +41,7 @@ def test_lines_follow_each_other(tmp_path: Path) -> None:
 
 
 def test_each_line_goes_to_its_day(tmp_path: Path) -> None:
-    append.append(tmp_path, [(DAY, b"1\n"), (date(2026, 3, 19), b"2\n")])
+    store.append(tmp_path, [(DAY, b"1\n"), (date(2026, 3, 19), b"2\n")])
     assert (tmp_path / "2026-03-19.jsonl").read_bytes() == b"2\n"
 
 
@@ -73,10 +73,10 @@ def test_all_of_it_is_private(tmp_path: Path) -> None:
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "MAX_BYTES", 4)
+    monkeypatch.setattr(store, "MAX_BYTES", 4)
     for number in range(5):
         add(tmp_path, b"%d\n" % number)
-    found = [path.read_bytes() for path in read.files([tmp_path])]
+    found = [path.read_bytes() for path in store.files([tmp_path])]
     assert found == [b"0\n1\n", b"2\n3\n", b"4\n"]
 
 
@@ -106,7 +106,7 @@ def test_a_limit_on_files_leaves_whole_lines(tmp_path: Path) -> None:
     """The kernel's own short write: a file may not grow beyond 1,000 bytes."""
     code = (
         "import sys, resource, datetime, pathlib\n"
-        "from judgekit.ledger.append import append, LedgerError\n"
+        "from judgekit.ledger.store import append, LedgerError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: append(pathlib.Path(sys.argv[1]), [(datetime.date(2026, 3, 20), b'x' * 299 + b'\\n')] * 9)\n"
         "except LedgerError as error: print(error.written, error)\n"
@@ -141,12 +141,12 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_a_writer_that_hangs_does_not_hang_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "SECONDS", 0.05)
+    monkeypatch.setattr(store, "SECONDS", 0.05)
     with (
-        lock.held(tmp_path / append.LOCK, seconds=1),
+        held(tmp_path / store.LOCK, seconds=1),
         pytest.raises(LedgerError, match="held by another process"),
     ):
-        append.append(tmp_path, [(DAY, b"1\n")])
+        store.append(tmp_path, [(DAY, b"1\n")])
 
 
 @POSIX
@@ -207,18 +207,18 @@ def test_a_writer_killed_in_the_middle_of_its_line(tmp_path: Path) -> None:
     """The writer dies after half its line; the others go on and the reader says which line is torn."""
     code = (
         "import os, sys, signal, datetime, pathlib\n"
-        "from judgekit.ledger import append\n"
+        "from judgekit.ledger import store\n"
         "real = os.write\n"
         "def write(descriptor, data):\n"
         "    real(descriptor, bytes(data)[:9]); os.kill(os.getpid(), signal.SIGKILL)\n"
         "os.write = write\n"
-        'append.append(pathlib.Path(sys.argv[1]), [(datetime.date(2026, 3, 20), b\'{"schema": "x"}\\n\')])\n'
+        'store.append(pathlib.Path(sys.argv[1]), [(datetime.date(2026, 3, 20), b\'{"schema": "x"}\\n\')])\n'
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     add(tmp_path, b"{}\n")
     assert content(tmp_path) == b'{"schema"\n{}\n'
-    said: list[read.Damage] = []
-    assert list(read.records([tmp_path], damaged=said.append)) == []
+    said: list[store.Damage] = []
+    assert list(store.records([tmp_path], damaged=said.append)) == []
     assert [each.line for each in said] == [1, 2]
     assert "not JSON (cut off when its writer was killed, or edited)" in str(said[0])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import lock
+from judgekit.config import files
 from judgekit.errors import JudgekitError
-from judgekit.ledger import Ledger, Skip, purge
-from judgekit.ledger import forward as forwarding
-from judgekit.ledger.forward import forward
+from judgekit.ledger import Ledger, Skip, export
+from judgekit.ledger import export as forwarding
+from judgekit.ledger.export import forward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,13 +101,13 @@ def test_a_file_that_was_written_anew_is_handed_on_anew(ledger: Ledger) -> None:
     team = Team()
     forward(ledger, team)
     assert set(team.ids) == {"b"}
-    purge.purge(ledger.folder, date.max)
+    export.purge(ledger.folder, date.max)
     assert forward(ledger, team).lines == 0
 
 
 def test_of_two_at_once_one_does_it(ledger: Ledger) -> None:
     add(ledger, "a")
-    with lock.held(ledger.folder / forwarding.LOCK, seconds=1):
+    with files.held(ledger.folder / forwarding.LOCK, seconds=1):
         assert forward(ledger, Team()).lines == 0
     assert forward(ledger, Team()).lines == 1
 

@@ -7,8 +7,8 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 from ledger_lines import NOW, label, verdict
 
-from judgekit.ledger import Ledger, VerdictLine, importing, kpi, older, read, records
-from judgekit.ledger import purge as purging
+from judgekit.ledger import Ledger, VerdictLine, importing, kpi, records, store
+from judgekit.ledger import export as purging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def write(path: Path, *lines: object) -> Path:
 
 
 def test_a_verdict_on_a_push() -> None:
-    found = older.verdict(PUSH)
+    found = importing.verdict(PUSH)
     assert (found.verdict, found.word, found.model, found.commit) == (
         "reject",
         "NO-GO",
@@ -80,7 +80,7 @@ def test_a_verdict_on_a_push() -> None:
 
 
 def test_a_verdict_on_a_task() -> None:
-    found = older.verdict(TASK)
+    found = importing.verdict(TASK)
     assert (found.verdict, found.task_id, found.judge_tier, found.consensus) == (
         "reject",
         "T-7",
@@ -96,7 +96,7 @@ def test_a_verdict_on_a_task() -> None:
     assert found.human_override.who == "bob"
     assert found.imported == {"cost": 0.1}
     assert b"at length" not in records.line(found)
-    assert older.verdict(TASK, text=True).reasoning == "said at length"
+    assert importing.verdict(TASK, text=True).reasoning == "said at length"
 
 
 @pytest.mark.parametrize(
@@ -114,13 +114,13 @@ def test_a_verdict_on_a_task() -> None:
     ],
 )
 def test_loose_lines_are_read_and_can_be_written(changes: dict[str, Any]) -> None:
-    found = older.verdict(PUSH | changes)
-    assert isinstance(read.parse(records.line(found)), VerdictLine)
+    found = importing.verdict(PUSH | changes)
+    assert isinstance(store.parse(records.line(found)), VerdictLine)
 
 
 @pytest.mark.parametrize("given", ["reject", {"verdict": "reject", "reason": "no"}, None, "", {"x": 1}, 3])
 def test_overrides_are_written_in_many_ways(given: object) -> None:
-    found = older.verdict(TASK | {"human_override": given}).human_override
+    found = importing.verdict(TASK | {"human_override": given}).human_override
     told = given == "reject" or (isinstance(given, dict) and "verdict" in given)
     assert (found.decision if found else None) == ("reject" if told else None)
 
@@ -131,7 +131,7 @@ def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert (first.added, first.known, first.damaged) == (2, 1, [])
     again = importing.bring(ledger, [source, tmp_path / "2026-02-10.jsonl"])
     assert (again.added, again.known) == (0, 3)
-    assert [path.name for path in read.files([ledger.folder])] == ["2026-02-10.jsonl", "2026-02-11.jsonl"]
+    assert [path.name for path in store.files([ledger.folder])] == ["2026-02-10.jsonl", "2026-02-11.jsonl"]
 
 
 def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_line_that_cannot_be_kept_is_reported_and_the_rest_is_brought(
     done = importing.bring(ledger, [write(tmp_path / "x.jsonl", *good[:550], odd, *good[550:])])
     assert (done.added, [each.line for each in done.damaged]) == (600, [551])
     assert "expected times inside the years 1 to 9999" in done.damaged[0].why
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert len(list(ledger.records(damaged=said.append))) == 600
     assert said == []
 
@@ -195,7 +195,7 @@ def test_a_line_that_cannot_be_kept_is_reported_and_the_rest_is_brought(
 )
 def test_what_is_wrong_is_named_with_its_key(line: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match="; mend the line") as error:
-        older.verdict(line)
+        importing.verdict(line)
     assert str(error.value).startswith(told)
     assert len(str(error.value)) < 160
 
@@ -241,14 +241,14 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     purging.purge(ledger.folder, before)
     assert [each.of if hasattr(each, "of") else each.id for each in ledger.records()] == ["new", "new"]
     assert purging.count(ledger.folder, before) == {}
-    files = read.files([ledger.folder])
+    files = store.files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
     assert sorted(path.name for path in ledger.folder.iterdir()) == [".lock", *(path.name for path in files)]
 
 
 def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: Ledger) -> None:
     ledger.add(verdict(name="old", days=1), verdict(name="new"))
-    later = read.files([ledger.folder])[-1]
+    later = store.files([ledger.folder])[-1]
     later.write_bytes(b"damaged\n" + later.read_bytes())
     purging.purge(ledger.folder, NOW.date())
     assert [each.id for each in ledger.records()] == ["new"]
@@ -257,7 +257,7 @@ def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: L
 
 def test_purging_removes_what_cannot_be_read_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add(verdict(name="old", days=10), verdict(name="new"))
-    refused, opened = read.files([ledger.folder])[0], type(ledger.folder).open
+    refused, opened = store.files([ledger.folder])[0], type(ledger.folder).open
 
     def refuse(path: Path, *arguments: Any, **options: Any) -> IO[Any]:  # noqa: ANN401 - as Path.open
         if path == refused:

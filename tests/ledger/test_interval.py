@@ -6,7 +6,7 @@ from statistics import median as middle
 
 import pytest
 
-from judgekit.ledger import interval
+from judgekit.ledger import rates
 
 
 @pytest.mark.parametrize(
@@ -20,27 +20,27 @@ from judgekit.ledger import interval
     ],
 )
 def test_wilson(hits: int, total: int, low: float, high: float) -> None:
-    found = interval.share(hits, total)
+    found = rates.share_interval(hits, total)
     assert found is not None
     assert found == pytest.approx((low, high), abs=5e-5)
 
 
 def test_nothing_has_no_interval() -> None:
-    assert interval.share(0, 0) is None
-    assert interval.median([1, 2, 3, 4, 5]) is None
+    assert rates.share_interval(0, 0) is None
+    assert rates.median_interval([1, 2, 3, 4, 5]) is None
 
 
 def test_how_many_labels_without_an_error_make_sure() -> None:
     """What the guide promises: 73 right GO for 5 %, 35 right NO-GO for 10 %."""
     for limit, enough in ((0.05, 73), (0.10, 35)):
-        ends = [found.high for n in (enough - 1, enough) if (found := interval.share(0, n))]
+        ends = [found.high for n in (enough - 1, enough) if (found := rates.share_interval(0, n))]
         assert ends[0] > limit > ends[1]
 
 
 @pytest.mark.parametrize("total", [6, 10, 25, 60, 101])
 def test_the_ranks_of_the_median_cover_it(total: int) -> None:
     """The exact coverage of the two order statistics is at least 93 %."""
-    found = interval.median(range(1, total + 1))
+    found = rates.median_interval(range(1, total + 1))
     assert found is not None
     below, above = int(found.low), int(found.high)
     assert below + above == total + 1
@@ -52,7 +52,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_promised() -> None:
     covered = 0
     for _ in range(400):
         sample = sorted(chance.lognormvariate(1, 1) for _ in range(40))
-        found = interval.median(sample)
+        found = rates.median_interval(sample)
         assert found is not None
         assert found.low <= middle(sample) <= found.high
         covered += found.low <= 2.718281828 <= found.high

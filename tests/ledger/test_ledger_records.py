@@ -8,11 +8,11 @@ import pytest
 from ledger_lines import round_of, verdict
 from pydantic import ValidationError
 
+from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind
-from judgekit.ledger import read, records
+from judgekit.judging.verdict import Verdict
+from judgekit.ledger import records, store
 from judgekit.ledger.records import Fault, Gate, Label, Line, ModeChange, OverrideLine, Skip, verdict_line
-from judgekit.schemas import json_schema
-from judgekit.verdict import Verdict
 
 SECRET = "the text of the document"
 FINDING = {"dimension": "semantic", "issue": "wrong port", "suggestion": "say 8080", "quote": SECRET}
@@ -102,7 +102,7 @@ OTHERS: list[records.Record] = [
 @pytest.mark.parametrize("record", [verdict_line(judged()), *OTHERS], ids=lambda each: each.schema_)
 def test_every_kind_is_read_back(record: records.Record) -> None:
     raw = records.line(record)
-    assert read.parse(raw) == record
+    assert store.parse(raw) == record
     jsonschema.validate(json.loads(raw), Line.model_json_schema())
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.ledger import Ledger, project
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def test_a_strange_git_file_is_the_folders_own_mark(tmp_path: Path, text: str) -
 def test_where_the_ledger_lies(isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Ledger.of(tmp_path).folder.parent == isolated / "judgekit" / "state" / "ledger"
     monkeypatch.delenv("JUDGEKIT_HOME")
-    assert paths.state_home() == str(isolated / ".local" / "state" / "judgekit")
+    assert environment.state_home() == str(isolated / ".local" / "state" / "judgekit")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert paths.state_home() == str(tmp_path / "judgekit")
+    assert environment.state_home() == str(tmp_path / "judgekit")

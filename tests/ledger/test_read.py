@@ -10,7 +10,7 @@ from typing import IO, Any
 import pytest
 from ledger_lines import NOW, label, verdict
 
-from judgekit.ledger import Ledger, ModeChange, OverrideLine, VerdictLine, Wanted, read, records
+from judgekit.ledger import Ledger, ModeChange, OverrideLine, VerdictLine, Wanted, records, store
 from judgekit.ledger.records import Label
 
 
@@ -19,7 +19,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "one", "one-0123456789ab")
 
 
-def names(ledger: Ledger, wanted: Wanted = read.EVERYTHING) -> list[str]:
+def names(ledger: Ledger, wanted: Wanted = store.EVERYTHING) -> list[str]:
     return [each.id for each in ledger.records(wanted)]
 
 
@@ -40,7 +40,7 @@ def test_nothing_is_read_where_nothing_was_written(ledger: Ledger) -> None:
 
 def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None:
     ledger.add(verdict(name="first"))
-    (path,) = read.files([ledger.folder])
+    (path,) = store.files([ledger.folder])
     newer = json.loads(path.read_text()) | {"id": "third", "new_field": 1}
     newer["rubric"]["new_field"] = newer["rounds"][0]["new_field"] = {"deep": []}
     lines = [
@@ -56,7 +56,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None
         path.read_bytes().strip()[:-20],
     ]
     path.write_bytes(b"\n".join(lines))
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert [each.id for each in ledger.records(damaged=said.append)] == ["first", "third"]
     assert [each.line for each in said] == [3, 4, 5, 6, 7, 8, 10]
     assert str(said[0]).startswith(f"{path}:3: not JSON")
@@ -69,7 +69,7 @@ def test_what_is_no_file_is_reported_and_the_rest_is_read(ledger: Ledger) -> Non
     (ledger.folder / "2026-01-01.jsonl").mkdir()
     (ledger.folder / "2026-01-02.jsonl").symlink_to("gone")
     (ledger.folder / "2026-01-03.jsonl").symlink_to("2026-01-03.jsonl")
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
     assert sorted(each.path.name for each in said) == [f"2026-01-0{day}.jsonl" for day in (1, 2, 3)]
     assert str(said[0]).endswith("a link to nothing, or a device; what is in it is skipped")
@@ -77,11 +77,11 @@ def test_what_is_no_file_is_reported_and_the_rest_is_read(ledger: Ledger) -> Non
 
 def test_what_is_closed_to_us_is_reported_and_the_rest_is_read(ledger: Ledger) -> None:
     ledger.add(verdict(name="old", days=2), verdict(name="new"))
-    closed = read.files([ledger.folder])[0]
+    closed = store.files([ledger.folder])[0]
     closed.chmod(0)
     if os.access(closed, os.R_OK):
         pytest.skip("this user may read everything")
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
     ledger.folder.chmod(0)
     try:
@@ -95,7 +95,7 @@ def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.add(verdict(name="old", days=2), verdict(name="new"))
-    refused, opened = read.files([ledger.folder])[0], Path.open
+    refused, opened = store.files([ledger.folder])[0], Path.open
 
     def refuse(path: Path, *arguments: Any, **options: Any) -> IO[Any]:  # noqa: ANN401 - as Path.open
         if path == refused:
@@ -104,7 +104,7 @@ def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
         return found
 
     monkeypatch.setattr(Path, "open", refuse)
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
     assert [str(each) for each in said] == [
         f"{refused}: cannot be read (Permission denied); what is in it is skipped"
@@ -113,24 +113,24 @@ def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
 
 def test_a_ledger_that_is_a_link_to_nothing_is_reported(ledger: Ledger) -> None:
     ledger.folder.symlink_to("gone")
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert list(ledger.records(damaged=said.append)) == []
     assert [each.path for each in said] == [ledger.folder]
 
 
 def test_a_last_line_without_its_newline_counts_when_it_is_whole(ledger: Ledger) -> None:
     ledger.add(verdict(name="first"))
-    (path,) = read.files([ledger.folder])
+    (path,) = store.files([ledger.folder])
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
     assert names(ledger) == ["first"]
 
 
 def test_a_line_without_end_does_not_fill_the_memory(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "MAX_LINE", 4000)
+    monkeypatch.setattr(store, "MAX_LINE", 4000)
     ledger.add(verdict(name="first"))
-    (path,) = read.files([ledger.folder])
+    (path,) = store.files([ledger.folder])
     path.write_bytes(b"x" * 10_001 + b"\n" + path.read_bytes())
-    said: list[read.Damage] = []
+    said: list[store.Damage] = []
     assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
     assert [(each.line, each.why) for each in said] == [(1, "longer than 4000 bytes")]
 
@@ -167,13 +167,13 @@ def test_several_ledgers_are_one_and_each_line_counts_once(ledger: Ledger, tmp_p
     exported = tmp_path / "exported.jsonl"
     exported.write_bytes(records.line(verdict(name="a", days=2)) + records.line(verdict(name="d")))
     places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
-    assert [each.id for each in read.records(places)] == ["a", "d", "c", "b"]
+    assert [each.id for each in store.records(places)] == ["a", "d", "c", "b"]
 
 
 def test_files_of_earlier_days_are_not_opened(ledger: Ledger) -> None:
     ledger.add(verdict(name="old", days=9), verdict(name="new"))
-    read.files([ledger.folder])[0].write_bytes(b"damaged\n")
-    said: list[read.Damage] = []
+    store.files([ledger.folder])[0].write_bytes(b"damaged\n")
+    said: list[store.Damage] = []
     wanted = Wanted(since=NOW - timedelta(days=2))
     assert [each.id for each in ledger.records(wanted, said.append)] == ["new"]
     assert said == []
@@ -182,16 +182,16 @@ def test_files_of_earlier_days_are_not_opened(ledger: Ledger) -> None:
 def test_a_local_time_goes_to_the_day_it_was_in_utc(ledger: Ledger) -> None:
     late = datetime.fromisoformat("2026-03-20T23:30:00-05:00")
     ledger.add(ModeChange(mode="blocking", timestamp=late))
-    assert [path.name for path in read.files([ledger.folder])] == ["2026-03-21.jsonl"]
+    assert [path.name for path in store.files([ledger.folder])] == ["2026-03-21.jsonl"]
     since = datetime(2026, 3, 21, 4, tzinfo=UTC)
     assert len(names(ledger, Wanted(since=since))) == 1
     assert names(ledger, Wanted(since=since + timedelta(hours=1))) == []
 
 
 def test_names_of_files(tmp_path: Path) -> None:
-    assert read.day_of(tmp_path / "2026-02-31.jsonl") is None
-    assert read.day_of(tmp_path / "team.jsonl") is None
-    assert str(read.day_of(tmp_path / "2026-02-28.3.jsonl")) == "2026-02-28"
+    assert store.day_of(tmp_path / "2026-02-31.jsonl") is None
+    assert store.day_of(tmp_path / "team.jsonl") is None
+    assert str(store.day_of(tmp_path / "2026-02-28.3.jsonl")) == "2026-02-28"
     for name in (
         "2026-03-01.10.jsonl",
         "2026-03-01.9.jsonl",
@@ -200,7 +200,7 @@ def test_names_of_files(tmp_path: Path) -> None:
         "2026-02-01.jsonl",
     ):
         (tmp_path / name).touch()
-    assert [path.name for path in read.files([tmp_path])] == [
+    assert [path.name for path in store.files([tmp_path])] == [
         "z.jsonl",
         "2026-02-01.jsonl",
         "2026-03-01.jsonl",

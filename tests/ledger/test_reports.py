@@ -14,20 +14,8 @@ from ledger_lines import NOW, label, round_of, verdict
 from ledger_lines import content as of_its_own
 
 from judgekit.errors import UsageError
-from judgekit.ledger import (
-    Fault,
-    Gate,
-    ModeChange,
-    OverrideLine,
-    Skip,
-    content,
-    kpi,
-    person,
-    plot,
-    queue,
-    table,
-    times,
-)
+from judgekit.evaluation import diagrams
+from judgekit.ledger import Fault, Gate, ModeChange, OverrideLine, Skip, export, kpi, labels, project
 from judgekit.ledger.records import KINDS, kind
 from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
@@ -105,8 +93,8 @@ def test_failures_are_grouped() -> None:
 def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
     lines = [verdict("accept", name=f"g{n}", **of_its_own(f"g{n}")) for n in range(40)]
     lines += [verdict("reject", name=f"n{n}", **of_its_own(f"n{n}")) for n in range(10)]
-    order = queue.waiting(lines, "ann")
-    assert queue.waiting(list(reversed(lines)), "ann") == order
+    order = labels.waiting(lines, "ann")
+    assert labels.waiting(list(reversed(lines)), "ann") == order
     assert sorted(each.id for each in order) == sorted(each.id for each in lines)
     early = [each.word for each in order[:16]]
     assert 4 <= early.count("NO-GO") <= 10
@@ -116,21 +104,21 @@ def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
 def test_the_queue_goes_on_where_this_person_stopped() -> None:
     one, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
     said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), label(three, "withdrawn", after=2)]
-    assert {each.id for each in queue.waiting([one, two, three, *said], "ann")} == {"b", "c"}
+    assert {each.id for each in labels.waiting([one, two, three, *said], "ann")} == {"b", "c"}
 
 
 def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -> None:
     one, again = verdict(name="a", days=2), verdict(name="b", days=1)
-    waiting = queue.waiting([one, again, verdict("undetermined"), verdict("escalate")], "ann")
+    waiting = labels.waiting([one, again, verdict("undetermined"), verdict("escalate")], "ann")
     assert [each.id for each in waiting] == ["b"]
-    assert queue.waiting([one, again, label(one, "go")], "ann") == []
+    assert labels.waiting([one, again, label(one, "go")], "ann") == []
 
 
 def test_the_queue_asks_about_the_verdict_that_is_measured() -> None:
     asked, again = verdict("reject", name="a", days=2), verdict("reject", name="b", gate=Gate(cached=True))
-    assert [each.id for each in queue.waiting([asked, again], "ann")] == ["a"]
-    assert [each.id for each in queue.waiting([again], "ann")] == ["b"]
-    assert queue.waiting([asked, again, label(again, "go")], "ann") == []
+    assert [each.id for each in labels.waiting([asked, again], "ann")] == ["a"]
+    assert [each.id for each in labels.waiting([again], "ann")] == ["b"]
+    assert labels.waiting([asked, again, label(again, "go")], "ann") == []
 
 
 # Content
@@ -157,22 +145,22 @@ def test_the_content_comes_from_the_commit_or_from_the_folder(tmp_path: Path) ->
     commit = git(tmp_path, "rev-parse", "HEAD")
     (tmp_path / "docs" / "a.md").write_bytes(b"changed\n")
     pushed = verdict(**about(b"pushed \x1b[31m\n", commit=commit))  # type: ignore[arg-type]  # fields of a verdict
-    assert content.texts(pushed, tmp_path / "docs") == {"docs/a.md": "pushed [31m\n"}
+    assert labels.texts(pushed, tmp_path / "docs") == {"docs/a.md": "pushed [31m\n"}
     present = verdict(**about(b"changed\n"))  # type: ignore[arg-type]  # the same
-    assert content.texts(present, tmp_path) == {"docs/a.md": "changed\n"}
+    assert labels.texts(present, tmp_path) == {"docs/a.md": "changed\n"}
     for commit_ in (None, "0" * 40, "--help"):
         gone = verdict(**about(b"gone\n", commit=commit_))  # type: ignore[arg-type]  # the same
-        assert content.texts(gone, tmp_path) == {"docs/a.md": None}
+        assert labels.texts(gone, tmp_path) == {"docs/a.md": None}
 
 
 def test_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "config", "user.email", "ann@example.invalid")
-    assert person.who(tmp_path) == "ann@example.invalid"
-    assert "@" in person.who(tmp_path.parent)
-    assert not person.at_terminal()
+    assert labels.who(tmp_path) == "ann@example.invalid"
+    assert "@" in labels.who(tmp_path.parent)
+    assert not labels.at_terminal()
     monkeypatch.setattr(sys, "stdin", None)
-    assert not person.at_terminal()
+    assert not labels.at_terminal()
 
 
 def test_who_said_something_is_who_brought_it() -> None:
@@ -188,7 +176,7 @@ def test_who_said_something_is_who_brought_it() -> None:
         Fault(problem="x"),
     ]
     assert {kind(type(each)) for each in lines} == {kind(each) for each in KINDS}
-    signed = [person.signed(each, "mal") for each in lines]
+    signed = [labels.signed(each, "mal") for each in lines]
     for before, after in zip(lines, signed, strict=True):
         assert b"ann" not in record_line(after)
         assert before.id == after.id
@@ -204,7 +192,7 @@ def test_verdicts_as_a_table() -> None:
     )
     given = override(task_id=line.task_id, subjects=[line.subjects[0].sha256])
     rows = list(
-        csv.DictReader("\n".join(table.rows([line, label(line, "go"), given])).splitlines(keepends=True))
+        csv.DictReader("\n".join(export.rows([line, label(line, "go"), given])).splitlines(keepends=True))
     )
     assert len(rows) == 1
     assert (rows[0]["verdict"], rows[0]["gate"], rows[0]["label"], rows[0]["override"]) == (
@@ -221,25 +209,25 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
         for n in range(20)
     ]
     found = kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])])
-    root = ET.fromstring(plot.drawing(found))  # ours
+    root = ET.fromstring(diagrams.drawing(found))  # ours
     shown = texts(root)
     assert {kpi.LIMITS[each.name].title for each in kpi.measure(found)} <= set(shown)
     assert [each for each in shown if each in ("70%", "90%")] == ["70%", "90%"]
-    points = plot.points_of(found)
+    points = diagrams.points_of(found)
     assert len(points) == 10
     measured = sum(each.value is not None for point in points for each in point.kpis)
     dots = [each for each in root.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
     assert len(dots) == measured
     assert (root.findtext(f"{SVG}desc") or "").count("; ") == 5
     assert "false-positive rate " in (root.findtext(f"{SVG}desc") or "")
-    page = plot.html(found)
+    page = diagrams.html(found)
     assert page.startswith("<!doctype html>")
     assert texts(charts(page)[0]) == shown
 
 
 @pytest.mark.parametrize("lines", [[], [verdict()]])
 def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
-    assert "nothing measured" in plot.drawing(kpi.evidence(lines))
+    assert "nothing measured" in diagrams.drawing(kpi.evidence(lines))
 
 
 @pytest.mark.parametrize(
@@ -247,10 +235,10 @@ def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
     [("14d", 14), ("2w", 14), ("36h", 1.5), ("0d", 0), ("2026-03-19", 1.5), ("2026-03-20T13:00:00+01:00", 0)],
 )
 def test_points_in_time(text: str, ago: float) -> None:
-    assert times.point(text, NOW) == NOW - timedelta(days=ago)
+    assert project.point(text, NOW) == NOW - timedelta(days=ago)
 
 
 @pytest.mark.parametrize("text", ["", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"])
 def test_no_point_in_time(text: str) -> None:
     with pytest.raises(UsageError, match="is no point in time"):
-        times.point(text, NOW)
+        project.point(text, NOW)

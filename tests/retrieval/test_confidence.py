@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgekit.retrieval import compiled, confidence
-from judgekit.retrieval.candidate import Candidate
-from judgekit.retrieval.confidence import Features, Rivals
+from judgekit.retrieval.confidence import Candidate, Features, Hit, Rivals, Statistics
 from judgekit.retrieval.query import Term
-from judgekit.retrieval.rank import Hit, Statistics
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 BACKGROUND = PROFILE.background

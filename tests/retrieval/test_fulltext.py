@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from memory_store import MemoryStore
 
 from judgekit.evaluation.collection import Document
-from judgekit.evaluation.store import Store
-from judgekit.retrieval import api, columns, compiled, fulltext, query, schema
+from judgekit.evaluation.retrieval import Store
+from judgekit.retrieval import bm25, compiled, query, schema, search
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.retrieval.rank import Hit
+    from judgekit.retrieval.confidence import Hit
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 
@@ -35,7 +35,7 @@ def fillers(count: int, *, pancakes: bool = True) -> list[Document]:
 def match(documents: list[Document], text: str, *, quick: bool = False) -> list[Hit]:
     """Return the hits, the best by score first."""
     store = Store(documents, PROFILE)
-    hits, _ = fulltext.match(store._index, query.parse(text, PROFILE.language), quick=quick)
+    hits, _ = bm25.match(store._index, query.parse(text, PROFILE.language), quick=quick)
     store.close()
     return sorted(hits, key=lambda hit: -hit.score)
 
@@ -49,15 +49,15 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     monkeypatch: pytest.MonkeyPatch,
     quick: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    monkeypatch.setattr(fulltext, "POSTINGS", 200)
-    monkeypatch.setattr(fulltext, "QUICK_POSTINGS", 200)
+    monkeypatch.setattr(bm25, "POSTINGS", 200)
+    monkeypatch.setattr(bm25, "QUICK_POSTINGS", 200)
     documents = [*fillers(400), *fillers(400, pancakes=False)]
     documents += [document(f"jwt-{number}", "jwt", "x") for number in range(180)]
     documents.insert(0, document("both", "jwt", "pancake"))
     hits = match(documents, "jwt pancake", quick=quick)
     assert names(hits)[0] == "both"
     assert hits[0].matched == {0, 1}
-    assert len(hits) == (fulltext.QUICK_POOL if quick else fulltext.POOL)
+    assert len(hits) == (bm25.QUICK_POOL if quick else bm25.POOL)
     assert all(0 in hit.matched for hit in hits), "nothing was looked for by the frequent word alone"
 
 
@@ -66,8 +66,8 @@ def test_a_prompt_of_frequent_words_alone_finds_them(
     monkeypatch: pytest.MonkeyPatch,
     quick: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    monkeypatch.setattr(fulltext, "POSTINGS", 50)
-    monkeypatch.setattr(fulltext, "QUICK_POSTINGS", 50)
+    monkeypatch.setattr(bm25, "POSTINGS", 50)
+    monkeypatch.setattr(bm25, "QUICK_POSTINGS", 50)
     assert len(match(fillers(200), "pancake", quick=quick)) > 3
 
 
@@ -118,7 +118,7 @@ def test_noise_is_left_out() -> None:
     [(b"", []), (b"\x05\x00", [5, 0]), (b"\x81\x00\x7f", [128, 127]), (b"\x82\xb8\x40", [39_996 + 4])],
 )
 def test_records_of_fts5(raw: bytes, numbers: list[int]) -> None:
-    assert fulltext._varints(raw) == numbers
+    assert bm25._varints(raw) == numbers
 
 
 ROWS = st.lists(
@@ -131,7 +131,7 @@ ROWS = st.lists(
 def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[list[str]]]]) -> None:
     connection = schema.connect(":memory:")
     schema.create(connection, {})
-    terms = columns.Terms(connection)
+    terms = schema.Terms(connection)
     kept: dict[int, list[list[str]]] = {}
     for number, (added, row) in enumerate(steps):
         texts = [" ".join(words) for words in row]
@@ -150,11 +150,11 @@ def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[l
             terms.write()
     terms.write()
     counted = Counter(word for row in kept.values() for word in {each for words in row for each in words})
-    assert columns.frequencies(connection, ["auth", "authent", "token", "cach"]) == dict(counted)
-    assert columns.beginning(connection, "auth") == {
+    assert schema.frequencies(connection, ["auth", "authent", "token", "cach"]) == dict(counted)
+    assert schema.beginning(connection, "auth") == {
         word: count for word, count in counted.items() if "auth" in word
     }
-    assert columns.total(connection) == sum(len(words) for row in kept.values() for words in row)
+    assert schema.total(connection) == sum(len(words) for row in kept.values() for words in row)
     connection.close()
 
 
@@ -172,24 +172,24 @@ def memories(tmp_path: Path) -> MemoryStore:
 
 
 def test_a_passage_is_text_as_it_was_written(memories: MemoryStore) -> None:
-    found = api.search(
+    found = search.search(
         "refreshing the JWT", [".claude/memory"], project=str(memories.project), limit=5, snippets=True
     ).candidates
     passages = {each.id: each.snippet for each in found}
     assert "were refreshed by a rotating cookie." in passages["jwt"]
     assert passages["title"] == "Keys are kept in the vault."
-    assert all(len(each) <= api.SNIPPET_LIMIT for each in passages.values())
+    assert all(len(each) <= search.SNIPPET_LIMIT for each in passages.values())
 
 
 def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None:
     query, project = "refreshing the JWT", str(memories.project)
-    asked = api.search(query, [".claude/memory"], project=project, limit=5, snippets=True).candidates
-    found = api.search(query, [".claude/memory"], project=project, limit=5).candidates
+    asked = search.search(query, [".claude/memory"], project=project, limit=5, snippets=True).candidates
+    found = search.search(query, [".claude/memory"], project=project, limit=5).candidates
     assert [each.snippet for each in found] == ["", ""]
-    made = api.passages(query, found)
+    made = search.passages(query, found)
     assert [passage for passage, _ in made] == [each.snippet for each in asked]
-    assert all(body == api.body(each, 10_000) for each, (_, body) in zip(found, made, strict=True))
-    assert api.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
+    assert all(body == search.body(each, 10_000) for each, (_, body) in zip(found, made, strict=True))
+    assert search.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None
 )
 def test_nothing_outside_a_store_is_read_for_a_passage(memories: MemoryStore, place: str) -> None:
     query, project = "refreshing the JWT", str(memories.project)
-    found = api.search(query, [".claude/memory"], project=project, limit=1).candidates
+    found = search.search(query, [".claude/memory"], project=project, limit=1).candidates
     inside = memories.root / found[0].place
     (memories.project.parent / "outside.json").write_bytes(inside.read_bytes())
     (memories.root / "decisions" / "link.json").symlink_to(memories.project.parent / "outside.json")
     found[0].place = place
-    assert api.passages(query, found) == [("", "")]
+    assert search.passages(query, found) == [("", "")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.retrieval import cachefile, compiled, index, index_file, schema, watch
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def content(found: Index) -> list[Any]:
 
 
 def files() -> list[Path]:
-    return sorted(each for each in Path(paths.cache_home(), index_file.FOLDER).rglob("*") if each.is_file())
+    return sorted(
+        each for each in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()
+    )
 
 
 def databases() -> list[Path]:
@@ -132,8 +134,8 @@ def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     for path in files():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for folder in (
-        Path(paths.cache_home()),
-        Path(paths.cache_home(), index_file.FOLDER),
+        Path(environment.cache_home()),
+        Path(environment.cache_home(), index_file.FOLDER),
         databases()[0].parent,
     ):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import paths
-from judgekit.retrieval import api, cachefile, compiled, index, index_file, rank, schema, update, watch
+from judgekit import environment
+from judgekit.retrieval import cachefile, compiled, confidence, index, index_file, schema, update, watch
+from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def database() -> Path:
-    (path,) = Path(paths.cache_home(), index_file.FOLDER).rglob("*.sqlite")
+    (path,) = Path(environment.cache_home(), index_file.FOLDER).rglob("*.sqlite")
     return path
 
 
@@ -145,7 +146,7 @@ def test_in_memory_the_newest_of_many_files_are_searched(
     store.fill(20).write_index()
     for path in store.root.rglob("filler-*.json"):
         os.utime(path, (1, 1))
-    blocked = Path(paths.cache_home())
+    blocked = Path(environment.cache_home())
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder should be")
     found = opened(store)
@@ -268,7 +269,7 @@ def test_wrong_tables_cost_no_answer(store: MemoryStore, spoil: Callable[[sqlite
 
 def test_the_cache_is_removed_while_an_index_is_open(store: MemoryStore) -> None:
     found = opened(store)
-    shutil.rmtree(paths.cache_home())
+    shutil.rmtree(environment.cache_home())
     store.add("jwt", "JWT token renewal", listed=False)
     index.recheck(found, ["decisions/jwt.json"])
     found.close()
@@ -282,7 +283,7 @@ def test_the_cache_is_removed_before_it_is_written(
 
     def vanish(*names: str) -> str:
         folder = make(*names)
-        shutil.rmtree(paths.cache_home())
+        shutil.rmtree(environment.cache_home())
         return folder
 
     monkeypatch.setattr(cachefile, "folder", vanish)
@@ -319,7 +320,7 @@ def test_a_shown_entry_that_cannot_be_read_anew_is_named(
 
 def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
-    order, rounds = rank.order, iter(range(1, 10))
+    order, rounds = confidence.order, iter(range(1, 10))
 
     def meanwhile(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
         candidates = order(*arguments)
@@ -328,7 +329,7 @@ def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch:
         store.add("jwt", "JWT token refresh flow", f"version {number}", record_status=status, listed=False)
         return candidates
 
-    monkeypatch.setattr(rank, "order", meanwhile)
+    monkeypatch.setattr(confidence, "order", meanwhile)
     assert search(store) == []
     assert next(rounds) == api.MAX_ROUNDS + 1
 
@@ -384,7 +385,7 @@ def test_an_edit_beside_a_spoilt_index_is_silent(store: MemoryStore, statement: 
 def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     assert index.refresh_file(str(tmp_path / "a.md"), PROFILES) == []
-    assert not Path(paths.cache_home(), index_file.FOLDER).exists()
+    assert not Path(environment.cache_home(), index_file.FOLDER).exists()
 
 
 @pytest.mark.usefixtures("later")

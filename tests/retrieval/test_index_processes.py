@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit import paths
+from judgekit import environment
 from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ DEADLINE = 120  # seconds
 
 QUERYING = """
 import json, sys, time
-from judgekit.retrieval import api, compiled, index
+from judgekit.retrieval import compiled, index, search
 profiles = compiled.Profiles(compiled.bundled())
 root, project, queries = sys.argv[1], sys.argv[2], int(sys.argv[3])
 longest = 0
 for _ in range(queries):
     started = time.monotonic()
-    ranked = api.search("JWT token refresh", [root], project=project, limit=15, profiles=profiles)
+    ranked = search.search("JWT token refresh", [root], project=project, limit=15, profiles=profiles)
     longest = max(longest, time.monotonic() - started)
     assert ranked.fallback is None
 found = index.open_index(root, profiles)
@@ -57,7 +57,7 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def files() -> list[Path]:
-    return [each for each in Path(paths.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()]
+    return [each for each in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()]
 
 
 def rows(root: str) -> list[Any]:

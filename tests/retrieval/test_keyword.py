@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.retrieval import api, compiled, keyword
+from judgekit.retrieval import compiled, keyword
+from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import pytest
 
 from judgekit.evaluation import collection
 from judgekit.evaluation.collection import Document
-from judgekit.evaluation.store import Store
-from judgekit.retrieval import columns, compiled, fulltext, query
+from judgekit.evaluation.retrieval import Store
+from judgekit.retrieval import bm25, compiled, query, schema
 from judgekit.retrieval.sources.base import Entry
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ WORDS = TEXT.split()
 
 
 class Oracle:
-    """The formula of judgekit/retrieval/scoring.py, term by term and document by document."""
+    """The formula of judgekit/retrieval/bm25.py, term by term and document by document."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self.rows = {each.id: self.row(each) for each in documents}
@@ -45,7 +45,7 @@ class Oracle:
     @staticmethod
     def row(document: Document) -> list[list[str]]:
         entry = Entry(document.id, document.title, "", body=document.text[: PROFILE.max_bytes])
-        return [column.split() for column in columns.row(entry, PROFILE.language)]
+        return [column.split() for column in schema.row(entry, PROFILE.language)]
 
     def scores(self, terms: Sequence[Term], among: Iterable[str]) -> dict[str, float]:
         rarities = [self.rarity(term) for term in terms]
@@ -93,11 +93,11 @@ class Oracle:
 def agree(documents: Sequence[Document], texts: Sequence[str], *, everything: bool) -> int:
     """Compare all hits of some queries, and return how many there were."""
     store, oracle = Store(documents, PROFILE), Oracle(documents)
-    pool = len(documents) if everything else fulltext.POOL
+    pool = len(documents) if everything else bm25.POOL
     compared = 0
     for text in texts:
         terms = query.parse(text, PROFILE.language)
-        hits, _ = fulltext.match(store._index, terms, pool)
+        hits, _ = bm25.match(store._index, terms, pool)
         scores = {hit.candidate.id: hit.candidate.bm25 for hit in hits}
         expected = oracle.scores(terms, oracle.rows if everything else scores)
         if everything:

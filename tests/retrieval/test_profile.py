@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from judgekit import bundled
-from judgekit.config import RetrievalConfig
+from judgekit.config import files
+from judgekit.config.settings import RetrievalConfig
 from judgekit.errors import ConfigError
-from judgekit.retrieval import compiled, profile
+from judgekit.retrieval import compiled, profiles
 
 
 def test_the_compiled_profiles_are_those_of_the_yaml_files() -> None:
     current = Path(compiled.BUNDLED).read_text(encoding="utf-8")
-    assert current == profile.render(), "stale: run `make generate` (python -m judgekit.retrieval.profile)"
+    assert current == profiles.render(), "stale: run `make generate` (python -m judgekit.retrieval.profiles)"
 
 
 def test_the_compiled_settings_are_the_defaults() -> None:
     assert compiled.bundled()["settings"] == RetrievalConfig().model_dump(mode="json")
 
 
-@pytest.mark.parametrize("kind", profile.KINDS)
+@pytest.mark.parametrize("kind", profiles.KINDS)
 def test_a_bundled_profile_is_read_and_compiled(kind: str) -> None:
-    written, read = profile.read(kind), compiled.Profiles(compiled.bundled()).by_kind[kind]
+    written, read = profiles.read(kind), compiled.Profiles(compiled.bundled()).by_kind[kind]
     assert list(read.categories) == list(written.categories)
     assert read.priority(next(iter(written.categories))) == 0
     assert read.priority("no such category") == len(written.categories)
@@ -29,7 +29,7 @@ def test_a_bundled_profile_is_read_and_compiled(kind: str) -> None:
 
 
 def test_the_words_of_a_language_stand_in_one_list_only() -> None:
-    words = profile.read_language("english")
+    words = profiles.read_language("english")
     assert not set(words.stop) & set(words.common)
     assert not set(words.stop) & set(words.abbreviations)
     for listed in (words.stop, words.common):
@@ -38,13 +38,13 @@ def test_the_words_of_a_language_stand_in_one_list_only() -> None:
 
 
 def test_a_body_field_of_every_category_of_the_store_is_named() -> None:
-    categories = profile.read("claude-memory").categories
+    categories = profiles.read("claude-memory").categories
     assert all(each.folder and each.body for each in categories.values())
     assert list(categories)[:2] == ["decision", "constraint"]
 
 
 def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
-    text = (bundled.folder("retrieval") / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (files.folder("retrieval") / f"{name}.yaml").read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
@@ -56,14 +56,14 @@ def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
 
 def test_a_projects_profile_wins_whole(tmp_path: Path) -> None:
     copy("markdown", tmp_path, ("noise_floor: 0.25", "noise_floor: 0.5"))
-    assert profile.read("markdown", tmp_path).noise_floor == 0.5
-    assert profile.read("claude-memory", tmp_path).noise_floor == 0.25
-    assert profile.compile_profiles(tmp_path)["profiles"]["markdown"]["noise_floor"] == 0.5
+    assert profiles.read("markdown", tmp_path).noise_floor == 0.5
+    assert profiles.read("claude-memory", tmp_path).noise_floor == 0.25
+    assert profiles.compile_profiles(tmp_path)["profiles"]["markdown"]["noise_floor"] == 0.5
 
 
 def test_a_projects_words_win(tmp_path: Path) -> None:
     copy("english", tmp_path, ("  py: [python]", "  py: [python]\n  jwt: [json web token]"))
-    compiled_words = profile.compile_profiles(tmp_path)["languages"]["english"]
+    compiled_words = profiles.compile_profiles(tmp_path)["languages"]["english"]
     assert compiled_words["abbreviations"]["jwt"] == "json web token"
 
 
@@ -81,7 +81,7 @@ def test_a_projects_words_win(tmp_path: Path) -> None:
 def test_a_wrong_profile_names_its_key(tmp_path: Path, change: tuple[str, str], key: str) -> None:
     copy("markdown", tmp_path, change)
     with pytest.raises(ConfigError) as caught:
-        profile.compile_profiles(tmp_path)
+        profiles.compile_profiles(tmp_path)
     assert key in caught.value.key
     assert "\n" not in str(caught.value)
 
@@ -90,4 +90,4 @@ def test_a_file_of_another_kind_is_called_that(tmp_path: Path) -> None:
     path = copy("markdown", tmp_path)
     path.write_text("rubric: kls\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="not a retrieval file"):
-        profile.read("markdown", tmp_path)
+        profiles.read("markdown", tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import columns, compiled, fulltext, query, scoring
+from judgekit.retrieval import bm25, compiled, query, schema
 from judgekit.retrieval.sources.base import Entry
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
@@ -23,21 +23,21 @@ def finds(prompt: str, document: str) -> bool:
     terms = query.parse(prompt, LANGUAGE)
     if not terms:
         return False
-    row = columns.row(Entry("", "", "", body=document), LANGUAGE)
+    row = schema.row(Entry("", "", "", body=document), LANGUAGE)
     with sqlite3.connect(":memory:") as database:
-        names = ", ".join(columns.NAMES)
-        database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{columns.TOKENIZER}')")
+        names = ", ".join(schema.NAMES)
+        database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{schema.TOKENIZER}')")
         database.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
-        found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (fulltext.expression(terms),)).fetchone()
-        sought = scoring.Sought()
+        found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (bm25.expression(terms),)).fetchone()
+        sought = bm25.Sought()
         for number, term in enumerate(terms):
             for phrase in term.phrases:
                 sought.add(number, phrase)
             for stem in " ".join(row).split():
                 if term.prefix and stem.startswith(term.prefix):
                     sought.add(number, stem, 0.5)
-        scorer = scoring.Scorer(sought, [1.0] * len(terms), 10, PROFILE)
-        score, matched, _ = scorer.rate(scoring.Text(row))
+        scorer = bm25.Scorer(sought, [1.0] * len(terms), 10, PROFILE)
+        score, matched, _ = scorer.rate(bm25.Text(row))
     database.close()
     assert (found is not None) == (score > 0) == bool(matched), "what finds and what rates must agree"
     return found is not None

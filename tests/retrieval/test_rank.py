@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from judgekit.retrieval import compiled, confidence, rank
-from judgekit.retrieval.candidate import Candidate
+from judgekit.retrieval import compiled, confidence
+from judgekit.retrieval.confidence import Candidate, Hit, Statistics
 from judgekit.retrieval.query import Term
-from judgekit.retrieval.rank import Hit, Statistics
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 NOW = time.time()
@@ -29,12 +28,12 @@ def statistics(documents: int = 100, terms: int = 2) -> Statistics:
 
 
 def order(*hits: Hit, documents: int = 100) -> list[str]:
-    return [each.id for each in rank.order(list(hits), statistics(documents), PROFILE)]
+    return [each.id for each in confidence.order(list(hits), statistics(documents), PROFILE)]
 
 
 def test_the_best_score_comes_first_and_noise_goes() -> None:
     assert order(hit("a", 1.0), hit("b", 4.0), hit("c", 0.99), hit("d", 2.0)) == ["b", "d", "a"]
-    assert rank.order([], statistics(), PROFILE) == []
+    assert confidence.order([], statistics(), PROFILE) == []
 
 
 def test_ties_go_by_category_then_by_recency() -> None:
@@ -57,7 +56,7 @@ def test_noise_is_told_by_bm25_and_order_by_the_score() -> None:
 
 
 def test_a_candidate_is_rated() -> None:
-    first, second = rank.order([hit("a", 4), hit("b", 2, matched=1)], statistics(), PROFILE)
+    first, second = confidence.order([hit("a", 4), hit("b", 2, matched=1)], statistics(), PROFILE)
     assert first.features.coverage == 1
     assert first.features.alone == 1
     assert second.features.coverage == pytest.approx(0.5)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.retrieval import compiled, scoring
-from judgekit.retrieval.scoring import Scorer, Sought, Text
+from judgekit.retrieval import bm25, compiled
+from judgekit.retrieval.bm25 import Scorer, Sought, Text
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 STEMS = st.lists(st.sampled_from(["auth", "authent", "token", "cach", "x"]), max_size=12)
@@ -101,18 +101,16 @@ def rarity(words: list[str]) -> dict[str, float]:
 
 def test_the_subject_is_what_the_best_have_in_common() -> None:
     best = [(text("jwt", "cookie session"), 2.0), (text("token", "cookie session"), 1.0)]
-    subject = scoring.subject(best, rarity, most=3, padding=10)
+    subject = bm25.subject(best, rarity, most=3, padding=10)
     assert list(subject)[:2] == ["session", "cookie"]
     assert subject["cookie"] > subject["jwt"]
     assert len(subject) == 3
-    assert (
-        scoring.likeness(text(body="cookie session"), subject) > scoring.likeness(text("cookie"), subject) > 0
-    )
-    assert scoring.likeness(text("pancake"), subject) == 0
+    assert bm25.likeness(text(body="cookie session"), subject) > bm25.likeness(text("cookie"), subject) > 0
+    assert bm25.likeness(text("pancake"), subject) == 0
 
 
 def test_single_letters_and_words_without_a_rarity_are_no_subject() -> None:
     best = [(text("x cookie odd"), 1.0)]
     assert list(
-        scoring.subject(best, lambda words: dict.fromkeys(set(words) - {"odd"}, 1.0), most=9, padding=10)
+        bm25.subject(best, lambda words: dict.fromkeys(set(words) - {"odd"}, 1.0), most=9, padding=10)
     ) == ["cookie"]

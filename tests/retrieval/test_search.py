@@ -1,4 +1,4 @@
-"""Search as its callers see it: `judgekit.retrieval.api`."""
+"""Search as its callers see it: `judgekit.retrieval.search`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import paths
-from judgekit.retrieval import api, compiled, schema
+from judgekit import environment
+from judgekit.retrieval import compiled, schema
+from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.api import Ranked
+    from judgekit.retrieval.search import Ranked
 
 ROOT = ".claude/memory"
 QUESTION = "How do we refresh the JWT?"
@@ -161,7 +162,7 @@ def test_broken_files_are_named_and_the_rest_is_found(store: MemoryStore) -> Non
 def test_the_index_damaged_where_only_a_search_reads_it_is_built_anew(store: MemoryStore) -> None:
     store.fill(50).write_index()
     search(store)
-    (path,) = Path(paths.cache_home(), "index").rglob("*.sqlite")
+    (path,) = Path(environment.cache_home(), "index").rglob("*.sqlite")
     connection = sqlite3.connect(path)
     connection.execute("DROP TABLE text_idx")
     connection.close()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit import providers
 from judgekit.errors import GatewayError
-from judgekit.gateway.base import Endpoint, Gateway, Matter, Message, Reply, Request
-from judgekit.gateway.endpoints import endpoint
+from judgekit.providers import registry
+from judgekit.providers.base import Endpoint, Gateway, Matter, Message, Reply, Request
+from judgekit.providers.endpoints import endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,12 +29,12 @@ SCHEMA: dict[str, Any] = {
 def custom(base: str, model: str = "stand-in") -> Endpoint:
     """Return an endpoint at an address of one's own."""
     environ = {"JUDGEKIT_API_BASE": base, "JUDGEKIT_API_KEY": KEY}
-    return endpoint(providers.find("openai-compatible"), model, environ)
+    return endpoint(registry.find("openai-compatible"), model, environ)
 
 
 def bundled(provider: str, model: str, environ: Mapping[str, str]) -> Endpoint:
     """Return an endpoint of a bundled profile."""
-    return endpoint(providers.find(provider), model, environ)
+    return endpoint(registry.find(provider), model, environ)
 
 
 def request(

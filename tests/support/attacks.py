@@ -9,16 +9,16 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.judging.candidates import CandidateJudge, Query
-from judgekit.judging.documents import DocumentJudge
+from judgekit.judging.prompt import Shown
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
-from judgekit.prompt import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gateway.base import Gateway, Seats
-    from judgekit.library import LoadedRubric
+    from judgekit.providers.base import Gateway, Seats
+    from judgekit.rubric.loader import LoadedRubric
 
 Place: TypeAlias = Literal["title", "tag", "turn", "document"]
 PLACES: tuple[Place, ...] = ("title", "tag", "turn", "document")

@@ -10,14 +10,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from judgekit.charts import library
+from judgekit.evaluation.charts import INCH, load, painted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from matplotlib.text import Text
 
-    from judgekit.charts.library import Paint
+    from judgekit.evaluation.charts import Paint
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Names that people, models and attackers give: each breaks something that a naive picture does.
@@ -40,11 +40,11 @@ NAMES = {
 @contextlib.contextmanager
 def without_matplotlib() -> Iterator[None]:
     """Pretend that the extra is not installed."""
-    library.load.cache_clear()
+    load.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "matplotlib", None)
         yield
-    library.load.cache_clear()
+    load.cache_clear()
 
 
 class Box(NamedTuple):
@@ -73,11 +73,11 @@ class Painted(NamedTuple):
 
 def measured(paint: Paint) -> Painted:
     """Draw a chart and return what is on it."""
-    with library.painted(paint) as figure:
+    with painted(paint) as figure:
         from matplotlib.text import Text  # noqa: PLC0415 - on import it looks for folders, which `painted` gives
 
         figure.draw_without_rendering()
-        width, height = (float(side) * library.INCH for side in figure.get_size_inches())
+        width, height = (float(side) * INCH for side in figure.get_size_inches())
         shown = [each for each in figure.findobj(Text) if each.get_visible()]
         return Painted(width, height, [_box(each) for each in shown if each.get_text()])
 

@@ -18,8 +18,8 @@ from judgekit.engine import client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from judgekit.engine.address import Place
     from judgekit.engine.client import Connection
-    from judgekit.engine.place import Place
 
 GOOD = json.dumps(
     {"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}

@@ -70,7 +70,7 @@ class World:
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        from judgekit.gateway.litellm_ import load  # noqa: PLC0415 - seconds of CPU
+        from judgekit.providers.litellm import load  # noqa: PLC0415 - seconds of CPU
 
         self.folder, self.home = folder / "project", folder / "home"
         self.replies: dict[str, str] = {}
@@ -87,7 +87,7 @@ class World:
         patch.setenv("GOLDEN_BASE", "http://127.0.0.1:9/v1")
         patch.chdir(self.folder)
         self._patch = patch
-        patch.setattr("judgekit.fence._cached", [])  # of the world before
+        patch.setattr("judgekit.judging.fence._cached", [])  # of the world before
         patch.setattr(load(), "acompletion", self._complete)
 
     def provider(self, name: str, output: str, more: str = "") -> None:

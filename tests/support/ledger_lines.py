@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from judgekit.ledger.records import Label, VerdictLine
 
 if TYPE_CHECKING:
+    from judgekit.judging.verdict import VerdictWord
     from judgekit.ledger.records import LabelWord
-    from judgekit.verdict import VerdictWord
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 SHA = "3f2c" + "0" * 60

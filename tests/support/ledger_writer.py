@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit.ledger.append import append
+from judgekit.ledger.store import append
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from git_repo import GitRepo
 from scripted import scores
 
-from judgekit.install import git_hook, git_place
+from judgekit.hooks import git_hook, git_status
 
 if TYPE_CHECKING:
     import subprocess
@@ -76,7 +76,7 @@ class World:
 
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
         """Install the hook and return it."""
-        place = git_place.find((repository or self.work).folder)
+        place = git_status.find((repository or self.work).folder)
         change = git_hook.planned_install(place.hooks, python)
         git_hook.install(change)
         return change.path

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopback import says
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.gateway.base import Endpoint, Reply
-from judgekit.names import TIERS
-from judgekit.provider import LitellmProfile
-from judgekit.usage import Usage
+from judgekit.config.names import TIERS
+from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.providers.base import Endpoint, Reply
+from judgekit.providers.profile import LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from loopback import Answer as ServerAnswer
     from loopback import Asked
 
-    from judgekit.gateway.base import Request
-    from judgekit.names import TierName
+    from judgekit.config.names import TierName
+    from judgekit.providers.base import Request
 
 Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
 """A reply's text, a failure, seconds of silence before nothing, or a function of the request."""

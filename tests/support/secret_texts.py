@@ -1,8 +1,9 @@
 """Texts that give away a secret, as data: `«…»` is what must not be sent, drawn anew for each seed.
 
-`«w9»` is a word of nine letters, `m` letters and digits, `s` with symbols too, `a` letters and digits of a token,
-`h` hexadecimal, `b` base64, `u` upper case and digits, `d` digits, `t` base32; `«=…»` is that very text; `«#1 …»` is
-drawn once and used again as `«#1»`. `encoded` gives the same in ways in which texts are written otherwise.
+`«w9»` is a word of nine letters, `m` letters and digits, `s` with symbols too, `a` letters and digits of a
+token, `h` hexadecimal, `b` base64, `u` upper case and digits, `d` digits, `t` base32; `«=…»` is that very
+text; `«#1 …»` is drawn once and used again as `«#1»`. `encoded` gives the same in ways in which texts are
+written otherwise.
 """
 
 from __future__ import annotations

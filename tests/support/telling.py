@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from judgekit.gateway.base import Reply
-from judgekit.usage import Usage
+from judgekit.errors import Usage
+from judgekit.providers.base import Reply
 
 
 def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:

@@ -6,7 +6,7 @@ import hashlib
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.local.models import Model, Part
+from judgekit.providers.local import Model, Part
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.retrieval.sources import front_matter
+from judgekit.retrieval.sources import base
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
 from judgekit.retrieval.sources.markdown import is_retired, seems_retired, tags_of
 from judgekit.text import lines_of
@@ -56,14 +56,14 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
         return Entry(stem(relative), hint or stem(relative), OWN_CATEGORY, problem=problem)
     if relative == INDEX:
         return _own_text(text)
-    fields, body = front_matter.split(text)
+    fields, body = base.split(text)
     if is_retired(fields):
         return None
     named = " ".join(fields.get("title", []) or fields.get("name", []))
     kind = " ".join(fields.get("type", [])).lower()
     return Entry(
         stem(relative),
-        named or front_matter.heading(body) or hint or stem(relative),
+        named or base.heading(body) or hint or stem(relative),
         kind if kind in profile.categories else OWN_CATEGORY,
         tags=tags_of(fields),
         body="\n".join([*fields.get("description", []), body]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources import front_matter
+from judgekit.retrieval.sources import base
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_bytes, read_text, stem
 
 TYPE_CHECKING = False
@@ -32,10 +32,10 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
         if seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
-    fields, body = front_matter.split(text)
+    fields, body = base.split(text)
     if is_retired(fields):
         return None
-    title = " ".join(fields.get("title", [])) or front_matter.heading(body) or stem(relative)
+    title = " ".join(fields.get("title", [])) or base.heading(body) or stem(relative)
     return Entry(relative, title, CATEGORY, tags=tags_of(fields), body=body)
 
 
@@ -51,7 +51,7 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
         return False
-    return is_retired(front_matter.split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
+    return is_retired(base.split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:

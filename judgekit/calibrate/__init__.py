@@ -1,1 +1,0 @@
-"""Learns from labels which opinions of which tier may be final at a promised error rate."""

@@ -1,0 +1,1 @@
+"""What a user or a project sets, and the ground that reading it stands on: YAML, names, patterns."""

@@ -1,0 +1,104 @@
+"""Locks between processes, and the data folders that are installed with judgekit.
+
+A lock is one on a file: the operating system lets go of it when its holder dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from judgekit import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+_POLL = (0.001, 0.01)
+_SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
+# A file system without locks, as some network ones are: appending is still one write.
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOSYS), errno.EOPNOTSUPP}
+
+
+@contextmanager
+def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold the lock at `path` for the block; the file itself stays.
+
+    `waiting` is called once when somebody else holds it. Raises `TimeoutError` when it is not free within
+    `seconds`, `OSError` when it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        if not _locked(descriptor):
+            waiting()
+            _wait(descriptor, path, seconds)
+        yield
+    finally:
+        os.close(descriptor)  # which unlocks
+
+
+def take(path: Path | str) -> int | None:
+    """Take the lock at `path` for as long as the returned descriptor is open; None when somebody holds it.
+
+    Raises `OSError` when the file cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    if _locked(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _wait(descriptor: int, path: Path, seconds: float) -> None:
+    start = time.monotonic()
+    while (waited := time.monotonic() - start) < seconds:
+        pause = random.uniform(*(_POLL if waited < 1 else _SLOW_POLL))  # noqa: S311 - not to march in step
+        time.sleep(pause)
+        if _locked(descriptor):
+            return
+    raise TimeoutError(f"{path} is held by another process")
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _locked(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _locked(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in _UNSUPPORTED
+        return True
+
+
+FOLDERS = ("rubrics", "providers", "retrieval", "hooks", "examples")
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def profile_files() -> list[Path]:
+    """Return the files of provider profiles: the user's, and the bundled ones that they do not replace."""
+    # Later wins, so the bundled folder comes first.
+    folders = (folder("providers"), Path(environment.config_home()) / "providers")
+    return list({path.name: path for each in folders for path in sorted(each.glob("*.yaml"))}.values())
+
+
+def folder(name: str) -> Path:
+    """Return the bundled data folder `name`, one of `FOLDERS`."""
+    installed = _PACKAGE / "_bundled" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,495 @@
+"""What a user or a project sets, merged in the order of authority.
+
+`JUDGEKIT_*` variables, the project's `.judgekit/config.yaml`, its `.claude/memory/memory-config.json`, the
+user's `config.yaml`, the defaults. A project's files choose rubrics, modes, listed models, paths and limits
+inside what the user allows; they can neither say where text is sent nor raise a limit the user has set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from judgekit import environment
+from judgekit.config import memory_config, yamlfile
+from judgekit.config.names import ModeName, Text, TierName
+from judgekit.config.problems import problem
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Layer: TypeAlias = dict[str, Any]
+
+MOST_ROOTS = 50  # each prompt looks at all of them
+MOST_PINS = 50
+MOST_JURORS = 7
+MOST_SAMPLES = 8
+_SWITCH = {True: "on", False: "off"}
+Consent: TypeAlias = Annotated[
+    Literal["off", "on", "project"],
+    BeforeValidator(lambda value: _SWITCH[value] if isinstance(value, bool) else value),
+]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
+
+
+def _pattern(text: str) -> str:
+    from judgekit.config.patterns import Patterns  # noqa: PLC0415 - most configurations name no files
+
+    try:
+        Patterns([text])
+    except ValueError:
+        raise ValueError("expected a pattern that can match, as in .gitignore") from None
+    return text
+
+
+Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
+
+
+_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
+Jurors: TypeAlias = Annotated[
+    list[Text],
+    Field(min_length=1, max_length=MOST_JURORS),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
+]
+
+
+class TierModels(Strict):
+    """The models of each tier as litellm names them; null leaves the choice to the detected provider."""
+
+    quick: Jurors | None = None
+    deep: Jurors | None = None
+    tiebreaker: Jurors | None = None
+
+
+class JudgeConfig(Strict):
+    """How subjects are judged, and by whom."""
+
+    rubric: Text = "kls"
+    mode: ModeName = "strict"
+    tiers: TierModels = TierModels()
+    jury: Literal["mean", "majority"] = Field(
+        default="mean", description="how the models of one tier become one opinion"
+    )
+    samples: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_SAMPLES,
+        description="replies of a model to one question, to be averaged",
+    )
+    criteria: Literal["together", "each"] = Field(
+        default="together", description="all dimensions or criteria in one call, or a call for each"
+    )
+    margin: float = Field(
+        default=0,
+        ge=0,
+        le=10,
+        description="points; scores nearer to a threshold are not final in their tier; the user's file alone",
+    )
+    author_family: Text | None = Field(
+        default=None,
+        description="who trained the models that wrote the subjects, beside what commits say; a project adds",
+    )
+    independence: Literal["prefer", "require"] = Field(
+        default="prefer",
+        description="require: what only the author's family accepts is undetermined; projects only raise it",
+    )
+    redact: bool | Literal["refuse"] = Field(
+        default=True,
+        description="send no keys, tokens and passwords; refuse: nothing that has one; the user's file alone",
+    )
+    deadline: Seconds = 180
+    max_cost_usd: float | None = Field(default=None, ge=0)
+
+
+class RetrievalConfig(Strict):
+    """How memories are found and injected. `judge` is the user's consent to ask a model on every prompt."""
+
+    enabled: bool = True
+    roots: list[Text] = Field(default=[".claude/memory"], max_length=MOST_ROOTS)
+    scorer: Literal["fts5", "keyword"] = "fts5"
+    inject: Literal["tiered", "top_k"] = "tiered"
+    max_inject: int = Field(default=3, ge=0, le=20)
+    pin: list[Text] = Field(
+        default=[], max_length=MOST_PINS, description="memories to inject always, by id or path"
+    )
+    judge: Consent = "off"
+    rubric: Text = "memory-relevance"
+    mode: ModeName = "strict"
+    search_mode: ModeName = "lenient"
+    tiers: list[TierName] = Field(default=["quick"], min_length=1)
+    pool: int = Field(default=15, ge=1, le=30)
+    deadline: Seconds = 8
+    timeout: Seconds = 3
+    fallback_top_k: int = Field(default=2, ge=0, le=20)
+    context_turns: int = Field(default=5, ge=0, le=20)
+    show: bool = False
+    hint_on_zero: bool = False
+    log: bool = Field(default=False, description="note down each injection; the user's file alone")
+
+
+class GateConfig(Strict):
+    """What is judged before a push."""
+
+    mode: Literal["advisory", "blocking"] = "advisory"
+    paths: list[Glob] = ["**/*.md"]
+    authors: list[Text] = []
+    rubric: Text = "kls"
+    judge_mode: ModeName = "lenient"
+    budget: Seconds = 60
+    undetermined: Literal["pass", "block"] = Field(
+        default="pass",
+        description="what a blocking gate does with what could not be judged; no project lowers it",
+    )
+    override_without_terminal: bool = Field(
+        default=False, description="honour overrides that no person can have typed; the user's file alone"
+    )
+
+
+class LedgerConfig(Strict):
+    """What the ledger keeps; the user's alone to say. `text`: reasoning and quotes too."""
+
+    text: bool = False
+
+
+class EscalateConfig(Strict):
+    """Which verdicts become issues on GitHub. `issues` is the user's consent to open them."""
+
+    issues: Consent = "off"
+    rejects: bool = Field(default=False, description="open issues for rejected content too")
+    labels: list[Text] = Field(default=[], description="labels of a new issue; they must exist there")
+    text: bool = Field(default=False, description="quotes and reasoning too; the user's file alone")
+
+
+class StopConfig(Strict):
+    """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
+
+    judge: Consent = "off"
+    blocks: int = Field(default=3, ge=0, le=20, description="times in a session that it is asked to go on")
+    max_files: int = Field(default=10, ge=1, le=100)
+    deadline: float = Field(default=45, gt=0, le=60, description="seconds for all of it")
+
+
+class ServerConfig(Strict):
+    """The shared judge that documents go to instead of models of one's own; the user's alone to say."""
+
+    url: Text | None = None
+    token_file: Text | None = Field(default=None, description="the file that holds its token")
+
+
+class ProvidersConfig(Strict):
+    """Which providers may be used, and in which order; the user's alone to say."""
+
+    allow: list[Text] | None = None
+    order: list[Text] | None = None
+
+
+class EngineConfig(Strict):
+    """Whether judging is left to a process that is kept ready, and how long; the user's alone to say."""
+
+    use: bool = True
+    idle_minutes: float = Field(
+        default=15, gt=0, le=1440, description="it leaves when nobody has asked for so long"
+    )
+
+
+class Config(Strict):
+    """Everything that can be set."""
+
+    judge: JudgeConfig = JudgeConfig()
+    retrieval: RetrievalConfig = RetrievalConfig()
+    gate: GateConfig = GateConfig()
+    escalate: EscalateConfig = EscalateConfig()
+    stop: StopConfig = StopConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    server: ServerConfig = ServerConfig()
+    providers: ProvidersConfig = ProvidersConfig()
+    engine: EngineConfig = EngineConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections_say_nothing(cls, given: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: value for name, value in given.items() if value is not None or name not in cls.model_fields
+        }
+
+
+# A project may lower these, never raise them above what the user has set.
+_LIMITS = (
+    ("judge", "deadline"),
+    ("judge", "max_cost_usd"),
+    ("judge", "samples"),
+    ("retrieval", "max_inject"),
+    ("retrieval", "fallback_top_k"),
+    ("retrieval", "pool"),
+    ("retrieval", "deadline"),
+    ("retrieval", "timeout"),
+    ("retrieval", "context_turns"),
+    ("gate", "budget"),
+    ("stop", "blocks"),
+    ("stop", "max_files"),
+    ("stop", "deadline"),
+)
+# What sends text by itself: the user says `on` or `off`, or leaves it to the project.
+_CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
+# What no project may say, and what it would do.
+_USERS = {
+    "providers": "choose providers",
+    "judge.redact": "say whether secrets are sent",
+    "retrieval.log": "have prompts noted down",
+    "ledger": "say what the ledger keeps",
+    "engine": "say how the engine is run",
+    "server": "choose a shared judge",
+    "gate.override_without_terminal": "honour overrides given without a terminal",
+    "escalate.text": "put quotes into issues",
+}
+# What takes time or sends text has a limit even where the user has set none: the default.
+_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files", "samples"}
+_BY_VARIABLE: dict[str, type[Strict]] = {
+    "judge": JudgeConfig,
+    "retrieval": RetrievalConfig,
+    "gate": GateConfig,
+    "escalate": EscalateConfig,
+    "stop": StopConfig,
+    "server": ServerConfig,
+}
+_MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
+
+
+def user_file() -> Path:
+    """Return the path of the user's configuration."""
+    return Path(environment.config_home()) / "config.yaml"
+
+
+def project_file(project: Path) -> Path:
+    """Return the path of a project's configuration."""
+    return project / ".judgekit" / "config.yaml"
+
+
+def sources(project: Path | None) -> list[Path]:
+    """Return every file that can change the configuration, whether it exists or not."""
+    own = [user_file()]
+    return own if project is None else [*own, project_file(project), memory_config.file(project)]
+
+
+def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration that holds in `project`.
+
+    Raises `ConfigError` naming the file or variable, the line, the key and what was expected.
+    """
+    variables = _variables(environment.environ() if environ is None else environ)
+    merged = own = _merge(_read(user_file()), variables)
+    if project is not None:
+        merged = _merge(own, _within_limits(_project(project), own))
+        # Settled: a variable must not undo what the project adds, or says where it is asked.
+        for section, key in (*_CONSENTS, ("judge", "author_family"), ("judge", "independence")):
+            variables.get(section, {}).pop(key, None)
+    return Config.model_validate(_merge(merged, variables))
+
+
+def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:
+    """Return the error about a value that is of the right type and yet no use, naming where it is set."""
+    variable = f"JUDGEKIT_{section}_{key}".upper()
+    if environment.environ().get(variable):
+        return ConfigError(problem, key=variable)
+    for path in (project_file(project) if project else None, user_file()):
+        if path is not None and key in _read(path).get(section, {}):
+            return _wrong(path, f"{section}.{key}", problem)
+    return ConfigError(problem, key=f"{section}.{key}")
+
+
+def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
+    """Return the roots that the user names, which may lie anywhere; None when they name none."""
+    layer = _merge(_read(user_file()), _variables(environment.environ() if environ is None else environ))
+    roots: list[str] | None = layer.get("retrieval", {}).get("roots")
+    return roots
+
+
+def names_models(own: Config) -> bool:
+    """Whether a user's own configuration names models: a project's do not count then."""
+    return any(own.judge.tiers.model_dump().values())
+
+
+def tiers_of_project(project: Path | None) -> frozenset[TierName]:
+    """Return the tiers whose model a project's files name: no wish of the user's, and none beside one."""
+    if project is None or names_models(load(None)):
+        return frozenset()
+    named = _project(project).get("judge", {}).get("tiers", {})
+    return frozenset(tier for tier, model in named.items() if model)
+
+
+def _project(project: Path) -> Layer:
+    return _merge(memory_config.read(project), _project_layer(project))
+
+
+def _read(path: Path) -> Layer:
+    if not path.is_file():
+        return {}
+    return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
+
+
+def _project_layer(project: Path) -> Layer:
+    path = project_file(project)
+    layer = _read(path) if yamlfile.check_own(path, project) else {}
+    for key, what in _USERS.items():
+        section, _, rest = key.partition(".")
+        if section in layer and (not rest or rest in layer[section]):
+            raise _wrong(path, key, f"only the user's configuration may {what}; move it to your own")
+    for root in layer.get("retrieval", {}).get("roots", []):
+        _refuse_outside(project, root, path, "retrieval.roots")
+    for section in ("judge", "retrieval", "gate"):
+        rubric = layer.get(section, {}).get("rubric", "")
+        if rubric.endswith((".yaml", ".yml")):
+            _refuse_outside(project, rubric, path, f"{section}.rubric")
+            yamlfile.check_own(project / rubric, project)
+            layer[section]["rubric"] = str(project.resolve() / rubric)
+    _refuse_unlisted_models(layer, path)
+    return layer
+
+
+def _refuse_outside(project: Path, name: str, path: Path, key: str) -> None:
+    if not _inside(project, name):
+        told = "leads out of the project; only the user's configuration may name such a path"
+        raise _wrong(path, key, told)
+
+
+def _wrong(path: Path, key: str, problem: str) -> ConfigError:
+    """Return the error about a key whose value has the right type and may yet not stand there."""
+    line = yamlfile.line_of(yamlfile.load_yaml(path), tuple(key.split(".")))
+    return ConfigError(problem, path=path, line=line, key=key)
+
+
+def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
+    named = {tier: model for tier, model in layer.get("judge", {}).get("tiers", {}).items() if model}
+    if not named:
+        return
+    listed = memory_config.listed_models()
+    for tier, model in ((tier, model) for tier, models in named.items() for model in models):
+        if model not in listed:
+            raise _wrong(
+                path,
+                f"judge.tiers.{tier}",
+                "no provider profile lists this model; choose a listed one (judgekit provider list), or name "
+                "it in the user's configuration",
+            )
+
+
+def _inside(project: Path, root: str) -> bool:
+    if root.startswith("~") or ":" in root or "\0" in root:
+        return False
+    return (project / root).resolve().is_relative_to(project.resolve())
+
+
+def _within_limits(theirs: Layer, user: Layer) -> Layer:
+    """Return a project's layer with the user's limits and consent put above it."""
+    bounded = _merge({}, theirs)
+    defaults = Config().model_dump()
+    for section, key in _LIMITS:
+        own = user.get(section, {})
+        limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
+        wanted = bounded.get(section, {}).get(key)
+        if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
+            bounded[section][key] = limit
+    _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
+    _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
+    if user.get("gate", {}).get("mode") == "blocking" and "gate" in bounded:
+        bounded["gate"].pop("mode", None)  # what holds up the user's pushes is not the clone's to let pass
+    _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
+    if user.get("gate", {}).get("undetermined") == "block":
+        bounded.get("gate", {}).pop("undetermined", None)
+    for section, key in _CONSENTS:
+        consent = user.get(section, {}).get(key, "off")
+        asked = bounded.get(section, {}).pop(key, "off")
+        bounded.setdefault(section, {})[key] = asked if consent == "project" else consent
+    if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
+        bounded["escalate"].pop("rejects", None)
+    return bounded
+
+
+def _limit_calls(judge: Layer, own: Layer) -> None:
+    """Leave a project no models beside the user's, else one a tier; no more calls, no less independence.
+
+    A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
+    """
+    judge.pop("margin", None)
+    if own.get("independence") == "require":
+        judge["independence"] = "require"
+    if own.get("criteria", "together") == "together":
+        judge.pop("criteria", None)
+    if any(own.get("tiers", {}).values()):
+        judge.pop("tiers", None)
+    for tier, named in judge.get("tiers", {}).items():
+        if isinstance(named, list):
+            judge["tiers"][tier] = named[:1]
+
+
+def _add_families(judge: Layer, own: str | None) -> None:
+    """Leave a project to add to the families of authors that the user names, not to take one away."""
+    if not own or "author_family" not in judge:
+        return
+    words = [word.strip() for word in f"{own},{judge['author_family'] or ''}".split(",")]
+    added = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
+    judge["author_family"] = ", ".join(reversed(added.values())) or own
+
+
+def _limit_tiers(retrieval: Layer, allowed: list[TierName]) -> None:
+    """Leave a project's hook the tiers that the user's asks too; where none is left, the user's."""
+    if "tiers" in retrieval:
+        retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
+
+
+def _merge(below: Layer, above: Layer) -> Layer:
+    """Return `below` with the keys of `above` put over it, section by section."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = (
+            _merge(under if isinstance(under, dict) else {}, value) if isinstance(value, dict) else value
+        )
+    return merged
+
+
+def variable_names() -> list[str]:
+    """Return the variables that set a key of the configuration."""
+    return [
+        f"JUDGEKIT_{section}_{key}".upper()
+        for section, model in _BY_VARIABLE.items()
+        for key in model.model_fields
+    ]
+
+
+def _variables(environ: Mapping[str, str]) -> Layer:
+    """Read `JUDGEKIT_<SECTION>_<KEY>` variables; a list is separated by commas."""
+    layer: Layer = {}
+    names = {}
+    for section, model in _BY_VARIABLE.items():
+        for key, field in model.model_fields.items():
+            name = f"JUDGEKIT_{section}_{key}".upper()
+            value = environ.get(name, "")
+            if value and f"{section}.{key}" in _USERS:
+                raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
+            if value and isinstance(field.get_default(), TierModels):
+                raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
+            if value:
+                is_list = isinstance(field.get_default(), list)
+                layer.setdefault(section, {})[key] = value.split(",") if is_list else value
+                names[section, key] = name
+    try:
+        return Config.model_validate(layer).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        told = problem(error.errors(include_url=False), layer)
+        section, key = (str(part) for part in told.location[:2])
+        raise ConfigError(told.text, key=names[section, key]) from None

@@ -1,0 +1,182 @@
+"""Where an engine listens, and for whom: a folder of its user's own, and a name that says what is alike.
+
+Standard library and plain strings only: the prompt hook imports this.
+"""
+
+from __future__ import annotations
+
+import os
+
+from judgekit import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at the end, Linux 108
+# What the clients of providers read from their own process and not from their arguments: an engine serves
+# those who have the same, and gets these, but no other variables of whoever starts it.
+SHARED = (
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+_OTHERS = 0o077
+_own_code = ""
+
+
+class Place:
+    """The files of one engine in `folder`.
+
+    `kin` is the same for all versions of judgekit that serve the same user and network, `code` for all
+    processes that run the same version.
+    """
+
+    __slots__ = ("code", "folder", "kin", "stem")
+
+    def __init__(self, folder: str, kin: str, code: str) -> None:
+        self.folder, self.kin, self.code = folder, kin, code
+        self.stem = os.path.join(folder, f"engine-{kin}-{code}")
+
+    @property
+    def socket(self) -> str:
+        """Where it listens."""
+        return f"{self.stem}.sock"
+
+    @property
+    def door(self) -> str:
+        """Where its port and token stand, on systems without Unix sockets."""
+        return f"{self.stem}.port"
+
+    @property
+    def lock(self) -> str:
+        """What it holds as long as it takes new work; its process id stands in it."""
+        return f"{self.stem}.lock"
+
+    def leaving(self, process: int) -> str:
+        """Return what a process holds that takes no new work any more, until its end."""
+        return f"{self.stem}.{process}.leaving"
+
+    @property
+    def tried(self) -> str:
+        """What is there from a start that nobody waits for until an engine listens."""
+        return f"{self.stem}.tried"
+
+    @property
+    def log(self) -> str:
+        """What it says of itself."""
+        return f"{self.stem}.log"
+
+
+def find(*, make: bool = False) -> Place | None:
+    """Return the place of the engine for the current caller, None where no folder can be trusted.
+
+    With `make` its folder is there afterwards, without it only where somebody has made one.
+    """
+    kin, code = _kin(environment.environ()), _code()
+    for folder in _folders(environment.environ()):
+        place = Place(folder, kin, code)
+        if len(os.fsencode(place.socket)) <= MAX_PATH and _usable(folder, make=make):
+            return place
+    return None
+
+
+def private(folder: str) -> bool:
+    """Whether a folder is one, no link to one, and nobody's but ours to look into."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return False
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & _OTHERS)
+
+
+def relatives(place: Place) -> list[Place]:
+    """Return the places of other versions that serve the same user and network, whether they run or not."""
+    beginning = f"engine-{place.kin}-"
+    found = set()
+    for name in os.listdir(place.folder):
+        stem, _, kind = name.rpartition(".")
+        if name.startswith(beginning) and kind in ("sock", "port"):
+            found.add(stem[len(beginning) :])
+    return [Place(place.folder, place.kin, code) for code in sorted(found - {place.code})]
+
+
+def leavers(place: Place) -> list[tuple[Place, int]]:
+    """Return the engines of all versions, for the same user and network, that said they leave."""
+    beginning = f"engine-{place.kin}-"
+    found = []
+    for name in sorted(os.listdir(place.folder)):
+        stem, _, kind = name.rpartition(".")
+        code, _, process = stem[len(beginning) :].rpartition(".")
+        if kind == "leaving" and name.startswith(beginning) and process.isdecimal():
+            found.append((Place(place.folder, place.kin, code), int(process)))
+    return found
+
+
+def _folders(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield where an engine may listen, the best first; the last has a short name."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime) and private(runtime):
+        yield os.path.join(runtime, "judgekit")
+    yield os.path.join(environment.cache_home(), "run")
+    if os.name != "nt":
+        shared = environ.get("TMPDIR", "")
+        yield os.path.join(shared if os.path.isabs(shared) else "/tmp", f"judgekit-{os.getuid()}")  # noqa: S108 - looked at before it is used
+        yield f"/tmp/judgekit-{os.getuid()}"  # noqa: S108 - the same; where TMPDIR is long
+
+
+def _usable(folder: str, *, make: bool) -> bool:
+    if make:
+        try:
+            environment.private_folder(folder)
+        except OSError:  # a read-only home, a full disk
+            return False
+    return private(folder)
+
+
+def _kin(environ: Mapping[str, str]) -> str:
+    network = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    return _hash("\0".join([os.path.expanduser("~"), *network]))
+
+
+def _code() -> str:
+    """Return what changes with the version; in a checkout also with every edit before this process began."""
+    global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
+    if _own_code:
+        return _own_code
+    package = os.path.dirname(os.path.realpath(environment.__file__))
+    installed = os.path.isdir(os.path.join(package, "_bundled"))
+    _own_code = _hash(f"{environment.__version__}\0{package}\0{'' if installed else _stamp(package)}")
+    return _own_code
+
+
+def _stamp(package: str) -> str:
+    count = size = newest = 0
+    folders = [package]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    state = entry.stat()
+                    count, size, newest = count + 1, size + state.st_size, max(newest, state.st_mtime_ns)
+                elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return f"{count} {size} {newest}"
+
+
+def _hash(text: str) -> str:
+    """Return the 64-bit FNV-1a hash: a name, not a secret, and importing `hashlib` costs the hook more."""
+    value = 0xCBF29CE484222325
+    for byte in text.encode("utf-8", "surrogateescape"):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"[:12]

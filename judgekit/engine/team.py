@@ -1,0 +1,509 @@
+"""The team's server: documents in, verdicts out; ledger lines in, and out again; metrics for monitoring.
+
+A token is checked before a request's body is read, and slow clients are hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import socket
+import ssl
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import h11
+import uvicorn
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.security import HTTPBearer
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from judgekit import environment
+from judgekit.config import settings as configuration
+from judgekit.engine import flows, lifecycle
+from judgekit.engine.admission import HOLDER, Door, error_body, refuse
+from judgekit.engine.judges import Service
+from judgekit.engine.log import Handler, Log
+from judgekit.engine.schemas import Carried, ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
+from judgekit.engine.tokens import user_tokens
+from judgekit.environment import __version__
+from judgekit.errors import ConfigError, Exit, JudgekitError, UsageError
+from judgekit.judging import panel, service
+from judgekit.judging.service import check_prices
+from judgekit.judging.verdict import Verdict
+from judgekit.ledger import Ledger, LedgerError, Wanted, project, store
+from judgekit.ledger.labels import signed
+from judgekit.rubric import loader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+    from judgekit.engine.schemas import WishSent
+    from judgekit.engine.tokens import Tokens
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.ledger import Record
+
+
+_PART = 32_768  # bytes
+_FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
+
+
+def limited(judge: DocumentJudge, wish: WishSent) -> DocumentJudge:
+    """Return the judge with the client's limits, where they are below the server's own.
+
+    Raises `UsageError` for a limit on the cost of models that have no price.
+    """
+    service.check_prices(judge.seats, wish.max_cost_usd, asked=True)
+    costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
+    seconds = min(judge.deadline, wish.deadline or judge.deadline)
+    return replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
+
+
+def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
+    """Add lines to the ledgers that they name, as acts of `holder` whatever they say.
+
+    Raises `LedgerError` when the disk does not take them.
+    """
+    refused: dict[int, str] = {}
+    by_name: dict[str, list[Record]] = {}
+    for place, each in enumerate(lines):
+        found = store.parse(json.dumps(each).encode())
+        if isinstance(found, str):
+            refused[place] = found
+        elif not project.is_name(found.project):
+            refused[place] = "project: expected the name of a ledger"
+        elif not _FIRST <= found.timestamp.year <= _LAST:
+            refused[place] = "timestamp: no time at which anything was judged"
+        else:
+            by_name.setdefault(found.project, []).append(signed(found, holder))
+    for name, records in by_name.items():
+        Ledger(project.home() / name, name).add(*records)
+    return Kept(taken=sum(map(len, by_name.values())), refused=refused)
+
+
+def kept_lines(since: str, name: str) -> Iterator[bytes]:
+    """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
+    wanted = Wanted(since=project.point(since), project=None if name == "all" else name)
+    places = [project.home()] if store.exists(project.home()) else []
+    return _together(found.raw + b"\n" for found in store.entries(places, wanted))
+
+
+def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield lines in parts of one size: short ones together, long ones in pieces."""
+    held = bytearray()
+    for each in lines:
+        held += each
+        while len(held) >= _PART:
+            yield bytes(held[:_PART])
+            del held[:_PART]
+    if held:
+        yield bytes(held)
+
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The figures of one server, from its start on."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "judgekit_requests", "Requests answered.", ["route", "status"], registry=self._registry
+        )
+        self.inside = Gauge("judgekit_requests_inside", "Requests not answered yet.", registry=self._registry)
+        self._verdicts = Counter(
+            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "judgekit_judging_seconds", "Seconds a verdict took.", buckets=_SECONDS, registry=self._registry
+        )
+        self._rounds = Counter(
+            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=self._registry
+        )
+        self._cost = Counter(
+            "judgekit_cost_usd", "US dollars spent, as far as prices are known.", registry=self._registry
+        )
+
+    def count(self, verdict: Verdict) -> None:
+        """Count a verdict and what led to it."""
+        self._verdicts.labels(verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}").inc()
+        self._seconds.observe(verdict.duration_ms / 1000)
+        self._cost.inc(verdict.cost_usd or 0)
+        for each in verdict.rounds:
+            self._rounds.labels(each.tier, each.failure.kind.value if each.failure else "").inc()
+
+    def text(self) -> bytes:
+        """Return all of them in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+_SCHEME = b"bearer "
+_DAMAGED_SECONDS = 30  # until somebody may have mended the file of tokens
+
+
+class Guard:
+    """An ASGI application before another one: 401 without a token, but for the paths in `free`."""
+
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, metrics: Metrics, free: Collection[str], log: Log
+    ) -> None:
+        self._app, self._tokens, self._metrics, self._free, self._log = app, tokens, metrics, free, log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or say that its token is nobody's."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        with self._metrics.inside.track_inprogress():
+            try:
+                free = scope["path"] in self._free
+                scope[HOLDER] = None if free else self._holder(dict(scope["headers"]))
+            except JudgekitError as error:
+                self._log.fault(error)
+                await refuse(noting, 503, "config", "the server cannot read its tokens", _DAMAGED_SECONDS)
+            else:
+                if free or scope[HOLDER] is not None:
+                    await self._app(scope, receive, noting)
+                else:
+                    told = "send a token of this server: Authorization: Bearer jk_…"
+                    await refuse(noting, 401, "token", told, 0)
+        # Named by what is there: a stranger's paths are no labels.
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(route, str(status)).inc()
+
+    def _holder(self, headers: dict[bytes, bytes]) -> str | None:
+        given = headers.get(b"authorization", b"")
+        if given[: len(_SCHEME)].lower() != _SCHEME:
+            return None
+        return self._tokens.holder(given[len(_SCHEME) :].decode("latin-1").strip())
+
+
+JSON = "application/json"
+LINES = "application/x-ndjson"
+OPEN = ("/healthz", "/openapi.json")
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorSaid, "description": "The body is no JSON"},
+    401: {"model": ErrorSaid, "description": "No token, or nobody's"},
+    411: {"model": ErrorSaid, "description": "A body without its length"},
+    413: {"model": ErrorSaid, "description": "A body that is too large"},
+    422: {"model": ErrorSaid, "description": "The request makes no sense here; the message says why"},
+    503: {
+        "model": ErrorSaid,
+        "description": "Too much to do, or leaving; Retry-After says when to come again",
+    },
+}
+_bearer = HTTPBearer(auto_error=False, description="judgekit serve token create NAME")
+router = APIRouter(prefix="/v1", dependencies=[Depends(_bearer)], responses=_ERRORS)
+
+
+def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Guard:
+    """Return the application of a shared judge, for whoever holds one of the `tokens`."""
+    metrics = Metrics()
+    app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service, app.state.metrics, app.state.project = service, metrics, project
+    app.include_router(router)
+    app.get("/healthz", tags=["operation"])(healthz)
+    app.head("/healthz", include_in_schema=False)(healthz)
+    guarded = app.get(
+        "/metrics",
+        tags=["operation"],
+        dependencies=[Depends(_bearer)],
+        responses=_ERRORS,
+        response_class=PlainTextResponse,
+    )
+    guarded(scraped)
+    for kind in (JudgekitError, flows.Gone, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, said)
+    app.add_exception_handler(Exception, flows.Faults(log))
+    return Guard(Door(app, always=OPEN), tokens, metrics, OPEN, log)
+
+
+async def healthz() -> dict[str, str]:
+    """Say that the server answers."""
+    return {"status": "ok", "version": __version__}
+
+
+async def scraped(request: Request) -> Response:
+    """Return figures for monitoring."""
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@router.get("/rubrics")
+async def rubrics(request: Request) -> list[RubricSaid]:
+    """Return the rubrics by which this server can judge."""
+    project: Path | None = request.app.state.project
+    found = await run_in_threadpool(lambda: list(loader.rubrics(project)))
+    return [
+        RubricSaid(
+            id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
+        )
+        for each in found
+    ]
+
+
+@router.post(
+    "/judge", response_model=Verdict, responses={409: {"model": ErrorSaid, "description": "Another rubric"}}
+)
+async def judge(request: Request, given: JudgeSent) -> Response:
+    """Return the verdict on one document."""
+    state = request.app.state
+    service: Service = state.service
+
+    async def work() -> Verdict:
+        made = await service.judges.get(state.project, given.wish.wish())
+        wanted = given.wish.rubric_sha256
+        if wanted is not None and wanted != made.loaded.sha256:
+            raise _OtherRubricError(f"{made.loaded.rubric.ref} is another rubric here: {made.loaded.sha256}")
+        return await service.judged(limited(made, given.wish), given.document.document())
+
+    verdict = await flows.done(request, service, _mine(request.scope[HOLDER]), work)
+    state.metrics.count(verdict)
+    return Response(verdict.model_dump_json(by_alias=True), media_type=JSON)
+
+
+@router.post("/ledger")
+async def keep(request: Request, given: LinesSent) -> Kept:
+    """Take lines of a client's ledger into the team's; a line that is there already changes nothing.
+
+    A line that says who acted (a label, an override) says the name of the token that brought it.
+    """
+    return await run_in_threadpool(keep_lines, given.lines, request.scope[HOLDER])
+
+
+@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})
+def lines(
+    since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
+    project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
+) -> StreamingResponse:
+    """Return the lines of the team's ledger, one JSON object a line."""
+    return StreamingResponse(kept_lines(since, project), media_type=LINES)
+
+
+def _mine(holder: str) -> Carried:
+    """Return what a local client would bring along: the server's own; holders get turns alike."""
+    return Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()), client=holder)
+
+
+class _OtherRubricError(UsageError):
+    """The client means another rubric of the same name."""
+
+
+async def said(_: Request, error: Exception) -> Response:
+    """Return the answer that an error becomes."""
+    if isinstance(error, HTTPException):
+        body = error_body("input", str(error.detail), Exit.BAD_INPUT)
+        return Response(body, error.status_code, media_type=JSON)
+    if isinstance(error, _OtherRubricError):
+        return Response(error_body("usage", str(error), Exit.USAGE), 409, media_type=JSON)
+    if isinstance(error, LedgerError):
+        return Response(error_body("ledger", str(error), error.exit_code), 503, media_type=JSON)
+    return flows.said(error)
+
+
+HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
+BODY_SECONDS = 60.0  # for the rest of it
+WRITE_SECONDS = 30.0  # in which a client reads all that waits for it, or as much as a full buffer (48 KB)
+MOST_CONNECTIONS = 800  # above it, the one that has been idle for the longest makes room
+_LOOK = 2.5
+
+
+class PatientProtocol(H11Protocol):
+    """uvicorn's, which itself waits for ever."""
+
+    _looking: asyncio.TimerHandle | None = None
+    _state: object = None
+    since = 0.0  # when its state changed last
+    _owing: float | None = None  # since when the client has something to read
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to look at the time. Above the most connections, hang up on one that does nothing."""
+        super().connection_made(transport)
+        self._look()
+        if len(self.connections) > MOST_CONNECTIONS:
+            open_ = [each for each in self.connections if not each.transport.is_closing()]
+            idle = [each for each in open_ if isinstance(each, PatientProtocol) and each.idle]
+            if idle and len(open_) > MOST_CONNECTIONS:
+                min(idle, key=lambda each: each.since).transport.abort()
+
+    def resume_writing(self) -> None:
+        """Note that the client has read a good part."""
+        super().resume_writing()
+        self._owing = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Hang up when the client has sent, or left unread, the same thing for too long."""
+        now = time.monotonic()
+        state = (self.conn.their_state, self.cycle)
+        if state != self._state:
+            self._state, self.since = state, now
+        self._owing = (self._owing or now) if self.transport.get_write_buffer_size() else None
+        limits = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}
+        unsent = now - self.since > limits.get(self.conn.their_state, float("inf"))
+        if unsent or (self._owing is not None and now - self._owing > WRITE_SECONDS):
+            self.transport.abort()
+            return
+        self._looking = self.loop.call_later(_LOOK, self._look)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        cycle: RequestResponseCycle | None = self.cycle  # which uvicorn declares as always there
+        return cycle is None or cycle.response_complete
+
+
+DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
+_SEND_BYTES = 131_072  # that the system keeps of an answer that is not read, for each connection
+_DESCRIPTORS = 4096  # for connections, calls to providers and files
+
+
+class Address(NamedTuple):
+    """Where a server listens, and the files of its certificate and key, where it has them."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """The address as a client names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+
+def serve(address: Address, project: Path | None, begun: Callable[[str], None]) -> None:
+    """Serve until a signal ends it; `begun` is told where it listens and who judges, once it does.
+
+    Raises `UsageError` for an address that would show tokens to a network, `ConfigError` when nobody could
+    use the server or it has nothing to judge with, before it listens.
+    """
+    _refuse_open(address)
+    if not user_tokens().all():
+        raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
+    settings = configuration.load(project)
+    loader.configured_rubric("judge", settings.judge.rubric, project)
+    juries, who = panel.juries(settings, project)
+    if not juries:
+        raise ConfigError(f"nobody to judge with: {who}")
+    check_prices(juries, settings.judge.max_cost_usd, project, asked=False)
+    _raise_descriptors()
+    with _listening(address) as listener:
+        server = _Server(address, lambda url: begun(f"{url}: {who}"))
+        asyncio.run(server.live(listener, project))
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, address: Address, begun: Callable[[str], None]) -> None:
+        self._address, self._begun = address, begun
+        tls = {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
+        super().__init__(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
+
+    async def live(self, listener: socket.socket, project: Path | None) -> None:
+        log = Log(
+            str(Path(environment.private_folder(str(Path(environment.state_home()) / "serve"))) / "log")
+        )
+        logging.getLogger().addHandler(Handler(log))  # else uvicorn's words of errors would go to stderr
+        service = Service(lambda _: None)
+        self.config.app = create_team_app(service, log, user_tokens(), project)
+        await service.prepare()
+        if service.failure:
+            raise JudgekitError(
+                f"what judging needs cannot be loaded ({service.failure}); reinstall judgekit"
+            )
+        try:
+            await self.serve([listener])
+        finally:
+            await service.aclose()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            port = next(iter(self.servers)).sockets[0].getsockname()[1]
+            self._begun(self._address._replace(port=port).url)
+
+
+def _listening(address: Address) -> socket.socket:
+    """Return the socket to serve; raises `ConfigError` when the address cannot be had."""
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, place = found[0]
+        made = socket.create_server(place[:2], family=family, backlog=512)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        problem = (
+            f"{where} cannot be listened on ({error.strerror or error}); choose another --host or --port"
+        )
+        raise ConfigError(problem) from None
+    return made
+
+
+def _raise_descriptors() -> None:
+    """Let this process have as many connections as it serves at once, where the system allows it."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _refuse_open(address: Address) -> None:
+    if bool(address.certificate) != bool(address.key):
+        raise UsageError("--tls-cert and --tls-key belong together")
+    for path in filter(None, (address.certificate, address.key)):
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    if address.certificate is not None and address.key is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(address.certificate, address.key)
+        except (ssl.SSLError, OSError):
+            files = f"{address.certificate}, {address.key}"
+            raise ConfigError(f"{files}: no certificate and its key; expected PEM") from None
+    if address.certificate is None and not _is_loopback(address.host):
+        raise UsageError(
+            f"{address.host}: without TLS everyone between would read tokens and texts; give --tls-cert and "
+            "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

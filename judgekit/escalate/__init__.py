@@ -1,1 +1,0 @@
-"""Issues on GitHub for verdicts that a person must settle: one a task, opened and updated through `gh`."""

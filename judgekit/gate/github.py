@@ -1,0 +1,421 @@
+"""Opens and closes issues about verdicts on GitHub, through its command line program."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from judgekit import environment, programs
+from judgekit.config import settings as configuration
+from judgekit.errors import Exit, JudgekitError
+from judgekit.gate import issues
+from judgekit.git import GitError, Repository
+from judgekit.ledger import Ledger, VerdictLine, Wanted
+from judgekit.ledger.triage import triage
+from judgekit.text import lines_of, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.config.settings import EscalateConfig
+    from judgekit.judging.verdict import Verdict
+    from judgekit.ledger import Record
+
+
+NEWEST = 50  # issues that are looked through; older ones are searched for
+_MOST = 16_000_000  # bytes of what gh may print; a thousand issues are a tenth of that
+_POLL = 0.02
+_SAID = 200  # characters of gh's own words
+_NOT_SIGNED_IN = 4  # gh's exit code
+_FIELDS = "number,url,state,body"
+_KEPT = {
+    *("PATH", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "LANG"),
+    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST"),
+    *("GH_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
+    *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),  # where a keyring is that holds gh's token
+}
+_SET = {
+    "GH_PROMPT_DISABLED": "1",
+    "GH_NO_UPDATE_NOTIFIER": "1",
+    "GH_NO_EXTENSION_UPDATE_NOTIFIER": "1",
+    "GH_SPINNER_DISABLED": "1",
+    "GH_PAGER": "cat",
+    "NO_COLOR": "1",
+}
+
+
+class GhError(JudgekitError):
+    """An issue could not be found, opened or updated; the text says why in one line, and what to do.
+
+    Where it is `general` the next call would fail in the same way.
+    """
+
+    exit_code = Exit.HUMAN_NEEDED
+
+    def __init__(self, problem: str, *, general: bool = False) -> None:
+        super().__init__(problem)
+        self.general = general
+
+
+class Standing(NamedTuple):
+    """An issue of ours as it stands on GitHub."""
+
+    number: int
+    url: str
+    is_open: bool
+    mark: issues.Mark
+
+
+class Gh:
+    """The issues of one repository, `HOST/OWNER/NAME`, until a moment of `time.monotonic`.
+
+    Raises `GhError` when there is no gh.
+    """
+
+    def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
+        program = programs.find("gh", environ)
+        if program is None:
+            raise GhError("gh is not installed; see cli.github.com", general=True)
+        self._program, self._repository, self._until = program, repository, until
+        self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
+        self._environ["PATH"] = programs.search_path(environ)
+        self._newest: list[Standing] | None = None
+
+    def find(self, token: str) -> Standing | None:
+        """Return the issue of the task with this token, open or closed; of several the oldest.
+
+        What GitHub's search finds may lag behind by minutes, so the newest issues are listed first.
+        """
+        if self._newest is None:
+            self._newest = self._list("--limit", str(NEWEST))
+        return _with(token, self._newest) or _with(token, self._list("--search", f'"{token}" in:body'))
+
+    def create(self, wanted: issues.Issue, labels: Sequence[str] = ()) -> str:
+        """Open an issue and return its address; where a label cannot be given it has none."""
+        words = ["create", "--title", wanted.title, "--body-file", "-"]
+        named = [f"--label={label}" for label in labels]
+        try:
+            said = self._ask(*words, *named, stdin=wanted.body)
+        except GhError as error:
+            if not named or error.general or "label" not in str(error):
+                raise
+            said = self._ask(*words, stdin=wanted.body)
+        return one_line(said.strip().rpartition("\n")[2], _SAID)
+
+    def update(self, standing: Standing, wanted: issues.Issue) -> None:
+        """Give an issue a new title and body, and open it again where it was closed."""
+        if not standing.is_open:
+            self._ask("reopen", str(standing.number))
+        self._ask(
+            "edit", str(standing.number), "--title", wanted.title, "--body-file", "-", stdin=wanted.body
+        )
+
+    def _list(self, *words: str) -> list[Standing]:
+        said = self._ask("list", "--state", "all", "--json", _FIELDS, *words)
+        try:
+            listed = json.loads(said)
+        except (ValueError, RecursionError):
+            raise GhError("gh issue list: no JSON came; update gh", general=True) from None
+        return [found for each in listed if (found := _standing(each))] if isinstance(listed, list) else []
+
+    def _ask(self, verb: str, *words: str, stdin: str = "") -> str:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise GhError("no time is left for gh", general=True)
+        argv = [self._program, "issue", verb, *words, "--repo", self._repository]
+        code, out, err = run(argv, self._environ, stdin.encode("utf-8", "replace"), left)
+        if code:
+            raise _failure(verb, code, err)
+        return out.decode("utf-8", "replace")
+
+
+def run(
+    argv: Sequence[str], environ: Mapping[str, str], stdin: bytes, seconds: float
+) -> tuple[int, bytes, bytes]:
+    """Run a program in the home folder and return its exit code, output and errors.
+
+    When it takes longer, or prints too much, it is killed, with all that it started. Raises `GhError`.
+    """
+    end = time.monotonic() + seconds
+    # Files, not pipes: nothing that it leaves running can keep them open, and their size is known.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
+                argv,
+                cwd=Path.home(),  # nothing of a clone is read
+                env=dict(environ),
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+            raise GhError(f"gh could not be started ({error})", general=True) from None
+        try:
+            while process.poll() is None:
+                _check(argv, end, out, err)
+                time.sleep(_POLL)
+            _check(argv, float("inf"), out, err)
+        finally:
+            _end(process)
+        for file in (out, err):
+            file.seek(0)
+        return process.returncode, out.read(), err.read()
+
+
+def _check(argv: Sequence[str], end: float, *printed: IO[bytes]) -> None:
+    """Raise `GhError` when the time is over, or too much was printed."""
+    if time.monotonic() > end:
+        raise GhError(f"gh issue {argv[2]}: no answer in time", general=True)
+    if any(os.fstat(file.fileno()).st_size > _MOST for file in printed):
+        raise GhError(f"gh issue {argv[2]}: printed more than {_MOST:,} bytes", general=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(1)
+
+
+def _failure(verb: str, code: int, err: bytes) -> GhError:
+    if code == _NOT_SIGNED_IN:
+        return GhError("gh is not signed in; run gh auth login", general=True)
+    said = one_line(err.decode("utf-8", "replace"), _SAID) or f"exit code {code}"
+    general = re.search(
+        r"rate limit|(Post|Get) .?http|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve",
+        said,
+        re.IGNORECASE,
+    )
+    return GhError(f"gh issue {verb}: {said}", general=general is not None)
+
+
+def _with(token: str, listed: Sequence[Standing]) -> Standing | None:
+    return min((each for each in listed if each.mark.token == token), default=None)
+
+
+def _standing(listed: Any) -> Standing | None:  # noqa: ANN401 - whatever JSON came
+    if not isinstance(listed, dict):
+        return None
+    number, mark = listed.get("number"), issues.mark(str(listed.get("body") or ""))
+    if not isinstance(number, int) or mark is None:
+        return None
+    url = one_line(str(listed.get("url") or f"#{number}"), _SAID)
+    return Standing(number, url, str(listed.get("state")).upper() == "OPEN", mark)
+
+
+GITHUB = "github.com"
+_ALIASES = {"ssh.github.com": GITHUB, "www.github.com": GITHUB}
+_NAME = r"[A-Za-z0-9_.][\w.-]*"
+_ADDRESS = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?/|(?:[^@/\s:]+@)?(?P<scp>[\w.-]+):/?)"
+    rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?",
+    re.ASCII,
+)
+_NAMED = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
+
+
+def of_address(address: str, environ: Mapping[str, str]) -> str | None:
+    """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
+
+    Another host counts only when the user names it in `GH_HOST`: gh sends it a token, and a clone's
+    address must not choose who gets that.
+    """
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None:
+        return None
+    host = (found["host"] or found["scp"]).lower()
+    host = _ALIASES.get(host, host)
+    known = {GITHUB, environ.get("GH_HOST", "").strip().lower() or GITHUB}
+    return f"{host}/{found['owner']}/{found['name']}" if host in known else None
+
+
+def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:
+    """Return the repository that `GH_REPO` names, else the one at `address`, else that of `origin`.
+
+    Of a project with one remote that has another name, it is that remote.
+    """
+    named = environ.get("GH_REPO", "").strip()
+    if named:
+        return named if _NAMED.fullmatch(named) else None
+    return of_address(address or _origin(repository), environ)
+
+
+def _origin(repository: Repository) -> str:
+    try:
+        remotes = lines_of(os.fsdecode(repository.ask("remote")))
+        chosen = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
+        return repository.ask("remote", "get-url", "--", chosen).decode("utf-8", "replace").rstrip("\n")
+    except GitError:
+        return ""
+
+
+SECONDS = 10.0  # for all issues of one run
+MOST = 10  # issues of one push
+_IMPROVED = 2  # rounds
+_LATER = "judgekit escalate tries again"
+
+
+class Place(NamedTuple):
+    """Where issues go: to the repository at `address`, else to that of the project in `folder`."""
+
+    folder: Path
+    address: str = ""
+
+    def name(self, environ: Mapping[str, str]) -> str:
+        """Return `HOST/OWNER/NAME`; raises `GhError` when the project is not on GitHub."""
+        found = of_project(Repository(self.folder), environ, self.address)
+        if found is None:
+            told = "is not on GitHub; for a host of your own set GH_HOST, or name the repository in GH_REPO"
+            raise GhError(f"the project's remote {told}", general=True)
+        return found
+
+
+class Done(NamedTuple):
+    """What became of one issue."""
+
+    verdict: Verdict
+    what: str
+    url: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        return f"issue {self.what}: {self.url} ({one_line(issues.task_name(self.verdict.task_id), 200)})"
+
+
+def by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig | None = None) -> list[str]:
+    """Open or update issues as far as `settings` (those in `place`) ask for it; return lines for a person.
+
+    Never raises, and takes no longer than `SECONDS`.
+    """
+    try:
+        return _by_itself(verdicts, place, settings or _configured(place))
+    except JudgekitError as error:
+        return [f"no issue was opened: {error}"]
+    except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
+        return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
+
+
+def _configured(place: Place) -> EscalateConfig:
+    own = configuration.load(None).escalate
+    if own.issues == "off":  # whatever a project asks for, so that its files need not be read
+        return own
+    return configuration.load(Path(environment.project_root(str(place.folder)))).escalate
+
+
+def _by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig) -> list[str]:
+    if settings.issues != "on":
+        return []
+    given = list(verdicts)
+    before: Sequence[VerdictLine] = ()
+    if settings.rejects and any(each.verdict == "improve" for each in given):
+        records = Ledger.of(place.folder).records(Wanted(kinds=[VerdictLine]))
+        before = [each for each in records if isinstance(each, VerdictLine)]
+    wanted = [each for each in given if concerns(each, before, rejects=settings.rejects)]
+    lines: list[str] = []
+    done = 0
+    try:
+        for each in ensure(wanted[:MOST], settings, place):
+            done += 1
+            if each.what != "stands":
+                lines.append(str(each))
+    except GhError as error:
+        lines.append(f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}")
+    else:
+        left = len(wanted) - done
+        lines += (
+            [f"no issue was opened for {left} more: {MOST} are enough at a time; {_LATER}"] if left else []
+        )
+    return lines
+
+
+def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
+    """Whether a verdict is for a person to settle, and none has.
+
+    With `rejects` a rejection is; and `improve` where models came to it in two rounds, of this verdict and of
+    those right `before` it on the same task: its author does not get on alone.
+    """
+    if verdict.human_override is not None:
+        return False
+    if verdict.verdict == "improve":
+        return rejects and _improved(verdict, before) >= _IMPROVED
+    return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
+
+
+def _improved(verdict: Verdict, before: Iterable[VerdictLine]) -> int:
+    """Return in how many rounds models came to `improve`, back to the task's last verdict of another word."""
+    name = issues.task_name(verdict.task_id)
+    earlier = [
+        each
+        for each in before
+        if issues.task_name(each.task_id) == name
+        and each.timestamp <= verdict.timestamp
+        and each.id != verdict.id
+    ]
+    newest = sorted(earlier, key=lambda each: each.timestamp, reverse=True)
+    row = takewhile(lambda each: each.verdict == "improve", [verdict, *newest])
+    return sum(map(_improve_rounds, row))
+
+
+def _improve_rounds(verdict: Verdict) -> int:
+    outcomes = [each.opinion.get("outcome") for each in verdict.rounds if each.opinion]
+    return max(1, outcomes.count("improve"))
+
+
+def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
+    """Return the last verdict of each task that is for a person to settle, newest first."""
+    lines = list(records)
+    found = triage(lines)
+    before = [each for each in lines if isinstance(each, VerdictLine)]
+    listed = [*found.unclear, *found.nogo]
+    wanted = [each for each in listed if concerns(each, before, rejects=rejects)]
+    return sorted(wanted, key=lambda each: each.timestamp, reverse=True)
+
+
+def ensure(
+    verdicts: Sequence[Verdict],
+    settings: EscalateConfig,
+    place: Place,
+    *,
+    seconds: float = SECONDS,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[Done]:
+    """See to it that each verdict has its issue, and yield what was done for it.
+
+    `stands` means that nothing was to do: the issue is there about this very content. An issue that a person
+    closed is opened again only when the content, or what models say of it, changed. Raises `GhError`.
+    """
+    if not verdicts:
+        return
+    given = environment.environ() if environ is None else environ
+    gh = Gh(place.name(given), time.monotonic() + seconds, given)
+    for verdict in verdicts:
+        wanted = issues.of(verdict, text=settings.text)
+        yield _ensure(gh, verdict, wanted, settings.labels)
+
+
+def _ensure(gh: Gh, verdict: Verdict, wanted: issues.Issue, labels: Sequence[str]) -> Done:
+    standing = gh.find(wanted.token)
+    if standing is None:
+        return Done(verdict, "opened", gh.create(wanted, labels))
+    if standing.mark.state == wanted.state:
+        return Done(verdict, "stands", standing.url)
+    gh.update(standing, wanted)
+    return Done(verdict, "updated" if standing.is_open else "opened again", standing.url)

@@ -1,0 +1,179 @@
+"""The boundary of a task: its changed files are judged together, and the verdict is in the ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.config import settings as configuration
+from judgekit.config import yamlfile
+from judgekit.config.names import Text
+from judgekit.config.patterns import Patterns
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import InputError
+from judgekit.git import Repository
+from judgekit.judging import documents, service
+from judgekit.judging.record import rubric_ref
+from judgekit.judging.service import AS_CONFIGURED
+from judgekit.judging.verdict import Override, Subject, Verdict
+from judgekit.ledger import Ledger, LedgerError, verdict_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from judgekit.config.names import ModeName
+    from judgekit.judging.service import Wish
+    from judgekit.judging.subject import Document, File
+    from judgekit.ledger import OverrideLine
+    from judgekit.rubric.loader import LoadedRubric
+
+
+FILE = ".judgekit/task.yaml"
+
+
+class TaskFile(Strict):
+    """What a project is working on: a name, what it is for, what it must fulfil, and which files it is."""
+
+    task: Text | None = None
+    description: str = ""
+    acceptance: str = ""
+    paths: list[Text] | None = None
+
+
+class Judged(NamedTuple):
+    """A task's verdict, and lines for a person."""
+
+    verdict: Verdict
+    notes: list[str]
+
+
+def of_project(project: Path) -> TaskFile:
+    """Return what stands in a project's task file; raises `ConfigError`."""
+    path = project / FILE
+    return yamlfile.read(path, TaskFile) if yamlfile.check_own(path, project) else TaskFile()
+
+
+def judge(document: Document, project: Path, wish: Wish = AS_CONFIGURED) -> Judged:
+    """Judge the files of one task together, and note the verdict in the ledger of `project`.
+
+    A person's override of this very content goes before any model, and is no verdict to note. Neither is
+    what comes of no model being set up. Raises `ConfigError` or `UsageError`; a model that fails is in
+    the verdict.
+    """
+    settings = configuration.load(project)
+    ledger = Ledger.of(project)
+    hashes = [each.sha256 for each in document.files]
+    given = ledger.override_for(
+        document.task_id, hashes, without_terminal=settings.gate.override_without_terminal
+    )
+    if given is not None:
+        loaded = service.rubric(settings, project, wish)
+        decided = _decided(document, given, loaded, wish.mode or settings.judge.mode)
+        return Judged(decided, [f"{document.task_id}: {given.decision}ed by {given.who}: {given.why}"])
+    (verdict,) = service.judge_documents([document], project, wish)
+    return Judged(verdict, _noted(ledger, verdict, text=settings.ledger.text) if verdict.rounds else [])
+
+
+def _noted(ledger: Ledger, verdict: Verdict, *, text: bool) -> list[str]:
+    try:
+        ledger.add(verdict_line(verdict, text=text, of_task=True))
+    except LedgerError as error:
+        return [str(error)]
+    return []
+
+
+def _decided(document: Document, given: OverrideLine, loaded: LoadedRubric, mode: ModeName) -> Verdict:
+    return Verdict(
+        id=uuid.uuid4().hex,
+        task_id=document.task_id,
+        subjects=[Subject(path=each.path, sha256=each.sha256) for each in document.files],
+        rubric=rubric_ref(loaded),
+        mode=mode,
+        prompt_sha256=loaded.rubric.prompt.sha256,
+        verdict=given.decision,
+        consensus="none",
+        author=document.author,
+        human_override=Override(decision=given.decision, why=given.why, who=given.who, at=given.timestamp),
+        commit=document.commit,
+        timestamp=datetime.now(UTC),
+        duration_ms=0,
+    )
+
+
+MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
+SECONDS = 5.0  # for each question to git
+_SLACK = 2.0  # seconds: some file systems round times of change
+_SHA1 = 40  # digits
+
+
+def files(
+    project: Path, patterns: Sequence[str], *, since: float | None = None, most: int = 10
+) -> list[File]:
+    """Return uncommitted files that match, in the order of their paths: changed, staged, or not yet added.
+
+    Only those changed `since` a time in seconds since the epoch count, where it is given, and of more than
+    `most` those changed last. What cannot be judged (binary, empty, too large, a link) is left out. Raises
+    `InputError` outside of a git repository.
+    """
+    wanted = Patterns(patterns)
+    repository, root = Repository(project), os.path.realpath(project)
+    found = [
+        (status.st_mtime, name)
+        for name in dict.fromkeys(_names(repository))
+        if wanted.match(name) and (status := _status(root, name)) is not None
+        if since is None or status.st_mtime >= since - _SLACK
+    ]
+    committed = _committed(repository) if found else {}
+    read: list[File] = []
+    for _, name in sorted(found, reverse=True):
+        if len(read) == most:
+            break
+        try:
+            data = (project / name).read_bytes()
+            if not _is_blob(data, committed.get(name, "")):
+                read.append(documents.decode(name, data))
+        except (InputError, OSError):
+            continue
+    return sorted(read, key=lambda each: each.path)
+
+
+def _names(repository: Repository) -> list[str]:
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return [os.fsdecode(name) for name in repository.ask(*listing, seconds=SECONDS).split(b"\0") if name]
+
+
+def _committed(repository: Repository) -> dict[str, str]:
+    """Return the blob of each file that was committed last, by its path from the repository's folder."""
+    if repository.commit("HEAD") is None:
+        return {}
+    entries = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
+    split = (entry.partition(b"\t") for entry in entries)
+    return {os.fsdecode(name): told.decode().rpartition(" ")[2] for told, _, name in split if name}
+
+
+def _is_blob(data: bytes, oid: str) -> bool:
+    """Whether git stores a file's content under `oid`, as it is or with the line ends that git gives it.
+
+    Git itself would be quicker, and would run the filter that a repository names for the file.
+    """
+    digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+    return any(
+        digest(b"blob %d\0" % len(each) + each).hexdigest() == oid
+        for each in dict.fromkeys([data, data.replace(b"\r\n", b"\n")])
+    )
+
+
+def _status(root: str, name: str) -> os.stat_result | None:
+    """Return the status of a regular file of a size that is judged; of none that a link leads to."""
+    path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    is_meant = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
+    return status if is_meant and os.path.realpath(path) == os.path.normpath(path) else None

@@ -1,0 +1,281 @@
+"""Which pre-push hook git runs in a repository, why that one, and whether other repositories share it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from judgekit import programs
+from judgekit.errors import InputError, UsageError
+from judgekit.git import GitError, Repository
+from judgekit.hooks import files, git_hook, pre_commit
+from judgekit.hooks.git_hook import HOOK, KEPT
+from judgekit.text import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from judgekit.hooks.install import Scope
+
+
+_NO_PROJECT = (
+    "git shares no hooks with those who clone a project: judgekit install pre-commit, or a line in what the "
+    "project uses for hooks (docs/gate-install.md)"
+)
+
+
+class Place(NamedTuple):
+    """The folder of a repository's hooks.
+
+    `tree` is its working tree, None for a bare repository. `shared`: the folder belongs to none of
+    the repository's own folders, so others may use it too.
+    """
+
+    hooks: Path
+    tree: Path | None
+    shared: bool
+
+    @property
+    def in_tree(self) -> bool:
+        """Whether the hooks lie among the files of the project, where they can be committed."""
+        return self.tree is not None and not self.shared and ".git" not in self.hooks.parts
+
+
+def find(folder: Path) -> Place:
+    """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
+    tree = _tree(folder)
+    # Relative paths in git's configuration count from where hooks are run.
+    bare = Repository(folder, bare=True)
+    repository = (
+        Repository(tree) if tree else Repository(_asked(bare, "--absolute-git-dir", folder), bare=True)
+    )
+    hooks = _asked(repository, "--git-path", repository.folder, "hooks")
+    common = _asked(repository, "--git-common-dir", repository.folder)
+    own = [each for each in (common, tree) if each is not None]
+    return Place(hooks, tree, not any(_below(hooks, each) for each in own))
+
+
+def of_scope(scope: Scope, folder: Path) -> Place:
+    """Return where the hook of a scope is installed.
+
+    `local` is the repository around `folder`; `user` the folder that `core.hooksPath` names for many of them.
+    Raises `UsageError` where there is no such place, or it is another scope's.
+    """
+    if scope == "project":
+        raise UsageError(_NO_PROJECT)
+    if scope == "user":
+        return _users(folder)
+    place = find(folder)
+    if place.shared:
+        told = "core.hooksPath makes it so; --scope user installs there, for all of them"
+        raise UsageError(f"{place.hooks} is not this repository's alone: {told}")
+    return place
+
+
+def _users(folder: Path) -> Place:
+    named = configured(folder, "core.hooksPath", "--global", "--type=path")
+    if named is not None and Path(named).is_absolute():
+        return Place(Path(named), None, shared=True)
+    try:
+        place = find(folder)
+    except UsageError:
+        place = None
+    if place is None or not place.shared:
+        told = (
+            "git config --global core.hooksPath FOLDER sets one, which then replaces every repository's own"
+        )
+        raise UsageError(f"no folder of hooks for all your repositories is set up; {told}")
+    return place
+
+
+def configured(folder: Path, key: str, *options: str) -> str | None:
+    """Return a value of git's configuration, None where there is none."""
+    try:
+        raw = Repository(folder).ask("config", *options, "--get", key)
+    except GitError:
+        return None
+    return os.fsdecode(raw).rstrip("\n")
+
+
+def refuse_managed(place: Place) -> None:
+    """Raise `UsageError` where another program writes this folder anew and knows its hooks by their names."""
+    if place.hooks.name == "_" and (place.hooks / "h").is_file():
+        line = 'judgekit gate --pre-push "$1" "$2"'
+        raise UsageError(
+            f"husky keeps {place.hooks}: put what examples/git/husky has, or {line}, in its pre-push"
+        )
+
+
+def _tree(folder: Path) -> Path | None:
+    try:
+        return _asked(Repository(folder), "--show-toplevel", folder)
+    except UsageError:
+        return None
+
+
+def _asked(repository: Repository, option: str, base: Path, *words: str) -> Path:
+    try:
+        raw = repository.ask("rev-parse", option, *words)
+    except GitError as error:
+        raise UsageError(f"no git repository at {base}: go into one ({error})") from None
+    return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+_AGAIN = "judgekit install git sets it up anew"
+_SECONDS = 10
+_MENTION = b"judgekit"
+
+
+class Finding(NamedTuple):
+    """One thing about git's hook: `note` is worth knowing, `wrong` keeps the gate from being asked."""
+
+    state: Literal["ok", "note", "wrong"]
+    text: str
+
+
+def findings(folder: Path) -> Iterator[Finding]:
+    """Yield what there is to say about the pre-push hook of the repository around `folder`."""
+    try:
+        place = find(folder)
+        path = git_hook.seat(place.hooks)
+        content = files.read(path)
+    except UsageError:
+        return
+    except InputError as error:
+        yield Finding("wrong", str(error))
+        return
+    yield from _why(folder, place)
+    found = git_hook.kind(content)
+    if content is None or found == "foreign":
+        yield from _without(place, path, content)
+    else:
+        yield _ours(path, found, content)
+        yield from _runs(place, path, content)
+        yield from _kept(path)
+    yield from _configured(folder)
+    yield from (Finding("note", line) for line in notes(place))
+
+
+def notes(place: Place) -> Iterator[str]:
+    """Yield what a person should know about the place where the hook is."""
+    if place.in_tree and not _ignored(place):
+        told = "leave the hook out of commits, it names paths of this machine; or install pre-commit"
+        yield f"{place.hooks} lies among the project's files; {told}"
+    if place.shared:
+        yield f"{place.hooks} serves all repositories that core.hooksPath leads to it"
+    tree = place.tree
+    if tree is not None and any(tree.glob("lefthook.y*ml")):
+        yield "lefthook install replaces hooks: put the gate into its configuration (docs/gate-install.md)"
+
+
+def _why(folder: Path, place: Place) -> Iterator[Finding]:
+    origin = configured(folder, "core.hooksPath", "--show-origin")
+    if origin is not None:
+        yield Finding(
+            "ok", f"hooks are in {place.hooks}, as core.hooksPath says ({origin.partition(chr(9))[0]})"
+        )
+
+
+def _without(place: Place, path: Path, content: bytes | None) -> Iterator[Finding]:
+    if content is None:
+        yield Finding("note", f"no {path}; judgekit install git lets git ask the gate")
+    elif _MENTION in content or _by_pre_commit(place, content):
+        yield Finding("ok", f"{path} is another program's and leads to the gate")
+    else:
+        yield Finding(
+            "note", f"{path} is another program's; judgekit install git runs it first, then the gate"
+        )
+    if content is not None and not os.access(path, os.X_OK):
+        yield Finding("note", f"{path} lacks its run bit: git skips it")
+    if os.path.lexists(path.with_name(KEPT)):
+        lost = "it ran before judgekit's hook, which another program has replaced"
+        yield Finding("note", f"{path.with_name(KEPT)} is not run: {lost}; move it back or remove it")
+
+
+def _by_pre_commit(place: Place, content: bytes) -> bool:
+    if b"pre-commit.com" not in content or place.tree is None:
+        return False
+    raw = files.read(place.tree / pre_commit.FILE) or b""
+    return pre_commit.ID.encode() in raw
+
+
+def _ours(path: Path, found: git_hook.Kind, content: bytes) -> Finding:
+    python, root = git_hook.python_of(content), git_hook.root_of(content)
+    by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+    if not os.access(path, os.X_OK):
+        return Finding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
+    if found == "edited":
+        return Finding(
+            "note", f"{path} is judgekit's, edited by hand: neither renewed nor removed by judgekit"
+        )
+    if not root:
+        older = "is older: it lets PYTHONPATH and PATH name what lies in the repository"
+        return Finding("note", f"{path} {older}; {_AGAIN}")
+    if content != git_hook.text(python, root):
+        return Finding("note", f"{path} is from another version of judgekit; {_AGAIN}")
+    return Finding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
+
+
+def _runs(place: Place, path: Path, content: bytes) -> Iterator[Finding]:
+    """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
+    python, root = git_hook.python_of(content), git_hook.root_of(content)
+    if not python or not os.access(python, os.X_OK):
+        instead = programs.find("judgekit", os.environ)
+        lost = f"{path}: its interpreter {python} is gone"
+        if instead is None:
+            yield Finding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
+        else:
+            yield Finding("note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}")
+    elif place.in_tree or (python, root) == (sys.executable, programs.ROOT) or not root:
+        return
+    elif not os.path.isabs(root) or not _has_us(python, root):
+        yield Finding("wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}")
+
+
+def _has_us(python: str, root: str) -> bool:
+    code = (
+        f"import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
+        "programs.make_importable(); import judgekit.cli.app"
+    )
+    try:
+        done = subprocess.run(  # noqa: S603 - what git runs on every push
+            [python, "-I", "-c", code], capture_output=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _kept(path: Path) -> Iterator[Finding]:
+    kept = path.with_name(KEPT)
+    if not os.path.lexists(kept):
+        return
+    if os.access(kept, os.X_OK):
+        yield Finding("ok", f"{kept}, which was there before, runs first and can stop a push by itself")
+    else:
+        yield Finding("note", f"{kept}, which was there before, is not run: it had no run bit")
+
+
+def _configured(folder: Path) -> Iterator[Finding]:
+    """Yield the hooks that git 2.54 and newer run from its configuration."""
+    try:
+        raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
+    except GitError:
+        return
+    for line in lines_of(os.fsdecode(raw)):
+        name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
+        command = configured(folder, f"hook.{name}.command") or ""
+        yield Finding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')
+
+
+def _ignored(place: Place) -> bool:
+    return place.tree is not None and Repository(place.tree).holds(
+        "check-ignore", "--quiet", str(place.hooks / HOOK)
+    )

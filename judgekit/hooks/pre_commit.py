@@ -1,0 +1,111 @@
+"""judgekit's gate as a hook of the pre-commit framework, in a project's `.pre-commit-config.yaml`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from judgekit.config import yamlfile
+from judgekit.errors import ConfigError
+from judgekit.hooks import files
+from judgekit.hooks.git_hook import BLOCKED
+from judgekit.hooks.install import Change
+from judgekit.programs import OWN_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = ".pre-commit-config.yaml"
+ID = "judgekit-gate"
+
+# pre-commit stops a push for any exit code but 0, and a Python that cannot start ends with 1: so the shell
+# looks for the one code that is a NO-GO.
+_RUN = f'judgekit gate --pre-push "$PRE_COMMIT_REMOTE_NAME" "$PRE_COMMIT_REMOTE_URL" --blocked-code {BLOCKED}'
+_ONLY = f"[ $? -ne {BLOCKED} ]"
+_MISSING = 'echo "judgekit is not installed here: this push is not judged"'
+ENTRY = f"sh -c '{OWN_PYTHON}; {_RUN}; {_ONLY}'"
+_FOUND = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
+_LOCAL = f"sh -c '{OWN_PYTHON}; {_FOUND}; {_RUN}; {_ONLY}'"
+ITEM = f"""\
+- repo: local
+  hooks:
+    - id: {ID}
+      name: judgekit gate
+      language: system
+      entry: >-
+        {_LOCAL}
+      stages: [pre-push]
+      pass_filenames: false
+      always_run: true
+      verbose: true
+"""
+
+
+def planned_install(project: Path) -> Change:
+    """Return what adding the hook to a project's configuration would change.
+
+    Raises `ConfigError` when that file is not what pre-commit reads, `InputError` when it cannot be read.
+    """
+    path, before, text = _read(project)
+    position, is_alone = _found(path, text)
+    if position is not None and not is_alone:
+        return Change(path, before, before)
+    with _named(path):
+        rest = text if position is None else yamlfile.without_item(text, "repos", position)
+        if position is not None and _repos(text)[position] == yamlfile.parsed(ITEM)[0]:
+            return Change(path, before, before)
+        return Change(path, before, yamlfile.with_item(rest, "repos", ITEM).encode())
+
+
+def planned_uninstall(project: Path) -> Change:
+    """Return what taking the hook out would change; a file that holds nothing else goes. Raises as above."""
+    path, before, text = _read(project)
+    position, is_alone = _found(path, text)
+    if position is None:
+        return Change(path, before, before)
+    if not is_alone:
+        raise ConfigError(f"{ID} stands among other hooks; take it out by hand", path=path, key="repos")
+    with _named(path):
+        rest = yamlfile.without_item(text, "repos", position)
+    return Change(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
+
+
+def write(change: Change) -> None:
+    """Carry out a planned change; raises `InputError` when that cannot be done, then nothing has changed."""
+    if change.changes:
+        files.replace(change.path, change.before, change.after)
+
+
+def _read(project: Path) -> tuple[Path, bytes | None, str]:
+    path = project / FILE
+    before = files.read(path)
+    try:
+        return path, before, (before or b"").decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+
+
+def _repos(text: str) -> list[Any]:
+    data = yamlfile.parsed(text) or {}
+    return list(data.get("repos") or []) if isinstance(data, dict) else []
+
+
+def _found(path: Path, text: str) -> tuple[int | None, bool]:
+    """Return the place of the entry with our hook, and whether it is as we write it: local, alone."""
+    with _named(path):
+        for position, repo in enumerate(_repos(text)):
+            hooks = repo.get("hooks") if isinstance(repo, dict) else None
+            ids = [each.get("id") for each in hooks or () if isinstance(each, dict)]
+            if ID in ids:
+                return position, repo.get("repo") == "local" and ids == [ID]
+    return None, False
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Say which file an error is about."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(error.problem, path=path, key=error.key) from None

@@ -1,1 +1,0 @@
-"""Writes judgekit into other programs' settings, and takes it out again without a trace."""

@@ -1,0 +1,308 @@
+"""Keeps replies that could be read, so that judging the same again asks no model and decides the same.
+
+The key is everything that was sent, but for the fence's nonce, and whom it was sent to, so a change of the
+text, the rubric, the wording, a limit or the model is a new question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from judgekit import environment
+from judgekit.config import files
+from judgekit.environment import __version__
+from judgekit.errors import KEPT
+from judgekit.judging.fence import without_nonce
+from judgekit.providers import running
+from judgekit.providers.base import Reply
+from judgekit.providers.endpoints import secret_values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from judgekit.providers.base import Endpoint, Request
+
+MAX_REPLIES = 20_000
+MAX_DAYS = 30
+MAX_BYTES = 100_000_000  # of the file
+MAX_REPLY = 1_000_000  # characters; a longer one is not worth its place
+_WAIT = 1.0  # seconds for another process that writes
+_TRIM_EVERY = 100  # replies kept between two looks at what is too old or too much
+_CREATE = """CREATE TABLE IF NOT EXISTS reply (
+    key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
+_TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
+    SELECT key FROM reply ORDER BY at DESC LIMIT -1 OFFSET ?)"""
+_TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
+    SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
+    WHERE total > ?)"""
+# What a profile says of itself, and where the values of an endpoint come from: no call shows it.
+_DESCRIBING = {
+    "title",
+    "rank",
+    "notes",
+    "detect",
+    "models",
+    "models_env",
+    "key",
+    "base_env",
+    "limits",
+    "price",
+    "states_cost",
+}
+_ADDRESSES = ("URL", "BASE", "ENDPOINT")
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+Value = TypeVar("Value")
+
+
+_lasting = threading.local()
+
+
+class Busy(Exception):  # noqa: N818 - a normal state, not an error
+    """Somebody else writes, and it was not to be waited for."""
+
+
+class Cache(Protocol):
+    """Where replies are kept between sessions; it may `wait` a second for others, or raises `Busy`."""
+
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
+        """Return what `endpoint` replied to the same request before, without its usage; else None."""
+        ...
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
+        """Keep a reply that could be read."""
+        ...
+
+
+async def aside(work: Callable[[bool], Value]) -> Value:
+    """Return what `work` returns when it is told not to wait; if it must, it waits beside the event loop."""
+    try:
+        return work(False)  # noqa: FBT003 - whether to wait is all that it takes
+    except Busy:
+        return await running.aside(lambda: work(True))  # noqa: FBT003 - the same
+
+
+class ReplyCache:
+    """A file of replies that only its owner can read. A fault of the file costs a call, never a verdict.
+
+    Several processes may use it at once. It is bounded in days, replies and bytes, the oldest go first; one
+    that is damaged is begun anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: sqlite3.Connection | None = None
+        self._mark: tuple[int, ...] | None = None
+        self._kept = 0
+        self._turn = threading.Lock()
+
+    def is_of(self, path: Path) -> bool:
+        """Whether it is the cache at `path`, and not of a file that has been removed since."""
+        return path == self._path and (self._opened is None or _mark(path) == self._mark)
+
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
+        """Return what `endpoint` replied to the same request before, without its usage; else None."""
+        if endpoint.profile.kind == "replay" or not self._path.is_file():
+            return None
+        try:
+            wanted = (key(endpoint, request),)
+            with self._connected(wait=wait) as connection:
+                found = connection.execute("SELECT reply FROM reply WHERE key = ?", wanted).fetchone()
+            if found is None:
+                return None
+            kept = json.loads(found[0])
+            tokens = tuple(kept.get("tokens", ()))
+            held = bool(kept.get("held"))
+            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
+        except sqlite3.Error as error:
+            self._renew(error, wait=wait)
+        except Busy:
+            if not wait:
+                raise
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
+        """Keep a reply that could be read."""
+        if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
+            return
+        kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
+        text = json.dumps({**kept, "held": reply.held})
+        if len(text) > MAX_REPLY:
+            return
+        row = (key(endpoint, request), time.time(), text)
+        try:
+            with self._connected(wait=wait) as connection:
+                connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
+                self._kept += 1
+                if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
+                    _trim(connection)
+        except sqlite3.Error as error:
+            self._renew(error, wait=wait)
+        except Busy:
+            if not wait:
+                raise
+        except OSError:
+            pass
+
+    @contextmanager
+    def _connected(self, *, wait: bool) -> Iterator[sqlite3.Connection]:
+        """Hold the connection, which is one thread's at a time; raises `Busy` where it must `wait`."""
+        if not self._turn.acquire(timeout=2 * _WAIT if wait else 0):
+            raise Busy
+        try:
+            connection = self._connection(_WAIT if wait else 0)
+            connection.execute(f"PRAGMA busy_timeout = {int(_WAIT * 1000) if wait else 0}")
+            yield connection
+        finally:
+            self._turn.release()
+
+    def _renew(self, error: sqlite3.Error, *, wait: bool = True) -> None:
+        """Make room where there is none, and remove a damaged file; other errors pass by themselves."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if not wait and code in (*_TAKEN, *_DAMAGED):  # what takes long is done where it may
+            raise Busy from None
+        if code == sqlite3.SQLITE_FULL and self._opened is not None:
+            with suppress(sqlite3.Error):
+                _trim(self._opened)
+        if code not in _DAMAGED:
+            return
+        if self._opened is not None:
+            with suppress(sqlite3.Error):
+                self._opened.close()
+            self._opened = None
+        # One process at a time, and only what is still damaged: another one may have begun it anew.
+        with suppress(OSError), files.held(self._path.with_suffix(".lock"), seconds=_WAIT):
+            if _is_damaged(self._path):
+                for end in ("", "-wal", "-shm"):
+                    Path(f"{self._path}{end}").unlink(missing_ok=True)
+
+    def _connection(self, timeout: float = _WAIT) -> sqlite3.Connection:
+        if self._opened is None:
+            environment.private_folder(str(self._path.parent))
+            self._path.touch(0o600)
+            # Judging may go on in another thread than it began, one at a time.
+            connection = sqlite3.connect(
+                self._path, timeout=timeout, isolation_level=None, check_same_thread=False
+            )
+            try:
+                # Without a wait for the disk at each reply: the last ones may be lost with the power.
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute("PRAGMA journal_size_limit = 1000000")
+                size = connection.execute("PRAGMA page_size").fetchone()[0]
+                connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
+                connection.execute(_CREATE)
+            except sqlite3.Error:
+                connection.close()
+                raise
+            weakref.finalize(self, connection.close)
+            self._opened, self._mark = connection, _mark(self._path)
+        return self._opened
+
+
+def _trim(connection: sqlite3.Connection) -> None:
+    """Remove what is too old or too much; so much at a time that there is room for long."""
+    connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size > MAX_BYTES // 2:
+        connection.execute(_TRIM_BYTES, (MAX_BYTES // 4,))
+
+
+def _mark(path: Path) -> tuple[int, ...] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino, os.getpid()  # no connection may be used on in a forked process
+
+
+def _is_damaged(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
+    except sqlite3.Error as error:
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+class Tally:
+    """A cache that counts what it is asked, so that a caller knows whether a model had to be asked."""
+
+    def __init__(self, inner: Cache) -> None:
+        self._inner, self.found, self.missed = inner, 0, 0
+
+    @property
+    def sufficed(self) -> bool:
+        """Whether all that was asked had been kept."""
+        return self.found > 0 and self.missed == 0
+
+    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
+        """Return what is kept."""
+        reply = self._inner.find(endpoint, request, wait=wait)
+        if reply is None:
+            self.missed += 1
+        else:
+            self.found += 1
+        return reply
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
+        """Keep a reply."""
+        self._inner.keep(endpoint, request, reply, wait=wait)
+
+
+def user_cache() -> ReplyCache:
+    """Return the cache of this user."""
+    return ReplyCache(Path(environment.cache_home()) / "replies.sqlite")
+
+
+def lasting_cache() -> ReplyCache:
+    """Return the cache of this user, left open for whoever is next in this thread.
+
+    Opening and closing the file takes longer than all that is asked of it while a prompt waits.
+    """
+    path = Path(environment.cache_home()) / "replies.sqlite"
+    found: ReplyCache | None = getattr(_lasting, "cache", None)
+    if found is None or not found.is_of(path):
+        found = _lasting.cache = ReplyCache(path)
+    return found
+
+
+def key(endpoint: Endpoint, request: Request) -> str:
+    """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is.
+
+    Of the environment that a program sees only addresses are of it: a hook's PATH is not a shell's.
+    """
+    asked = [(message.role, without_nonce(message.content)) for message in request.messages]
+    profile = endpoint.profile
+    whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]
+    how = [
+        endpoint.output,
+        {name: value for name, value in endpoint.parameters.items() if _counts(endpoint, name, value)},
+        request.max_tokens,
+        request.schema,
+        request.top_logprobs,
+        *([request.sample] if request.sample else ()),
+    ]
+    text = json.dumps([__version__, whom, how, asked], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _counts(endpoint: Endpoint, name: str, value: str) -> bool:
+    if endpoint.profile.kind == "command":
+        return any(word in name for word in _ADDRESSES)
+    return value not in secret_values(endpoint)

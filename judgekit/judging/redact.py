@@ -1,0 +1,238 @@
+"""Leaves secrets out of text before it is sent to a model: keys, tokens and passwords become `[redacted: …]`.
+
+Looked at is what a model will see: letters that only look like others are read as those, and what is encoded,
+escaped or in pieces is read too (`judgekit.judging.disguises`). `judgekit.judging.secret_search` says what a
+secret is. Reasons and measurements are in docs/decisions/redaction.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from judgekit.judging import disguises
+from judgekit.judging.lookalikes import folded
+from judgekit.judging.subject import PROMPT_CHARS, TURN_CHARS, Task
+from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.contest import Contest
+    from judgekit.judging.options import Manner
+    from judgekit.judging.prompt import Shown
+    from judgekit.judging.secret_search import Found
+    from judgekit.judging.subject import Document, File
+    from judgekit.judging.verdict import Verdict
+
+    Said = TypeVar("Said", Verdict, Comparison)
+
+
+MARGIN: Final = 4_000
+"""Characters behind a cut that are looked at too: a secret that a cut would split is seen whole."""
+
+MARK: Final = "[redacted: "
+"""How that begins which stands in the place of a secret."""
+
+DEPTH: Final = 3
+"""How often what is encoded may be encoded again."""
+
+
+_PASSES: Final = 4  # what stood behind a secret may be found when that is gone
+
+
+class Redacted(NamedTuple):
+    """A text without its secrets, and how many they were."""
+
+    text: str
+    secrets: int
+
+
+def load() -> None:
+    """Make ready what secrets are found with, which the first text would wait for: a tenth of a second."""
+    from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
+
+    secret_search.load()
+
+
+def redact(text: str) -> Redacted:
+    """Return the visible text with each secret replaced by its kind, and how many there were.
+
+    Lines keep their numbers. The same text always gives the same, and what is replaced is no secret again.
+    """
+    if not text:
+        return Redacted("", 0)
+    text, secrets = visible(text), 0
+    for _ in range(_PASSES):
+        parts, at, found = [], 0, _merged(text)
+        for each in found:
+            lines = text.count("\n", each.start, each.end)
+            parts += [text[at : each.start], f"{MARK}{each.kind}]", "\n" * lines]
+            at = each.end
+        text, secrets = "".join([*parts, text[at:]]), secrets + len(found)
+        if not found:
+            break
+    return Redacted(text, secrets)
+
+
+def passage(whole: str, part: str) -> Redacted:
+    """Return a passage of `whole`, its blanks made single, without the secrets of the whole text.
+
+    A passage may begin or end within a secret, which it then no longer shows the form of.
+    """
+    whole = visible(whole)
+    count, edges = 0, (part.startswith("…"), part.endswith("…"))
+    core = visible(part).strip("…")
+    for each in _merged(whole):
+        value = " ".join(whole[each.start : each.end].split())
+        label = f"{MARK}{each.kind}]"
+        before = core
+        core = core.replace(value, label)
+        core = _without_edges(core, value, label)
+        count += core != before
+    rest = redact(core)
+    return Redacted(f"{'…' * edges[0]}{rest.text}{'…' * edges[1]}", count + rest.secrets)
+
+
+def _without_edges(core: str, value: str, label: str) -> str:
+    for size in range(min(len(value) - 1, len(core)), 3, -1):
+        if core.endswith(value[:size]):
+            core = core[:-size] + label
+            break
+    for size in range(min(len(value) - 1, len(core)), 3, -1):
+        if core.startswith(value[-size:]):
+            return label + core[size:]
+    return core
+
+
+def _merged(text: str) -> list[Found]:
+    """Return what was found in order, each place once: where two overlap, the first names the kind."""
+    merged: list[Found] = []
+    for each in sorted(_find(text), key=lambda found: (found.start, -found.end)):
+        if merged and each.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = last._replace(end=max(last.end, each.end))
+        else:
+            merged.append(each)
+    return merged
+
+
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
+    texts = "\n\n".join(_texts(value))
+    return _clean(value) if redact(texts).secrets else value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, dict):
+        return {key: _clean(each) for key, each in value.items()}
+    return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _find(text: str, depth: int = DEPTH) -> Iterator[Found]:
+    """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
+    from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
+
+    read = folded(text)
+    if "\0" in read:
+        yield from _within(disguises.without(read, "\0"), depth)
+        return
+    yield from secret_search.find(read)
+    for view in disguises.views(read) if depth else ():
+        yield from _within(view, depth - 1)
+
+
+def _within(view: disguises.View, depth: int) -> Iterator[Found]:
+    for each in _find(view.text, depth):
+        start, end = view.span(each.start, each.end)
+        yield each._replace(start=start, end=end)
+
+
+def document(given: Document) -> tuple[Document, int]:
+    """Return a document without its secrets, those in what it is for included, and how many they were."""
+    files = [_file(each) for each in given.files]
+    description, acceptance = redact(given.task.description), redact(given.task.acceptance)
+    task = Task(description.text, acceptance.text)
+    count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
+    return replace(given, files=tuple(each for each, _ in files), task=task), count
+
+
+def _file(given: File) -> tuple[File, int]:
+    """Return a file without its secrets; what is known of its length goes by what is shown."""
+    text, secrets = redact(_without_half_a_word(given))
+    path = redact(given.path)
+    # Only a path with a secret has another form: what else is shown stays what was recorded.
+    shown = path.text if path.secrets else given.shown
+    total = given.total + len(text) - len(given.text)
+    return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
+
+
+def contest(given: Contest, manner: Manner) -> tuple[Contest, int]:
+    """Return what is compared, in the usual manner without secrets, and how many were left out."""
+    if not manner.redact:
+        return given, 0
+    prompt, files = redact(given.prompt), [_file(each) for each in given.files]
+    count = prompt.secrets + sum(secrets for _, secrets in files)
+    return replace(given, prompt=prompt.text, files=tuple(each for each, _ in files)), count
+
+
+def shown(given: Shown) -> Shown:
+    """Return a candidate without its secrets."""
+    tags = tuple(redact(tag).text for tag in given.tags)
+    text = redact(given.text).text
+    return replace(
+        given, title=redact(given.title).text, category=redact(given.category).text, tags=tags, text=text
+    )
+
+
+def request(text: str) -> str:
+    """Return a request without its secrets; of a long one only what is shown of it, and a little more."""
+    return redact(text[: PROMPT_CHARS + MARGIN]).text
+
+
+def turns(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the turns of a conversation without their secrets."""
+    return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in given)
+
+
+def left_out(*texts: str) -> int:
+    """Return how many secrets were left out of texts, by what stands in their place."""
+    return sum(text.count(MARK) for text in texts)
+
+
+def words(text: str) -> str:
+    """Return a short text without secrets: what a model said, or what it was asked."""
+    return redact(text).text
+
+
+_OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
+
+
+def replies(record: Said) -> Said:
+    """Return a record without the secrets in what models said: they may have put one together."""
+    said = record.model_dump(by_alias=True, include=set(_OF_MODELS))
+    clean = without_secrets(said)
+    if clean is said:
+        return record
+    whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
+    return type(record).model_validate({**whole, **clean})
+
+
+def _without_half_a_word(given: File) -> str:
+    """Return the text; of one that was cut as it was read without the last word, half a secret perhaps."""
+    if len(given.text) == given.total:
+        return given.text
+    start = max(len(given.text) - MARGIN, 0)
+    blank = max(given.text.rfind(each, start) for each in " \n\t")
+    return given.text[: blank + 1 if blank >= 0 else start]

@@ -1,0 +1,247 @@
+"""One round: ask a model, read its reply, ask once more if it cannot be read; a failure is a value.
+
+Several calls for one answer run at once, within the limits of the judging and of the provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from judgekit.errors import AmbiguousReply, FailureKind, GatewayError, InvalidReply, Usage, of_failure
+from judgekit.judging import logprobs, pointwise
+from judgekit.judging.conflict import read
+from judgekit.judging.replies import json_schema
+from judgekit.judging.scan import QUOTES, scan
+from judgekit.judging.session import Paid, Session, Stopwatch
+from judgekit.judging.verdict import Failure
+from judgekit.providers.base import Message, Request
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from judgekit.judging.session import Session
+    from judgekit.providers.base import Endpoint, Matter, Reply
+
+
+_NOT: Final = r"(?:can(?:no|')?t|can not|won't|will not|must not|(?:am|are|'m|'re) (?:not able|unable))"
+_DOING: Final = (
+    r"(?:to )?(?:help|assist|comply|fulfil|complete|provide|evaluate|judge|rate|score|review|answer|do)"
+)
+_REFUSING: Final = re.compile(
+    rf"\s*(?:(?:i'm|i am|we're|we are) (?:very |so )?sorry|sorry|i apologi[sz]e|my apologies|unfortunately)\b"
+    rf"[^.\n{{]{{0,40}}?\b(?:i|we)\s?{_NOT}\b"
+    rf"|\s*(?:as an ai\b[^.\n{{]{{0,80}}?)?(?:\bi|\bwe)\s?{_NOT}\s{_DOING}\b"
+)
+_READ: Final = 400  # characters of a beginning in which a refusal is said
+
+
+def cause(raw: str) -> FailureKind:
+    """Return the kind of failure that a reply is in which nothing could be read.
+
+    A refusal says so in its first words and holds no object. A reply that ends in the middle of its last
+    object was cut off. Whatever else cannot be read, a flood of objects too, is an invalid reply.
+    """
+    try:
+        found = scan(raw)
+    except InvalidReply:  # a flood
+        return FailureKind.INVALID_REPLY
+    if not found:
+        beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
+        return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
+    last, tail = found[-1], found[-1].tail.strip()
+    # What follows an object that broke off is a string without an end, if the text ended there.
+    in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
+    return FailureKind.TRUNCATED if not last.closed and (not tail or in_string) else FailureKind.INVALID_REPLY
+
+
+Value = TypeVar("Value")
+Other = TypeVar("Other")
+ReplyModel = TypeVar("ReplyModel", bound=BaseModel)
+
+FAILURE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Value]):
+    """What one round brought: a value or a failure, and what it took.
+
+    `model` is the one that replied, `reply` what a value of one call was read from.
+    """
+
+    value: Value | None
+    failure: Failure | None
+    usage: Usage
+    latency_ms: int
+    model: str
+    reply: Reply | None = None
+
+    def map(self, read: Callable[[Value], Other]) -> Answer[Other]:
+        """Return the same round with its value, where there is one, read as something else."""
+        value = None if self.value is None else read(self.value)
+        return Answer(value, self.failure, self.usage, self.latency_ms, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[ReplyModel]):
+    """What is asked of one tier: `messages` makes the prompt, of texts of `size` characters.
+
+    `tokens` bounds the reply, `labels` maps the prompt's labels to ids. Where several replies to one question
+    are wanted, `sample` is the number of this one, from 1. `likely` asks models that can tell it for the
+    probabilities of the reply's tokens.
+    """
+
+    messages: Callable[[], tuple[Message, ...]]
+    size: int
+    reply: type[ReplyModel]
+    matter: Matter
+    tokens: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    sample: int = 0
+    likely: bool = False
+
+
+async def ask(
+    session: Session, endpoint: Endpoint, question: Question[ReplyModel], timeout: float
+) -> Answer[ReplyModel]:
+    """Ask once, and once more when the reply cannot be read and the deadline allows."""
+    watch, usage, model = Stopwatch(), Usage(), endpoint.model
+    messages, matter = tuple[Message, ...](), question.matter
+    if question.sample:
+        matter = matter.within(f"sample{question.sample}")
+    failure: Failure | None = None
+    for about in (matter, matter.within("reask")):
+        try:
+            messages = messages or await session.aside(question.messages, question.size)
+            seconds = session.call_timeout(timeout)
+            request = Request(
+                messages,
+                about,
+                seconds,
+                question.tokens,
+                json_schema(question.reply),
+                logprobs.ALTERNATIVES if question.likely and endpoint.logprobs else 0,
+                labels=question.labels,
+                sample=question.sample,
+            )
+            kept = await session.found(endpoint, request)
+            reply = kept or await session.gateway.complete(endpoint, request)
+        except GatewayError as error:
+            spent = of_failure(error)
+            session.spend(spent)
+            usage = usage.plus(spent)
+            # An unreadable first reply says more than the re-ask that the deadline cut.
+            failure = failure or _failure(error.kind, error.message)
+            if error.kind is not FailureKind.INVALID_REPLY:
+                break
+            continue  # an empty one: there is nothing to answer to
+        session.pay(reply.usage)
+        usage, model = usage.plus(reply.usage.of_call()), reply.model
+        try:
+            work = partial(read, reply.text, question.reply, held=reply.held)
+            value = await session.aside(work, len(reply.text))
+        except GatewayError as error:
+            failure = failure or _failure(error.kind, error.message)
+            break
+        except InvalidReply as error:
+            ambiguous = isinstance(error, AmbiguousReply)
+            kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
+            failure = _failure(kind, str(error))
+            if reply.text.strip():  # providers refuse an empty message
+                messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
+        else:
+            if not kept:
+                await session.keep(endpoint, request, reply)
+            return Answer(value, None, usage, watch.ms, model, reply)
+    return Answer(None, failure, usage, watch.ms, model)
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What is asked of a pointwise model: one question at a time after a context they share.
+
+    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer.
+    """
+
+    system: str
+    context: str
+    questions: Mapping[str, str]
+    tokens: Sequence[str]
+    matter: Matter
+    examples: Sequence[pointwise.Example] = ()
+
+    def prompts(self) -> list[tuple[Message, ...]]:
+        """Return the messages of each question, in order."""
+        return [
+            pointwise.messages(self.system, self.examples, self.context, each)
+            for each in self.questions.values()
+        ]
+
+
+async def ask_pointwise(
+    session: Session, endpoint: Endpoint, points: Points, timeout: float
+) -> Answer[dict[str, dict[str, float]]]:
+    """Return for each question the probability of each token; each may take `timeout` seconds."""
+    watch = Stopwatch()
+    try:
+        found, usage, model = await pointwise.ask(
+            pointwise.Remembering(Paid(session), session.remembered, session),
+            endpoint,
+            system=points.system,
+            context=points.context,
+            questions=points.questions,
+            tokens=points.tokens,
+            matter=points.matter,
+            timeout=session.call_timeout(timeout * len(points.questions)),
+            examples=points.examples,
+        )
+    except GatewayError as error:
+        spent = of_failure(error)
+        return Answer(None, _failure(error.kind, error.message), spent, watch.ms, endpoint.model)
+    return Answer(found, None, usage, watch.ms, model)
+
+
+def _failure(kind: FailureKind, message: str) -> Failure:
+    return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
+
+
+def _again(error: InvalidReply) -> str:
+    return f"That could not be read: {error}. Answer again with the one JSON object and nothing else."
+
+
+async def all_of(
+    calls: Sequence[Callable[[], Awaitable[Value]]],
+    session: Session,
+    seat: Endpoint | None = None,
+    each: int = 1,
+) -> list[Value]:
+    """Return what all calls bring, in order: no more of one `seat` at a time than its provider bears.
+
+    Each may make so many calls at a time itself.
+    What calls cost is known when they end: a limit on it holds only for one after another.
+    """
+    most = seat.profile.limits.concurrency if seat else None
+    if session.max_cost_usd is not None or most == 1:
+        return [await call() for call in calls]
+    free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
+
+    async def one(call: Callable[[], Awaitable[Value]]) -> Value:
+        async with free:
+            return await call()
+
+    return list(await asyncio.gather(*map(one, calls)))
+
+
+def joined(answers: Sequence[Answer[Any]], value: Value | None, latency_ms: int) -> Answer[Value]:
+    """Return several calls as one answer; without a value, the first failure among them is its failure."""
+    usage = Usage()
+    for each in answers:
+        usage = usage.plus(each.usage)
+    failure = next((each.failure for each in answers if each.failure), None) if value is None else None
+    return Answer(value, failure, usage, latency_ms, answers[-1].model)

@@ -1,0 +1,331 @@
+"""The flow from a query to memories: retrieval proposes, tiers judge, and BM25 answers where none can."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from judgekit import environment
+from judgekit.config import arguments
+from judgekit.config import settings as configuration
+from judgekit.errors import ConfigError, InputError, UsageError
+from judgekit.judging import calibration as calibrations
+from judgekit.judging import panel, service
+from judgekit.judging import redact as redaction
+from judgekit.judging.cache import lasting_cache
+from judgekit.judging.options import configured
+from judgekit.judging.prompt import Shown
+from judgekit.judging.select import CandidateJudge, Query
+from judgekit.providers import running
+from judgekit.providers.gateway import is_recording, open_gateway, prepare
+from judgekit.retrieval import search as api
+from judgekit.retrieval import transcript
+from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.profiles import compile_profiles
+from judgekit.rubric import loader
+from judgekit.text import encodable, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.config.names import ModeName
+    from judgekit.config.settings import Config
+    from judgekit.judging.verdict import Selection
+    from judgekit.providers.base import Endpoint
+    from judgekit.retrieval.search import Candidate
+
+BODY_CHARS = 2_000
+SNIPPET_CHARS = 300
+WHOLE_CHARS = 20_000  # of a text whose secrets a passage must not show a half of
+RESULTS = 10
+ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks for a search
+HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
+INJECTED_LABEL = "high"
+NO_FULL_TEXT = "without full-text search no model is asked"
+
+
+class Result(BaseModel):
+    """One memory or document that was found; `kept_by` is the tier that kept it, or "bm25"."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    path: str
+    title: str
+    category: str
+    tags: list[str]
+    snippet: str
+    bm25: float
+    confidence: float
+    confidence_label: str
+    kept_by: str
+
+
+class SearchResult(BaseModel):
+    """The answer to one search; `degraded` says why models had no part in it although they were asked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    mode: str
+    degraded: str | None
+    results: list[Result]
+    duration_ms: int
+    notes: list[str] = []
+
+
+def search(
+    query: str,
+    *,
+    roots: Sequence[str] | None = None,
+    project: str | None = None,
+    mode: ModeName | None = None,
+    judge: bool = False,
+    limit: int = RESULTS,
+) -> SearchResult:
+    """Return what is stored about `query`, best first; with `judge` only what the models keep.
+
+    `roots` are folders, relative ones from the current folder, or `claude:auto`; by default those of the
+    configuration in `project` (the current one). When no model answers, a lenient search gives all BM25
+    results and a strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root is no
+    folder) or `UsageError`.
+    """
+    arguments.required("search", query=query)
+    arguments.texts("search", query=query)
+    arguments.options("search", None, mode)
+    arguments.roots("search", roots)
+    arguments.folder("search", project=project)
+    if type(limit) is not int or limit < 1:
+        raise UsageError(f"search: limit must be a whole number from 1, got {arguments.shown(limit)}")
+    started = time.perf_counter()
+    home = project or environment.project_root(str(Path.cwd()))
+    settings = configuration.load(Path(home))
+    asked = mode or settings.retrieval.search_mode
+    pool = max(limit, ON_DEMAND_POOL, settings.retrieval.pool) if judge else limit
+    profiles = Profiles(compile_profiles(Path(home)))
+    named = [_folder(root) for root in roots or ()]
+    ranked = api.search(
+        query,
+        named or settings.retrieval.roots,
+        project=home,
+        limit=pool,
+        trusted=named or configuration.user_roots() or (),
+        profiles=profiles,
+        snippets=True,
+        scorer=settings.retrieval.scorer,
+    )
+    kept, degraded = [(each, "bm25") for each in ranked.candidates], None
+    notes = [*ranked.notes, *api.lacking(named or settings.retrieval.roots, home)]
+    if judge and (ranked.candidates or ranked.fallback):
+        judged: Selection | str = NO_FULL_TEXT
+        if ranked.fallback is None:
+            texts = [
+                _beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates
+            ]
+            judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
+        notes += filter(None, [None if isinstance(judged, str) else judged.stale])
+        kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
+    return SearchResult(
+        query=encodable(query),
+        mode=asked,
+        degraded=degraded,
+        results=[_result(each, by) for each, by in kept[:limit]],
+        duration_ms=round((time.perf_counter() - started) * 1000),
+        notes=notes,
+    )
+
+
+def _folder(root: str) -> str:
+    """Return the absolute path of a root that a caller names; raises `InputError` when it is no folder."""
+    if root == api.AUTO_ROOT:
+        return root
+    try:
+        path = Path(root).expanduser()
+    except RuntimeError:  # the home folder of nobody
+        path = Path(root)
+    if not root or not path.is_dir():
+        raise InputError(f"{visible(root)}: no such folder to search; name a store or a folder of Markdown")
+    return str(path.resolve())
+
+
+class Judged(NamedTuple):
+    """What models made of a prompt's candidates; `degraded` says why some were left `undecided`, if so."""
+
+    kept: list[Candidate]
+    undecided: list[Candidate]
+    degraded: str | None
+
+
+def judged_hook(
+    prompt: str,
+    candidates: Sequence[Candidate],
+    alone: Sequence[Candidate],
+    payload: Mapping[str, Any],
+    project: str,
+) -> Judged | str:
+    """Return what models keep of a prompt's candidates, or in one line why there is none to ask.
+
+    The configured mode, tiers and deadline. Of what is left undecided the first `fallback_top_k` of `alone`,
+    what BM25 alone would inject, are kept. `payload` is what the client sent: its transcript's last turns are
+    shown to the models.
+    """
+    settings = configuration.load(Path(project))
+    own = settings.retrieval
+    turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
+    found = api.passages(prompt, candidates, _profiles(Path(project)))
+    texts = [_passage(*each, redact=bool(settings.judge.redact)) for each in found]
+    shown = _shown(candidates, texts)
+    judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
+    if isinstance(judged, str):
+        return judged
+    kept = [each for each, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
+    decided = zip(candidates, judged.decisions, strict=True)
+    undecided = [each for each, decision in decided if decision.decision == "undetermined"]
+    return Judged(kept, undecided, judged.degraded)
+
+
+def apply(
+    judged: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
+) -> tuple[list[tuple[Candidate, str]], str | None]:
+    """Return the candidates that stand, with what kept each, and why models had no part in it, if so.
+
+    Where nothing was decided about a candidate, lenient keeps it and strict keeps it only if it is among
+    the `top_k` that BM25 alone would inject.
+    """
+    sure = [each for each in candidates if each.confidence_label == INJECTED_LABEL][:top_k]
+    fallback = sure if mode == "strict" else list(candidates)
+    if isinstance(judged, str):
+        return [(each, "bm25") for each in fallback], judged
+    return _standing(judged, candidates, fallback), judged.degraded
+
+
+def _standing(
+    judged: Selection, candidates: Sequence[Candidate], fallback: Sequence[Candidate]
+) -> list[tuple[Candidate, str]]:
+    """Return the candidates that models kept, and of the undecided ones those of `fallback`."""
+    kept: list[tuple[Candidate, str]] = []
+    for each, decision in zip(candidates, judged.decisions, strict=True):
+        if decision.decision == "kept":
+            kept.append((each, decision.tier or ""))
+        elif decision.decision == "undetermined" and each in fallback:
+            kept.append((each, "bm25"))
+    return kept
+
+
+def _judge(
+    settings: Config,
+    project: Path,
+    query: Query,
+    shown: Sequence[Shown],
+    *,
+    mode: ModeName,
+    hook: bool = False,
+) -> Selection | str:
+    """Return the models' selection, or in one line why there is none."""
+    seats, reason = panel.juries(settings, project)
+    own = settings.retrieval
+    tiers = {tier: jury for tier, jury in seats.items() if not hook or tier in own.tiers}
+    if not tiers:
+        return reason
+    loaded = loader.configured_rubric("retrieval", own.rubric, project)
+    service.check_prices(tiers, settings.judge.max_cost_usd, project, asked=False)
+    manner = configured(settings.judge)
+    if hook:  # between a person and an agent: each model answers once
+        manner = manner._replace(samples=1, each=False)
+    learned = measured_for(query, calibrations.find(loaded, mode, tiers, project, manner))
+
+    async def run() -> Selection | str:
+        left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
+        if hook:
+            left = await _prepared([seat for jury in tiers.values() for seat in jury], left)
+        if left <= 0:
+            return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            judge = CandidateJudge(
+                gateway,
+                tiers,
+                loaded,
+                mode,
+                left,
+                settings.judge.max_cost_usd,
+                cache=None if is_recording(environment.environ()) else lasting_cache(),
+                gates=learned.gates,
+                manner=manner,
+                call_seconds=own.timeout if hook else None,
+            )
+            found = await judge.judge(query, shown)
+            return found.model_copy(update={"stale": learned.stale})
+
+    return running.run(run())
+
+
+def measured_for(query: Query, learned: calibrations.Found) -> calibrations.Found:
+    """Return what was learned, unless models see more than they did then: the turns of a conversation."""
+    if learned.gates is None or not query.turns:
+        return learned
+    told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
+    notes = [f"calibration {learned.gates.id} not used: {told}", learned.stale]
+    return calibrations.Found(stale="; ".join(filter(None, notes)))
+
+
+async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
+    """Import what the seats need; return what it leaves of `seconds`. No call's own timeout pays for it."""
+    start = time.monotonic()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for seat in seats:
+                await prepare(seat)
+    return seconds - (time.monotonic() - start)
+
+
+def _profiles(project: Path) -> Profiles | None:
+    """Return how each kind of store is read; None, for the bundled ones, where the project's are wrong."""
+    try:
+        return Profiles(compile_profiles(project))
+    except ConfigError:  # said where the candidates were looked for
+        return None
+
+
+def _beginning(candidate: Candidate, profiles: Profiles, *, redact: bool) -> str:
+    """Return the beginning of a candidate's text as models may see it, no secret cut in two."""
+    if not redact:
+        return api.body(candidate, BODY_CHARS, profiles)
+    return redaction.redact(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles)).text[:BODY_CHARS]
+
+
+def _passage(passage: str, body: str, *, redact: bool) -> str:
+    """Return a passage of `body` as models may see it, no secret cut in two."""
+    passage = passage[:SNIPPET_CHARS]
+    if not redact or not passage:
+        return passage
+    return redaction.passage(body[:WHOLE_CHARS], passage).text[:SNIPPET_CHARS]
+
+
+def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:
+    """Return the candidates as models see them; an id that two stores share gets its place appended."""
+    ids = [each.id for each in candidates]
+    names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
+    return [
+        Shown(name, each.title, each.category, tuple(each.tags), text)
+        for name, each, text in zip(names, candidates, texts, strict=True)
+    ]
+
+
+def _result(candidate: Candidate, kept_by: str) -> Result:
+    return Result(
+        id=encodable(candidate.id),
+        path=encodable(candidate.path),
+        title=visible(candidate.title),
+        category=visible(candidate.category),
+        tags=[visible(tag) for tag in candidate.tags],
+        snippet=visible(candidate.snippet),
+        bm25=candidate.bm25,
+        confidence=candidate.confidence,
+        confidence_label=candidate.confidence_label,
+        kept_by=kept_by,
+    )

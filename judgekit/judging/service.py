@@ -1,0 +1,264 @@
+"""The flow behind `judgekit judge`: documents in, verdicts out, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from judgekit import environment
+from judgekit.config import settings as configuration
+from judgekit.config.names import TIERS
+from judgekit.errors import UsageError
+from judgekit.judging import calibration as calibrations
+from judgekit.judging import panel
+from judgekit.judging.cache import user_cache
+from judgekit.judging.judge import Judge
+from judgekit.judging.options import configured
+from judgekit.judging.score import DocumentJudge
+from judgekit.providers import running
+from judgekit.providers.base import seated
+from judgekit.providers.gateway import is_recording, open_gateway, unpriced
+from judgekit.providers.resolve import Panel
+from judgekit.rubric import loader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.config.settings import Config
+    from judgekit.judging.shared import Shared
+    from judgekit.judging.subject import Document
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Gateway, Message, Seats
+    from judgekit.rubric.loader import LoadedRubric
+
+AT_ONCE = 8
+AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants otherwise than configured; None leaves it to the configuration.
+
+    `deadline` is in seconds for each document. Without `cache` no earlier reply is used, and none is kept.
+    """
+
+    rubric: str | None = None
+    mode: ModeName | None = None
+    deadline: float | None = None
+    max_cost_usd: float | None = None
+    cache: bool = True
+
+
+AS_CONFIGURED = Wish()
+
+
+def document_judge(
+    gateway: Gateway, project: Path | None = None, wish: Wish = AS_CONFIGURED
+) -> tuple[DocumentJudge, str]:
+    """Return the judge that a wish and the configuration in `project` ask for, and which models it found.
+
+    Raises `ConfigError` or `UsageError`.
+    """
+    settings = configuration.load(project)
+    elsewhere = _shared(settings)
+    loaded = rubric(settings, project, wish)
+    judge = judge_of(gateway, settings, loaded, project, wish, here=elsewhere is None).turned(DocumentJudge)
+    judge = replace(judge, elsewhere=elsewhere)
+    return judge, elsewhere.url if elsewhere else judge.nobody
+
+
+def rubric(settings: Config, project: Path | None = None, wish: Wish = AS_CONFIGURED) -> LoadedRubric:
+    """Return the rubric that a wish or the configuration names; raises `ConfigError` or `UsageError`."""
+    if wish.rubric is None:
+        return loader.configured_rubric("judge", settings.judge.rubric, project)
+    return loader.score_rubric(_named(wish.rubric), project)
+
+
+def judge_of(
+    gateway: Gateway,
+    settings: Config,
+    loaded: LoadedRubric,
+    project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
+    *,
+    here: bool = True,
+    subjects: int = 0,
+) -> Judge[Any]:
+    """Return what a judge has by a wish and by `settings`; no models where none is asked from `here`.
+
+    `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
+
+    Raises `ConfigError`.
+    """
+    found = panel.chosen(settings, project) if here else Panel({}, None, "")
+    seats, reason = found.endpoints, found.reason
+    own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
+    limit = own.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd
+    check_prices(seats, limit, project, asked=wish.max_cost_usd is not None)
+    learned = calibrations.find(loaded, mode, seats, project, manner, subjects)
+    return Judge(
+        gateway,
+        seats,
+        loaded,
+        mode,
+        wish.deadline or own.deadline,
+        limit,
+        reason,
+        user_cache() if wish.cache and not is_recording(environment.environ()) else None,
+        learned.gates,
+        learned.stale,
+        manner,
+        own.author_family,
+        others=found.others
+        if not limit
+        else lambda: [each for each in found.others() if not _unpriced(each)],
+        claimed=panel.claimed(settings, project) if own.author_family else frozenset(),
+        independence=own.independence,
+    )
+
+
+def check_prices(seats: Seats, limit: float | None, project: Path | None = None, *, asked: bool) -> None:
+    """Refuse a limit on the cost of models of which nobody says what they cost.
+
+    Raises `UsageError` where the caller asked for it, `ConfigError` where the configuration does.
+    """
+    models = _unpriced(seats) if limit else []
+    if not models:
+        return
+    profiles = {seat.profile.provider for jury in seated(seats).values() for seat in jury}
+    where = " or ".join(
+        str(Path(environment.config_home()) / "providers" / f"{name}.yaml") for name in sorted(profiles)
+    )
+    problem = (
+        f"no price is known for {', '.join(models)}, so no limit on its cost can be kept: set `price` in its "
+        f"provider's profile ({where}, a copy of the one that judgekit brings), or set no limit"
+    )
+    if asked:
+        raise UsageError(f"max cost: {problem}")
+    raise configuration.wrong("judge", "max_cost_usd", problem, project)
+
+
+def _unpriced(seats: Seats) -> list[str]:
+    return unpriced(seat for jury in seated(seats).values() for seat in jury)
+
+
+def _shared(settings: Config) -> Shared | None:
+    """Return the shared judge that documents go to, where there is one."""
+    if settings.server.url is None:
+        return None
+    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+    return shared.configured(settings)
+
+
+def bearable(judge: DocumentJudge, at_once: int) -> int:
+    """Return how many documents to judge at a time: no more than the most modest provider of the panel bears.
+
+    A small local model would only lose the prompt that it has cached. What asks a model several questions
+    about a document at a time leaves room for fewer documents.
+    """
+    calls = judge.manner.calls(len(judge.rubric.dimensions))
+    seats = [seat for jury in judge.juries.values() for seat in jury]
+    limits = [seat.profile.limits.concurrency for seat in seats]
+    return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
+
+
+async def verdicts(
+    judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
+) -> AsyncGenerator[Verdict, None]:
+    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
+
+    No more documents are taken than `AHEAD` times as many, so that a million of them need no more memory.
+    """
+    most = bearable(judge, at_once)
+    free = asyncio.Semaphore(most)
+
+    async def one(document: Document) -> Verdict:
+        async with free:
+            return await judge.judge(document)
+
+    tasks: deque[asyncio.Task[Verdict]] = deque()
+    try:
+        for document in documents:
+            tasks.append(asyncio.create_task(one(document)))
+            await asyncio.sleep(0)  # let it begin
+            while tasks and (len(tasks) >= AHEAD * most or tasks[0].done()):
+                yield await tasks[0]
+                tasks.popleft()
+        while tasks:
+            yield await tasks[0]
+            tasks.popleft()
+    finally:
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def judge_documents(
+    documents: Iterable[Document],
+    project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
+    *,
+    at_once: int = AT_ONCE,
+) -> list[Verdict]:
+    """Judge documents and return their verdicts in order.
+
+    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    """
+    found: list[Verdict] = []
+    judge_each(documents, found.append, project, wish, at_once=at_once)
+    return found
+
+
+def judge_each(
+    documents: Iterable[Document],
+    hears: Callable[[Verdict], None],
+    project: Path | None = None,
+    wish: Wish = AS_CONFIGURED,
+    *,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Judge documents as they are read; `hears` is told each verdict, in their order, and none is kept.
+
+    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    """
+
+    async def run() -> None:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            judge, _ = document_judge(gateway, project, wish)
+            async with aclosing(verdicts(judge, documents, at_once)) as stream:
+                async for verdict in stream:
+                    hears(verdict)
+
+    running.run(run())
+
+
+def prompts(
+    document: Document, project: Path | None = None, wish: Wish = AS_CONFIGURED
+) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
+    judge, _ = document_judge(open_gateway({}), project, wish)
+    judge = judge.facing(document)
+    seats = judge.juries
+    if not seats:
+        return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
+    return [
+        (tier, judge.name(seat), judge.prompts(tier, document, seat))
+        for tier in TIERS
+        for seat in seats[tier]
+    ]
+
+
+def _named(rubric: str) -> str:
+    """Return a rubric's name, a path from the root: an error reads the same whoever judges, an engine too."""
+    if not rubric.endswith((".yaml", ".yml")):
+        return rubric
+    with suppress(FileNotFoundError):  # the current folder is gone
+        return str(Path(rubric).absolute())
+    return rubric

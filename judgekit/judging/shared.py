@@ -1,0 +1,225 @@
+"""The shared judge of a team, as its clients see it: documents go there, ledger lines both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import json
+import re
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from pydantic import ValidationError
+
+from judgekit import environment
+from judgekit.config.settings import wrong
+from judgekit.errors import Exit, GatewayError, JudgekitError
+from judgekit.judging import redact
+from judgekit.judging.escalation import UNDETERMINED
+from judgekit.judging.record import Judged, verdict
+from judgekit.judging.session import Stopwatch
+from judgekit.judging.state import Course
+from judgekit.judging.verdict import Subject, Verdict
+from judgekit.providers import bounded, running
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from judgekit.config.settings import Config
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.subject import Document
+
+TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
+_CONNECT_SECONDS = 5.0
+_SLACK = 2.0  # seconds beyond a document's deadline, which the server keeps to by itself
+_LEDGER_SECONDS = 5.0
+_LONGEST = 300.0  # seconds for all lines of a team's ledger
+_MOST_LEDGER = 500_000_000  # bytes of them
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+_TOKEN = re.compile(r"[!-~]+")
+_SAID = 300  # characters of a server's words in a line
+_FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
+_NO_SENSE = "it answered with something else than was asked for; is it of another version?"
+
+
+class SharedError(JudgekitError):
+    """The shared judge could not be asked, or refused; the text says why.
+
+    The user's configuration names the server, so the exit code is that of a wrong configuration.
+    """
+
+    exit_code = Exit.BAD_CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The server at `url`, asked with a token."""
+
+    url: str
+    token: str = field(repr=False)
+
+    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
+        """Return the server's verdict; where there is none, one that is undetermined and says why."""
+        watch, seconds = Stopwatch(), judge.deadline + _SLACK
+        try:
+            async with self._client(seconds, seconds) as client:
+                answer = await client.post("/v1/judge", json=_body(judge, document))
+            found = Verdict.model_validate_json(self._content(answer))
+        except (*_FAILURES, SharedError, ValidationError) as error:
+            why = f"the shared judge at {self.url}: {_told(error)}"
+            nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
+            return verdict(nobody, watch.ms)
+        # The server was not told of names that hold a secret.
+        subjects = [Subject(path=each.path, sha256=each.sha256) for each in document.files]
+        author = document.author
+        return found.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
+
+    def send(self, lines: Sequence[bytes]) -> str | None:
+        """Send lines of a ledger; the server keeps each once.
+
+        Return which it refuses for good, and why, if any. Raises `SharedError`.
+        """
+        body = b'{"lines": [' + b",".join(lines) + b"]}"
+        headers = {"Content-Type": "application/json"}
+        answer = self._asked(lambda client: client.post("/v1/ledger", content=body, headers=headers))
+        try:
+            refused = dict(json.loads(answer).get("refused") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
+        why = one_line(str(next(iter(refused.values()), "")), _SAID)
+        return f"the shared judge at {self.url} refused {len(refused)} lines ({why})" if refused else None
+
+    def fetch(self, since: str, project: str, into: Path) -> None:
+        """Write the lines of the team's ledger into a file. Raises `SharedError`."""
+        wanted = {"since": since, "project": project}
+        into.write_bytes(
+            self._asked(lambda client: client.get("/v1/ledger", params=wanted), _LONGEST, _MOST_LEDGER)
+        )
+
+    @asynccontextmanager
+    async def _client(
+        self, seconds: float, of_one_read: float, most: int = bounded.MOST
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """Open a client whose requests have so many seconds in all."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
+        with bounded.replies(most):
+            async with (
+                asyncio.timeout(seconds),
+                httpx.AsyncClient(
+                    base_url=self.url, headers=headers, timeout=timeout, verify=_trust()
+                ) as client,
+            ):
+                yield client
+
+    def _asked(
+        self,
+        ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]],
+        seconds: float = _LEDGER_SECONDS,
+        most: int = bounded.MOST,
+    ) -> bytes:
+        """Return the body of what the server answers within `seconds` in all; raises `SharedError`."""
+
+        async def answer() -> bytes:
+            async with self._client(seconds, _LEDGER_SECONDS, most) as client:
+                return self._content(await ask(client))
+
+        try:
+            return running.run(answer())
+        except _FAILURES as error:
+            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
+
+    def _content(self, answer: httpx.Response) -> bytes:
+        """Return the body of an answer that is none of an error; raises `SharedError`."""
+        if answer.status_code == httpx.codes.OK:
+            return answer.content
+        try:
+            message = str(answer.json()["error"]["message"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            message = f"it answered with status {answer.status_code}"
+        raise SharedError(one_line(message, _SAID))
+
+
+def configured(settings: Config) -> Shared | None:
+    """Return the shared judge that the user's configuration names, None where it names none.
+
+    Raises `ConfigError` for an address that would show the token to a network, and without a token.
+    """
+    url, file = settings.server.url, settings.server.token_file
+    if url is None:
+        return None
+    address = httpx.URL(url)
+    if address.scheme != "https" and not (address.scheme == "http" and _is_loopback(address.host)):
+        problem = f"expected https://…, or http:// on this machine, got {url!r}"
+        raise wrong("server", "url", problem, None)
+    token = environment.environ().get(TOKEN, "").strip()
+    try:
+        token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise wrong("server", "token_file", f"{file}: cannot be read ({reason})", None) from None
+    if not _TOKEN.fullmatch(token):
+        expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
+        raise wrong("server", "token_file", expected, None)
+    return Shared(url.rstrip("/"), token)
+
+
+def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
+    name = redact.words if judge.manner.redact else str
+    files = [
+        {"path": name(each.path), "text": each.text, "sha256": each.sha256, "total": each.total}
+        for each in document.files
+    ]
+    author = {"name": document.author.name and name(document.author.name), "family": document.author.family}
+    return {
+        "document": {
+            "files": files,
+            "task_id": name(document.task_id),
+            "description": document.task.description,
+            "acceptance": document.task.acceptance,
+            "author": author,
+            "commit": document.commit,
+        },
+        "wish": {
+            "rubric": judge.loaded.rubric.ref,
+            "rubric_sha256": judge.loaded.sha256,
+            "mode": judge.mode,
+            "deadline": judge.deadline,
+            "max_cost_usd": judge.max_cost_usd,
+            "cache": judge.cache is not None,
+        },
+    }
+
+
+@functools.cache
+def _trust() -> ssl.SSLContext:
+    """Return what certificates are checked with; made once, since reading the system's takes a while."""
+    return ssl.create_default_context()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, SharedError):
+        return str(error)
+    if isinstance(error, GatewayError):
+        return one_line(error.message, _SAID)
+    if isinstance(error, ValidationError):
+        return _NO_SENSE
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        return "no answer in time"
+    if isinstance(error, httpx.ConnectError):
+        why = _NUMBER.sub("", str(error)) or "no connection"
+        return one_line(f"it cannot be reached ({why}); is it running, and the address right?", _SAID)
+    return one_line(f"{type(error).__name__}: {error}", _SAID)

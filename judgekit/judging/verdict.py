@@ -1,0 +1,164 @@
+"""Verdicts: the outcome of judging, with every round that led to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from judgekit.config.names import ModeName, TierName
+from judgekit.errors import CostSource, FailureKind
+from judgekit.judging.subject import Author
+
+VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
+Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Subject(_Record):
+    """A file that was judged; `path` as it was given, `sha256` of the bytes."""
+
+    path: str
+    sha256: str
+
+
+class RubricRef(_Record):
+    """Which rubric file was applied."""
+
+    id: str
+    version: str
+    sha256: str
+    source: Literal["project", "user", "path"] | None = Field(
+        default=None,
+        exclude_if=lambda source: source is None,
+        description="where the file comes from, if judgekit brings a rubric of this id and this is not it",
+    )
+
+
+class Usage(_Record):
+    """Tokens and US dollars of one round; the cost is null where no price is known.
+
+    `cost_source` says who states it, `unpriced_calls` how many calls it leaves out.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    unpriced_calls: int = 0
+
+
+class Failure(_Record):
+    """Why a round brought no opinion."""
+
+    kind: FailureKind
+    message: str
+
+
+class Round(_Record):
+    """One tier's turn: an opinion or a failure."""
+
+    round: int
+    tier: TierName
+    model: str
+    opinion: dict[str, Any] | None = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+class Finding(_Record):
+    """One thing that a model found wanting in a document."""
+
+    dimension: str = ""
+    location: str = ""
+    issue: str
+    suggestion: str = ""
+    quote: str = ""
+
+
+class Override(_Record):
+    """A person's decision that stands instead of the models'."""
+
+    decision: Literal["accept", "reject"]
+    why: str
+    who: str
+    at: AwareDatetime
+
+
+class Verdict(_Record):
+    """What was decided about one subject (one document, or the files of one task).
+
+    `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
+    version did not say. `redacted` is how many secrets were left out of what was sent; absent where none was.
+    `substitutes` are the providers that were asked in place of the author's own family; absent where not.
+    """
+
+    schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
+    id: str
+    task_id: str
+    subjects: list[Subject]
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    calibration: str | None = None
+    verdict: VerdictWord
+    scores: dict[str, float] | None = None
+    average: float | None = None
+    reasoning: str = ""
+    findings: list[Finding] = []
+    consensus: Consensus
+    judge_tier: TierName | None = None
+    model: str | None = None
+    rounds: list[Round] = []
+    degraded: str | None = None
+    truncated: bool = False
+    redacted: int = Field(default=0, exclude_if=lambda count: count == 0)
+    substitutes: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    author: Author = Author()
+    independent: bool | None = None
+    human_override: Override | None = None
+    commit: str | None = None
+    timestamp: AwareDatetime
+    duration_ms: int
+    cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the verdict as plain objects: what its JSON holds."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Decision(_Record):
+    """What was decided about one candidate, and by which tier (None: nobody decided)."""
+
+    id: str
+    decision: Literal["kept", "dropped", "undetermined"]
+    tier: TierName | None = None
+    probability: float | None = None
+
+
+class Selection(_Record):
+    """Which candidates were kept for one query; `degraded` says why some are left undetermined, if so.
+
+    `stale` says why a calibration that is there was not used.
+    """
+
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    calibration: str | None = None
+    stale: str | None = None
+    decisions: list[Decision]
+    rounds: list[Round] = []
+    degraded: str | None = None
+    duration_ms: int
+    cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool | None = None

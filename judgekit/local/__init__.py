@@ -1,1 +1,0 @@
-"""A small model on this machine: fetched as data, served by llama.cpp."""

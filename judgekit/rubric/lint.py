@@ -1,0 +1,162 @@
+"""Looks a rubric and its cases over without asking a model: what is wrong, and what is worth a thought."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.rubric.cases import CompareCase, ScoreCase, SelectCase, cases_path
+from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from judgekit.config.names import ModeName
+    from judgekit.rubric.cases import Case
+    from judgekit.rubric.loader import LoadedRubric
+
+FEW = 10  # cases, below which a share of agreement says next to nothing
+LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
+MODES: tuple[ModeName, ...] = ("strict", "lenient")
+_MOST_COMBINATIONS = 100_000  # of scores that are gone through
+
+
+class Remark(NamedTuple):
+    """Something about a rubric: where, what, and whether it is `wrong` or only worth a thought."""
+
+    path: Path
+    key: str
+    text: str
+    wrong: bool = False
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return it in one line, as errors of data files are written."""
+        where = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
+        return ": ".join(part for part in (where, self.key, self.text) if part)
+
+
+def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
+    """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
+    found = [*_modes(loaded), *_cases(loaded, cases)]
+    if isinstance(loaded.rubric, ScoreRubric):
+        found += [*_dimensions(loaded, loaded.rubric), *_scored(loaded, loaded.rubric, cases)]
+    if isinstance(loaded.rubric, CompareRubric):
+        found += _compared(loaded, cases)
+    return sorted(found, key=lambda each: not each.wrong)
+
+
+def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
+    """Return which strict and lenient outcomes one set of whole scores can have; None if too many to try."""
+    points = range(rubric.scale.min, rubric.scale.max + 1)
+    if len(points) ** len(rubric.dimensions) > _MOST_COMBINATIONS:
+        return None
+    # Which dimension has which score decides nothing: sorted ones suffice.
+    every = combinations_with_replacement(points, len(rubric.dimensions))
+    named = [dict(zip(rubric.dimensions, scores, strict=True)) for scores in every]
+    return {(rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")) for scores in named}
+
+
+def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
+    rubric, path = loaded.rubric, loaded.path
+    if rubric.modes.strict.confirm == "reject" and rubric.modes.lenient.confirm == "accept":
+        yield Remark(
+            path, "modes", "strict confirms rejections and lenient acceptances: the wrong way round?"
+        )
+    if isinstance(rubric, SelectRubric):
+        worded = any(each.strict != each.lenient for each in rubric.criteria.values())
+        if not worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
+            yield Remark(path, "modes", "strict and lenient ask and keep the same: what do they differ in?")
+        return
+    if isinstance(rubric, ScoreRubric):
+        reached = outcomes(rubric) or set()
+        odd = [pair for pair in reached if pair[0] == "accept" and pair[1] != "accept"]
+        if odd:
+            said = f"some scores are {odd[0][1]} in lenient and accept in strict"
+            yield Remark(path, "modes", f"{said}; lenient should accept whatever strict does")
+        if reached and all(one == other for one, other in reached):
+            yield Remark(path, "modes", "strict and lenient decide alike: what do they differ in?")
+    if isinstance(rubric, CompareRubric) and rubric.modes.strict.confirm == rubric.modes.lenient.confirm:
+        yield Remark(path, "modes", "strict and lenient confirm the same: what do they differ in?")
+
+
+def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
+    tags = Counter(term.lower() for each in rubric.dimensions.values() for term in set(each.terms))
+    for name, each in rubric.dimensions.items():
+        key = f"dimensions.{name}"
+        if not each.look_for:
+            yield Remark(loaded.path, key, "nothing to look_for: models make up their own")
+        if not each.terms:
+            yield Remark(loaded.path, key, "no terms: what is said about it cannot be told from the rest")
+        shared = sorted(term for term in each.terms if tags[term.lower()] > 1)
+        if shared:
+            yield Remark(loaded.path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
+
+
+def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    path = cases_path(loaded.path)
+    if not cases:
+        yield Remark(path, "", "no labelled cases: nobody can see what this rubric does")
+        return
+    if len(cases) < FEW:
+        yield Remark(path, "", f"{len(cases)} cases: a share of agreement says little below {FEW}")
+    seen: dict[str, int] = {}
+    for number, each in enumerate(cases, 1):
+        if each.id in seen:
+            text = f"line {seen[each.id]} has the id {each.id!r} already; give each case its own"
+            yield Remark(path, "id", text, wrong=True, line=number)
+        seen.setdefault(each.id, number)
+        if isinstance(each, CompareCase) and each.a == each.b and not _ties(each):
+            text = f"{each.id}: a and b are the same text, and that is always a tie; mend one"
+            yield Remark(path, "label", text, wrong=True, line=number)
+        if isinstance(each, SelectCase) and set(each.label.strict) - set(each.label.lenient):
+            text = f"{each.id}: strict keeps what lenient drops: is that meant?"
+            yield Remark(path, "label", text, line=number)
+
+
+def _ties(case: CompareCase) -> bool:
+    return (case.label.strict, case.label.lenient) == ("tie", "tie")
+
+
+def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    for mode in MODES:
+        words = [getattr(each.label, mode) for each in cases if isinstance(each, CompareCase)]
+        wins = [each for each in words if each != "tie"]
+        if len(words) >= FEW and (
+            not wins or not LEAST_SHARE <= wins.count("A") / len(wins) <= 1 - LEAST_SHARE
+        ):
+            told = f"in {mode} {wins.count('A')} labels are A and {wins.count('B')} are B"
+            yield Remark(cases_path(loaded.path), "label", f"{told}: swap some of the texts")
+
+
+def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    path, reached = cases_path(loaded.path), outcomes(rubric)
+    scored = [each for each in cases if isinstance(each, ScoreCase)]
+    for number, case in enumerate(scored, 1):
+        labels = (case.label.strict, case.label.lenient)
+        if reached is not None and labels not in reached:
+            text = f"{case.id}: no scores give {labels[0]} in strict and {labels[1]} in lenient; mend one"
+            yield Remark(path, "label", text, wrong=True, line=number)
+        given = {
+            "description": case.description.strip(),
+            "acceptance": case.acceptance.strip(),
+            "sources": case.files,
+        }
+        for need in rubric.given.needs:
+            if not given[need]:
+                key = "files" if need == "sources" else need
+                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
+                yield Remark(path, key, text, wrong=True, line=number)
+    yield from _balance(path, scored)
+
+
+def _balance(path: Path, cases: Sequence[ScoreCase]) -> Iterator[Remark]:
+    for mode in MODES if len(cases) >= FEW else ():
+        accepted = sum(getattr(each.label, mode) == "accept" for each in cases)
+        if not LEAST_SHARE <= accepted / len(cases) <= 1 - LEAST_SHARE:
+            told = f"{accepted} of {len(cases)} should be accepted in {mode}"
+            yield Remark(path, "label", f"{told}: a judge that always says the same would look good")
+    if len(cases) >= FEW and all(each.label.strict == each.label.lenient for each in cases):
+        yield Remark(path, "label", "strict and lenient agree on each: no case shows what they differ in")

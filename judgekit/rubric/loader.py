@@ -1,0 +1,155 @@
+"""Finds rubrics and retrieval profiles: the project's, then the user's, then the bundled ones.
+
+Whole files, no merging. Providers are looked up by `judgekit.providers.profile`, never in a project.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+
+from judgekit.config import settings, yamlfile
+from judgekit.errors import ConfigError, UsageError
+from judgekit.rubric.schema import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.rubric.search_path import Origin, folders, published, rubric_files
+from judgekit.text import rubric_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Section: TypeAlias = Literal["judge", "gate", "retrieval"]
+"""Where a configuration names a rubric."""
+
+_YAML = (".yaml", ".yml")
+_REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
+
+
+class LoadedRubric(NamedTuple):
+    """A rubric, the file it was read from, that file's SHA-256, and which folder it came from."""
+
+    rubric: Rubric
+    path: Path
+    sha256: str
+    origin: Origin
+
+    @property
+    def source(self) -> Literal["project", "user", "path"] | None:
+        """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
+        if self.origin == "bundled" or self.sha256 in published().values():
+            return None
+        brought = any(each.partition("@")[0] == self.rubric.rubric for each in published())
+        return self.origin if brought else None
+
+    @property
+    def name(self) -> str:
+        """Its id and version, and whose it is where that could be mistaken."""
+        return rubric_name(self.rubric.ref, self.source)
+
+
+def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
+    """Yield every rubric that can be found, in look-up order."""
+    for origin, path in rubric_files(project):
+        yield load_rubric(path, origin)
+
+
+def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return the rubric for `ID`, `ID@VERSION` or a path to a YAML file.
+
+    Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
+    when there is none, `ConfigError` when its file is wrong.
+    """
+    if not isinstance(reference, str):
+        raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
+    if reference.endswith(_YAML):
+        return load_rubric(Path(reference), "path")
+    if not is_reference(reference):
+        raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
+    name, _, version = reference.partition("@")
+    for origin, folder in folders("rubrics", project):
+        found = list(folder.glob(f"{name}@{version or '*'}.yaml"))
+        if found:
+            return load_rubric(max(found, key=_by_version), origin)
+    stems = sorted({path.stem for _, path in rubric_files(project)})
+    near = difflib.get_close_matches(reference, [*stems, *(each.partition("@")[0] for each in stems)], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(stems)
+    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
+
+
+def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that scores documents; raises `UsageError` when it is of another task."""
+    return _of_task(find_rubric(reference, project), ScoreRubric)
+
+
+def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that selects candidates; raises `UsageError` when it is of another task."""
+    return _of_task(find_rubric(reference, project), SelectRubric)
+
+
+def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
+    """Return the rubric that stands as `rubric` in a section of the configuration.
+
+    Raises `ConfigError`, which says where it is set when there is none or it is of another task.
+    """
+    if reference.endswith(_YAML) and not Path(reference).is_file():
+        problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
+        raise settings.wrong(section, "rubric", problem, project)
+    find = select_rubric if section == "retrieval" else score_rubric
+    try:
+        return find(reference, project)
+    except UsageError as error:
+        # What stands in a file of a clone is not repeated.
+        problem = (
+            str(error).replace(f" {reference!r}", " of that name").replace(f"{reference!r}", "the value")
+        )
+        raise settings.wrong(section, "rubric", problem, project) from None
+
+
+def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that compares or scores; raises `UsageError` when it selects."""
+    found = find_rubric(reference, project)
+    return found if isinstance(found.rubric, ScoreRubric) else _of_task(found, CompareRubric)
+
+
+def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
+    """Read one rubric file; refuses one that reuses a published id and version with other content."""
+    if origin == "project":
+        yamlfile.check_own(path, path.parents[2])
+    rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
+    digest = yamlfile.sha256(path)
+    if published().get(rubric.ref, digest) != digest:
+        raise ConfigError(
+            f"{rubric.ref} is published with other content; give the changed rubric a version of its own",
+            path=path,
+            key="version",
+        )
+    if origin != "path" and path.name != f"{rubric.ref}.yaml":
+        raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
+    return LoadedRubric(rubric, path, digest, origin)
+
+
+def _by_version(path: Path) -> tuple[bool, tuple[int, ...]]:
+    """Return what orders files by their names' versions; one without a version comes last, to be refused."""
+    version = path.stem.partition("@")[2]
+    named = is_reference(f"a@{version}")
+    return not named, semver(version) if named else ()
+
+
+def is_reference(text: str) -> bool:
+    """Whether a text is `ID` or `ID@VERSION`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def semver(version: str) -> tuple[int, ...]:
+    """Return a version as numbers that compare in order."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def _of_task(found: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
+    if not isinstance(found.rubric, task):
+        told = f"the rubric {found.rubric.ref} is for the task {found.rubric.task!r}"
+        (wanted,) = get_args(task.model_fields["task"].annotation)
+        raise UsageError(f"{told}; this needs one for {wanted!r}")
+    return found

@@ -1,0 +1,318 @@
+"""Rubrics: what good means for one task, as versioned data.
+
+A rubric file holds the questions, the scale, the prompt texts and, for each mode, the thresholds that
+the code applies to what models say. `judgekit.rubric.loader` finds one by id, by `id@version` or by path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import Field, RootModel, StringConstraints, model_validator
+
+from judgekit.config.names import Identifier, ModeName, Outcome, Text, TierName
+from judgekit.config.yamlfile import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+
+
+class Tier(Strict):
+    """Limits of one tier: seconds for its calls and, where given, characters of the subject it sees."""
+
+    timeout: float = Field(gt=0, le=600)
+    max_chars: int | None = Field(default=None, gt=0)
+
+
+class Tiers(Strict):
+    """The limits of all three tiers."""
+
+    quick: Tier = Tier(timeout=45, max_chars=4000)
+    deep: Tier = Tier(timeout=60)
+    tiebreaker: Tier = Tier(timeout=45)
+
+
+class Instructions(Strict):
+    """What a model is told to do, tier by tier."""
+
+    quick: Text
+    deep: Text
+    tiebreaker: Text
+
+
+class Prompt(Strict):
+    """The trusted texts of a rubric; the subject never mixes with them."""
+
+    system: Text
+    instructions: Instructions
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the templates (not of a rendered prompt)."""
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+
+
+class WorkedExample(Strict):
+    """A candidate, a request, and whether every criterion holds: shown to models that answer yes or no."""
+
+    query: Text
+    title: Text
+    category: str = ""
+    tags: list[Text] = []
+    text: str = ""
+    holds: bool
+
+
+class SelectPrompt(Prompt):
+    """The trusted texts of a rubric that selects."""
+
+    examples: list[WorkedExample] = []
+
+
+class RatedExample(Strict):
+    """A text with what was given with it, and its scores: shown to models that answer with one number."""
+
+    text: Text
+    files: dict[Text, Text] = {}
+    description: str = ""
+    acceptance: str = ""
+    scores: dict[Key, int]
+
+
+class ScorePrompt(Prompt):
+    """The trusted texts of a rubric that scores."""
+
+    examples: list[RatedExample] = []
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the templates; examples that are not there do not count."""
+        said = self.model_dump(exclude_defaults=True)
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+class Scale(Strict):
+    """The integers that a dimension is rated on, with the meaning of each."""
+
+    min: int
+    max: int
+    labels: dict[int, Text]
+
+    @model_validator(mode="after")
+    def _every_point_has_a_label(self) -> Scale:
+        points = self.max - self.min + 1
+        if points <= 1 or len(self.labels) != points or {*self.labels} != {*range(self.min, self.max + 1)}:
+            raise ValueError("a scale needs min < max and one label for each whole number between them")
+        return self
+
+
+class Dimension(Strict):
+    """One aspect of a document that is rated on the scale."""
+
+    question: Text
+    look_for: list[Text] = []
+    terms: list[Text] = []
+
+
+class Accept(Strict):
+    """A document is accepted when each score, and their mean where given, reaches these."""
+
+    each: float
+    mean: float | None = None
+
+
+class Reject(Strict):
+    """A document is rejected when any score is below this."""
+
+    any_below: float
+
+
+class ScoreMode(Strict):
+    """Thresholds of one mode, and which quick outcome a second model must confirm."""
+
+    accept: Accept
+    reject: Reject
+    confirm: Literal["accept", "reject"]
+
+
+class ScoreModes(Strict):
+    """The two modes of a rubric that scores."""
+
+    strict: ScoreMode
+    lenient: ScoreMode
+
+
+Giving: TypeAlias = Literal["description", "acceptance", "sources"]
+
+
+class Given(Strict):
+    """The headings over what a model is given, and what a subject cannot be judged without (`needs`).
+
+    A rubric with `sources` takes the first file of a subject for the text and the others for its sources.
+    """
+
+    text: Text | None = None
+    description: Text = "What the text is for"
+    acceptance: Text = "What it must fulfil"
+    sources: Text | None = None
+    needs: list[Giving] = []
+
+    @model_validator(mode="after")
+    def _sources_have_a_heading(self) -> Given:
+        if "sources" in self.needs and self.sources is None:
+            raise ValueError("needs names sources; say in given.sources what stands over them")
+        return self
+
+
+class Criterion(Strict):
+    """One yes-or-no question about a candidate, worded for each mode."""
+
+    strict: Text
+    lenient: Text
+
+
+class SelectMode(Strict):
+    """A candidate is kept when all, or any, of the criteria hold; which outcome must be confirmed."""
+
+    keep: Literal["all", "any"]
+    confirm: Literal["accept", "reject"]
+
+
+class SelectModes(Strict):
+    """The two modes of a rubric that selects."""
+
+    strict: SelectMode
+    lenient: SelectMode
+
+
+class CompareMode(Strict):
+    """Whether a win that the quick tier gives must be confirmed: `accept` says so, `reject` lets it be."""
+
+    confirm: Literal["accept", "reject"]
+
+
+class CompareModes(Strict):
+    """The two modes of a rubric that compares."""
+
+    strict: CompareMode
+    lenient: CompareMode
+
+
+class _Rubric(Strict):
+    rubric: Identifier
+    version: Semver
+    title: Text
+    prompt: Prompt
+    tiers: Tiers = Tiers()
+
+    @property
+    def ref(self) -> str:
+        """`id@version`."""
+        return f"{self.rubric}@{self.version}"
+
+
+class ScoreRubric(_Rubric):
+    """Rates a document on dimensions."""
+
+    task: Literal["score"]
+    prompt: ScorePrompt
+    given: Given = Given()
+    scale: Scale
+    dimensions: dict[Key, Dimension] = Field(min_length=1)
+    modes: ScoreModes
+    margins: dict[TierName, Annotated[float, Field(ge=0)]] = Field(
+        default_factory=dict,
+        description="points by which the best of several subjects must lead to win in a tier, where compared",
+    )
+
+    @model_validator(mode="after")
+    def _thresholds_are_on_the_scale(self) -> ScoreRubric:
+        for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
+            for value in (mode.accept.each, mode.accept.mean, mode.reject.any_below):
+                if value is not None and not self.scale.min <= value <= self.scale.max:
+                    raise ValueError(f"modes.{name}: the threshold {value:g} is not on the scale")
+            if mode.reject.any_below > mode.accept.each:
+                raise ValueError(f"modes.{name}: a score could be accepted and rejected at once")
+        return self
+
+    @model_validator(mode="after")
+    def _examples_are_rated(self) -> ScoreRubric:
+        for number, example in enumerate(self.prompt.examples):
+            scores = example.scores
+            on = all(self.scale.min <= each <= self.scale.max for each in scores.values())
+            if scores.keys() != self.dimensions.keys() or not on:
+                raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
+        return self
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
+        return tuple(self.dimensions)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its dimensions only."""
+        return self.model_copy(update={"dimensions": {name: self.dimensions[name]}})
+
+    def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
+        """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
+        rule: ScoreMode = getattr(self.modes, mode)
+        values = [scores[name] for name in self.dimensions]
+        if any(value < rule.reject.any_below for value in values):
+            return "reject"
+        enough = rule.accept.mean is None or fmean(values) >= rule.accept.mean
+        return "accept" if enough and all(value >= rule.accept.each for value in values) else "improve"
+
+
+class SelectRubric(_Rubric):
+    """Decides which candidates to keep."""
+
+    task: Literal["select"]
+    prompt: SelectPrompt
+    criteria: dict[Key, Criterion] = Field(min_length=1)
+    modes: SelectModes
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the criteria."""
+        return tuple(self.criteria)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its criteria only."""
+        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
+
+    def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
+        """Apply the rule of `mode` to one candidate: whether each criterion holds."""
+        rule: SelectMode = getattr(self.modes, mode)
+        answers = [holds[name] for name in self.criteria]
+        return all(answers) if rule.keep == "all" else any(answers)
+
+
+class CompareRubric(_Rubric):
+    """Says which of two is better; `criteria` are the questions to weigh, the most important first."""
+
+    task: Literal["compare"]
+    criteria: dict[Key, Text] = Field(min_length=1)
+    modes: CompareModes
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the criteria."""
+        return tuple(self.criteria)
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its criteria only."""
+        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
+
+
+Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
+
+
+class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task")]]):
+    """A rubric as it stands in a file."""

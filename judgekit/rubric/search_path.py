@@ -1,0 +1,73 @@
+"""Where rubrics and retrieval profiles lie: the project's folder, then the user's, then the bundled one.
+
+Standard library only, so that rubrics can be listed without reading them: one whose bytes are those of a
+published version is sound (a test sees to it), and what a list shows of it stands at the beginning of lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from judgekit import environment
+from judgekit.config import files
+from judgekit.text import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Origin: TypeAlias = Literal["path", "project", "user", "bundled"]
+
+_MOST = 1_000_000  # bytes; no published rubric has as many
+_HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MULTILINE)
+
+
+class Head(NamedTuple):
+    """What a list shows of a rubric."""
+
+    ref: str
+    task: str
+    title: str
+
+
+def folders(kind: str, project: Path | None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the folders that may hold files of `kind` ("rubrics" or "retrieval"), first wins."""
+    if project is not None:
+        yield "project", project / ".judgekit" / kind
+    yield "user", Path(environment.config_home()) / kind
+    yield "bundled", files.folder(kind)
+
+
+def rubric_files(project: Path | None = None) -> Iterator[tuple[Origin, Path]]:
+    """Yield the file of every rubric, in look-up order, without reading it."""
+    for origin, folder in folders("rubrics", project):
+        for path in sorted(folder.glob("*.yaml")):
+            yield origin, path
+
+
+@lru_cache(maxsize=1)
+def published() -> dict[str, str]:
+    """Return the SHA-256 of every published version, by `id@version`."""
+    locked = lines_of((files.folder("rubrics") / "versions.lock").read_bytes().decode())
+    return {reference: digest for digest, _, reference in (line.partition("  ") for line in locked if line)}
+
+
+def head(path: Path) -> Head | None:
+    """Return the head of a published rubric, read as text; None of any other file, to be read whole.
+
+    A file under another name than its `id@version` is no such file either.
+    """
+    try:
+        if not path.is_file():  # a pipe may have no end
+            return None
+        with path.open("rb") as file:
+            data = file.read(_MOST)
+    except OSError:
+        return None
+    if published().get(path.stem) != hashlib.sha256(data).hexdigest():
+        return None
+    found = dict(reversed(_HEAD.findall(data.decode("utf-8"))))  # of two alike the first counts
+    return Head(path.stem, found["task"], found["title"]) if {"task", "title"} <= found.keys() else None

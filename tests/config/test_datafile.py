@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import pytest
+from pydantic import AfterValidator, Field, ValidationError
+
+from judgekit.config import yamlfile
+from judgekit.config.problems import problem, problem_in
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Inner(Strict):
+    limit: int
+    word: str = "x"
+
+
+class Outer(Strict):
+    kind: str
+    inner: Inner
+    items: list[Inner] = []
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "file.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
+    path = write(tmp_path, "a: no\nb: 012\nc: 0o14\nd: ~\n")
+    assert yamlfile.load_yaml(path) == {"a": "no", "b": 12, "c": 12, "d": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "problem"),
+    [
+        ("kind: x\ninner:\n  limit: many\n", 3, "inner.limit", "expected a whole number, got a text"),
+        ("kind: x\ninner:\n  limit: 1\n  lmit: 2\n", 4, "inner.lmit", "unknown key"),
+        ("kind: x\n", None, "inner", "missing key"),
+        (
+            "kind: x\ninner: {limit: 1}\nitems:\n  - {limit: 1}\n  - {limit: a}\n",
+            5,
+            "items.1.limit",
+            "expected a whole number, got a text",
+        ),
+        ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
+        ("inner: {limit: 1}\n", 1, "", "not a kind file"),
+        ("- 1\n", 1, "", "expected a mapping (lines"),
+        ("kind: [1\n", 2, "", "mend the YAML"),
+        ("kind: x\ninner: [1\n", 3, "", "the file ends here; mend the YAML"),
+        ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
+        (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
+        ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
+    ],
+)
+def test_an_error_names_the_line_the_key_and_the_problem(
+    tmp_path: Path, text: str | bytes, line: int | None, key: str, problem: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        yamlfile.read(path, Outer, version_key="kind")
+    assert (caught.value.line, caught.value.key) == (line, key)
+    assert problem in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def halved(value: int) -> int:
+    if value % 2:
+        raise ValueError("expected an even number")
+    return value
+
+
+class Kinds(Strict):
+    text: Annotated[str, Field(min_length=2, max_length=5, pattern="^[a-z]*$")] = "xx"
+    count: Annotated[int, Field(ge=2, le=5)] = 2
+    share: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.5
+    is_on: bool = True
+    few: Annotated[list[str], Field(min_length=1, max_length=2)] = ["x"]
+    inner: Inner = Inner(limit=1)
+    named: dict[str, int] = {}
+    some: Annotated[dict[str, int], Field(min_length=1)] = {"x": 1}
+    word: Literal["on", "off"] = "on"
+    when: datetime | None = None
+    even: Annotated[int, AfterValidator(halved)] = 2
+
+
+JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "input", "None", "True", "Kinds")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("text: 1", "expected a text, got a number"),
+        ("text: [a]", "expected a text, got a list of 1"),
+        ("text: []", "expected a text, got an empty list"),
+        ("text: {a: b}", "expected a text, got a mapping of 1"),
+        ("text:", "expected a text, got null"),
+        ("text: 2026-01-01", "expected a text, got a date"),
+        ("text: !!python/object:os.system x", "got a value with a tag"),
+        ("text: a", "expected a text of 2 or more characters"),
+        ("text: abcdef", "expected a text of 5 characters at most"),
+        ("text: ABC", "expected a text of the pattern ^[a-z]*$"),
+        ("count: two", "expected a whole number, got a text"),
+        ("count: 2.5", "expected a whole number, got a number"),
+        ("count: [2]", "expected a whole number, got a list of 1"),
+        ("count: 1", "expected a number of at least 2"),
+        ("count: 6", "expected a number of at most 5"),
+        ("share: half", "expected a number, got a text"),
+        ("share: .nan", "expected a number"),
+        ("share: -.inf", "expected a number"),
+        ("share: 0", "expected a number above 0"),
+        ("share: 1", "expected a number below 1"),
+        ("is_on: maybe", "expected true or false, got a text"),
+        ("is_on: 7", "expected true or false, got a number"),
+        ("is_on: [true]", "expected true or false, got a list of 1"),
+        ("few: x", "expected a list, got a text"),
+        ("few: []", "expected 1 or more entries, got an empty list"),
+        ("few: [a, b, c]", "expected 2 entries at most, got a list of 3"),
+        ("inner: 5", "expected a mapping, got a number"),
+        ("inner: [1]", "expected a mapping, got a list of 1"),
+        ("named: x", "expected a mapping, got a text"),
+        ("named: {a: b}", "expected a whole number, got a text"),
+        ("some: {}", "expected 1 or more entries, got an empty mapping"),
+        ("word: true", "expected 'on' or 'off', got true"),
+        ("word:", "expected 'on' or 'off', got null"),
+        ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got a text"),
+        ("even: 3", "expected an even number"),
+        ("more: 1", "unknown key; remove it or mend its spelling"),
+        ("1: 2", "1: expected a key that is a text, got a number"),
+        ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
+        ("words", "expected a mapping (lines `key: value`), got a text"),
+        ("42", "expected a mapping (lines `key: value`), got a number"),
+        ("true", "expected a mapping (lines `key: value`), got true"),
+        ("!!python/object:os.system x", "got a value with a tag"),
+    ],
+)
+def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        yamlfile.read(write(tmp_path, given + "\n"), Kinds)
+    assert told in str(caught.value)
+    assert caught.value.line == 1
+    assert [word for word in JARGON if word in caught.value.problem] == []
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read \(No such file"):
+        yamlfile.load_yaml(tmp_path / "none.yaml")
+
+
+def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = write(tmp_path, b"#" * (yamlfile.MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="is this the right file"):
+        yamlfile.load_yaml(path)
+
+
+@pytest.mark.parametrize("depth", [300, 5000])
+def test_a_deeply_nested_file_is_one_line(tmp_path: Path, depth: int) -> None:
+    with pytest.raises(ConfigError, match=r"nested more than 50 levels deep"):
+        yamlfile.read(write(tmp_path, "kind: " + "[" * depth + "]" * depth), Outer, version_key="kind")
+
+
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
+    assert yamlfile.load_yaml(write(tmp_path, "# nothing\n")) == {}
+
+
+COMMENTED = """# top
+judge: {rubric: kls}   # mine
+
+gate:
+    # who
+    paths:
+      - "**/*.md"   # all
+    mode: advisory # for now
+retrieval:
+    roots: [a, b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (COMMENTED, COMMENTED.replace("advisory", "blocking")),
+        ("gate: {paths: [a]} # c\n", "gate: {mode: blocking, paths: [a]} # c\n"),
+        ("gate:\n  paths: [a]\n", "gate:\n  mode: blocking\n  paths: [a]\n"),
+        ("gate: {}", "gate: {mode: blocking}"),
+        ("gate: # c\nx: 1\n", "gate: {mode: blocking} # c\nx: 1\n"),
+        ("gate: null\nx: 1\n", "gate: {mode: blocking}\nx: 1\n"),
+        ("# c", "# c\ngate:\n  mode: blocking\n"),
+        ("", "gate:\n  mode: blocking\n"),
+        ("a: 'b'", "a: 'b'\ngate:\n  mode: blocking\n"),
+        ("a: 1\r\ngate:\r\n  mode: x\r\nb: é\r\n", "a: 1\r\ngate:\r\n  mode: blocking\r\nb: é\r\n"),
+        ("gate:\r\n  paths: [a]\r\n", "gate:\r\n  mode: blocking\r\n  paths: [a]\r\n"),
+        ("a: 1\r\nb: 2", "a: 1\r\nb: 2\r\ngate:\r\n  mode: blocking\r\n"),
+        ('{"gate": {"mode": "advisory"}}', '{"gate": {"mode": blocking}}'),
+        ("{a: 1}", "{gate: {mode: blocking}, a: 1}"),
+    ],
+)
+def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(before.encode())
+    yamlfile.put(path, "gate", "mode", "blocking")
+    assert path.read_bytes().decode() == after
+
+
+def test_a_file_that_is_missing_is_made(tmp_path: Path) -> None:
+    path = tmp_path / ".judgekit" / "config.yaml"
+    yamlfile.put(path, "gate", "mode", "blocking")
+    assert path.read_text() == "gate:\n  mode: blocking\n"
+    assert [each.name for each in path.parent.iterdir()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize("text", ["gate: &x {mode: a}\nb: *x\n", "a: 1\n...\n", "gate: 3\n"])
+def test_an_unusual_layout_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="by hand"):
+        yamlfile.put(path, "gate", "mode", "blocking")
+    assert path.read_text() == text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes of POSIX")
+def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
+    real = tmp_path / "real.yaml"
+    real.write_text("a: 1\n")
+    real.chmod(0o640)
+    (tmp_path / "link.yaml").symlink_to(real)
+    yamlfile.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
+    assert (tmp_path / "link.yaml").is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert "blocking" in real.read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="devices and pipes are POSIX notions")
+def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for name in ("zero.yaml", "pipe.yaml"):
+        with pytest.raises(ConfigError, match="no regular file"):
+            yamlfile.load_yaml(tmp_path / name)
+
+
+def settled(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a file that counts as unchanged for long."""
+    monkeypatch.setattr(yamlfile, "FRESH_SECONDS", -1.0)
+    return write(tmp_path, text)
+
+
+def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settled(tmp_path, "kind: x\ninner: {limit: 1}\n", monkeypatch)
+    first = yamlfile.read(path, Outer)
+    monkeypatch.setattr(yamlfile, "load_yaml", lambda *_: pytest.fail("parsed again"))
+    assert yamlfile.read(path, Outer) is first
+
+
+def test_a_change_is_seen_though_size_and_time_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path, "kind: x\ninner: {limit: 1}\n", monkeypatch)
+    state = path.stat()
+    assert yamlfile.read(path, Outer).inner.limit == 1
+    time.sleep(0.05)  # longer than the file system's tick
+    path.write_text("kind: x\ninner: {limit: 2}\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert yamlfile.read(path, Outer).inner.limit == 2
+
+
+def test_a_file_that_was_just_written_is_parsed_each_time(tmp_path: Path) -> None:
+    for limit in range(50):  # of the same size, and some of them in one tick of the file system
+        path = write(tmp_path, f"kind: x\ninner: {{limit: {limit:02}}}\n")
+        assert yamlfile.read(path, Outer).inner.limit == limit
+
+
+def test_the_same_file_may_be_read_as_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = settled(tmp_path, "limit: 3\n", monkeypatch)
+    with pytest.raises(ConfigError, match="unknown key"):
+        yamlfile.read(path, Outer)
+    assert yamlfile.read(path, Inner).limit == 3
+    with pytest.raises(ConfigError, match="not a kind file"):
+        yamlfile.read(path, Inner, version_key="kind")
+    with pytest.raises(ConfigError, match="larger than 2 bytes"):
+        yamlfile.read(path, Inner, most=2)
+
+
+def test_a_file_that_is_gone_or_wrong_is_said_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = settled(tmp_path, "limit: 3\n", monkeypatch)
+    yamlfile.read(path, Inner)
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="cannot be read"):
+            yamlfile.read(path, Inner)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[" * 30_000, "nested more than 50 levels deep"),
+        ("a: " + "[{b: " * 400, "nested more than 50 levels deep"),
+        ('["]", ' * 5_000, "nested more than 50 levels deep"),  # closing brackets that close nothing
+        ("- " * 15_000 + "x", "nested more than 50 levels deep"),
+        ("".join(f"{' ' * level}a:\n" for level in range(200)), "nested more than 50 levels deep"),
+        ("? " * 20 + "x", "a list or mapping as a key"),
+        ("{" * 20 + "x: 1" + "}: 1" * 20, "a list or mapping as a key"),
+        ("a: &a {b: 1}\n? *a\n: 1\n", "a list or mapping as a key"),
+        ("a: " + "9" * 5_000, "Exceeds the limit"),
+    ],
+)
+def test_yaml_that_would_keep_a_parser_busy_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = write(tmp_path, text)
+    before = time.process_time()
+    with pytest.raises(ConfigError, match=problem):
+        yamlfile.load_yaml(path)
+    with pytest.raises(ConfigError, match=problem):
+        yamlfile.parsed(text)
+    assert time.process_time() - before < 5  # each would take minutes, or years
+
+
+def test_fifty_levels_are_read(tmp_path: Path) -> None:
+    found: object = yamlfile.load_yaml(write(tmp_path, "{a: " * 50 + "1" + "}" * 50))
+    for _ in range(50):
+        assert isinstance(found, dict)
+        found = found["a"]
+    assert found == 1
+
+
+def test_an_anchor_that_is_used_again_warns_nobody(tmp_path: Path) -> None:
+    assert yamlfile.load_yaml(write(tmp_path, "a: [&x 1, &x 2, *x]\n")) == {"a": [1, 2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("[" * 100_000, None, "nested too deeply to be read; mend the JSON"),
+        ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; mend the JSON'),
+        ('{"kind": "x",\n inner: 1}', 2, "mend the JSON"),
+        ("[]", 1, "expected a mapping"),
+        ('{"kind": ' + "9" * 5_000 + "}", None, "mend the JSON"),
+    ],
+)
+def test_json_is_read_as_json(tmp_path: Path, text: str, line: int | None, problem: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=problem) as caught:
+        yamlfile.load_yaml(path)
+    assert caught.value.line == line
+
+
+def test_a_wrong_value_in_json_is_named_by_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text('{"kind": "x", "inner": {"limit": "many"}}', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got a text"):
+        yamlfile.read(path, Outer)
+
+
+class Leaf(yamlfile.Strict):
+    size: int
+
+
+class Tree(yamlfile.Strict):
+    leaf: Leaf | list[str] | Literal["none", "some"]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got a number"),
+        ({"leaf": ["a", 4]}, "leaf.1: expected a text, got a number"),
+        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got a text"),
+        ({"leaf": {}}, "leaf.size: missing key; add it"),
+        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or mend its spelling"),
+    ],
+)
+def test_of_several_shapes_the_one_that_fits_best_is_told_of(data: dict[str, object], told: str) -> None:
+    """And no name that is pydantic's, whether the data came as values or as JSON."""
+    with pytest.raises(ValidationError) as failed:
+        Tree.model_validate(data)
+    assert str(problem(failed.value.errors(include_url=False), data)) == told
+    assert str(problem_in(json.dumps(data), failed.value)) == told

@@ -1,0 +1,279 @@
+"""Clients that take much and give nothing back, over real sockets: other people's requests get through."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from sent import document
+from serving import Serving
+
+from judgekit.ledger import Skip
+from judgekit.ledger.records import line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MODEL = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
+DOWNLOAD = b"GET /v1/ledger?since=100d HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
+PATIENT = (
+    "from judgekit.engine import team as p; {}; "
+    "import sys; from judgekit.__main__ import main; sys.exit(main())"
+)
+
+
+def serving(tmp_path: Path, settings: str) -> Iterator[Serving]:
+    found = Serving(code=PATIENT.format(settings), JUDGEKIT_HOME=str(tmp_path), **MODEL)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Return a server that waits for longer than a test takes."""
+    yield from serving(
+        tmp_path_factory.mktemp("patient"), "p.HEAD_SECONDS = p.BODY_SECONDS = p.WRITE_SECONDS = 600"
+    )
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Iterator[Serving]:
+    """Return a patient server that may have a thousand descriptors."""
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (1024, 1024))"
+    yield from serving(tmp_path, f"p.HEAD_SECONDS = 600; {limit}")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Return a server that waits for three seconds for a client that does not read."""
+    yield from serving(tmp_path_factory.mktemp("quick"), "p.WRITE_SECONDS = 3; p._LOOK = 0.2")
+
+
+@pytest.fixture
+def connections() -> Iterator[list[socket.socket]]:
+    found: list[socket.socket] = []
+    yield found
+    for each in found:
+        each.close()
+
+
+def opened(at: Serving, text: bytes = b"") -> socket.socket:
+    """Return a connection that takes in next to nothing, after sending a text."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.settimeout(60)
+    made.connect(("127.0.0.1", int(at.url.rpartition(":")[2])))
+    made.sendall(text)
+    return made
+
+
+def ask(at: Serving, token: str, path: str = "/v1/rubrics") -> httpx2.Response:
+    return httpx2.get(f"{at.url}{path}", headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+
+def filled(at: Serving, client: httpx2.Client, megabytes: int = 3) -> None:
+    """Put so much into the team's ledger."""
+    for part in range(megabytes * 2):
+        made = [
+            Skip(
+                id=f"{part}-{each}", variable="v" * 5000, who="x", terminal=True, project="docs-0123456789ab"
+            )
+            for each in range(100)
+        ]
+        body = {"lines": [json.loads(line(each)) for each in made]}
+        answer = client.post(f"{at.url}/v1/ledger", json=body, timeout=60)
+        assert answer.json()["taken"] == len(made), answer.text
+
+
+def as_ada(at: Serving) -> httpx2.Client:
+    return httpx2.Client(headers={"Authorization": f"Bearer {at.token}"})
+
+
+def inside(at: Serving, token: str) -> int:
+    """Return how many requests are inside besides the one that asks."""
+    text = ask(at, token, "/metrics").text
+    return int(float(text.split("\njudgekit_requests_inside ")[1].split()[0])) - 1
+
+
+def until(true: Callable[[], bool]) -> bool:
+    ends = time.monotonic() + 60
+    while not true() and time.monotonic() < ends:
+        time.sleep(0.1)
+    return true()
+
+
+def test_downloads_that_nobody_reads_leave_room_for_other_people(
+    patient: Serving, connections: list[socket.socket]
+) -> None:
+    with as_ada(patient) as ada:
+        filled(patient, ada)
+    bob = patient.another("bob")
+    connections += [opened(patient, DOWNLOAD % patient.token.encode()) for _ in range(530)]
+    assert until(lambda: inside(patient, bob) >= 250)
+    assert ask(patient, bob).status_code == 200
+    refused = ask(patient, patient.token)
+    assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "busy")
+    assert "yours" in refused.json()["error"]["message"]
+    assert int(refused.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("reads", [0, 1], ids=["never", "a byte at a time"])
+def test_who_does_not_read_is_hung_up_on(
+    quick: Serving, connections: list[socket.socket], reads: int
+) -> None:
+    with as_ada(quick) as ada:
+        filled(quick, ada)
+    unread = opened(quick, DOWNLOAD % quick.token.encode())
+    connections.append(unread)
+    assert until(lambda: inside(quick, quick.token) == 1)
+
+    def gone() -> bool:
+        with contextlib.suppress(OSError):
+            unread.recv(reads)
+        return inside(quick, quick.token) == 0
+
+    assert until(gone)
+
+
+def test_who_reads_slowly_but_steadily_gets_everything(quick: Serving) -> None:
+    with as_ada(quick) as ada:
+        filled(quick, ada, megabytes=1)
+        got = 0
+        with ada.stream("GET", f"{quick.url}/v1/ledger?since=100d", timeout=60) as answer:
+            for part in answer.iter_bytes(100_000):
+                got += len(part)
+                time.sleep(0.3)
+    assert got > 1_000_000
+
+
+def test_answers_that_nobody_reads_are_not_kept(quick: Serving, connections: list[socket.socket]) -> None:
+    """A description of all requests for each of a hundred requests on one connection."""
+    ask_again = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    unread = opened(quick, ask_again * 300)
+    connections.append(unread)
+    with contextlib.suppress(ConnectionResetError):
+        time.sleep(5)
+        while unread.recv(1_000_000):
+            pass  # what the kernel had, until the end
+    assert httpx2.get(f"{quick.url}/healthz").status_code == 200
+
+
+def test_bodies_that_are_announced_and_never_sent_leave_room_for_other_people(
+    patient: Serving, connections: list[socket.socket]
+) -> None:
+    bob = patient.another("ben")
+    begun = (
+        b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 16000000\r\n\r\n"
+    )
+    connections += [opened(patient, begun % patient.token.encode()) for _ in range(8)]
+    assert until(lambda: inside(patient, bob) >= 2)
+    headers = {"Authorization": f"Bearer {bob}"}
+    body = {"document": document("word " * 40_000), "wish": {"mode": "lenient"}}
+    answer = httpx2.post(f"{patient.url}/v1/judge", json=body, headers=headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+
+
+def test_connections_that_say_nothing_leave_room_for_other_people(
+    few: Serving, connections: list[socket.socket]
+) -> None:
+    connections += [opened(few) for _ in range(1100)]
+    assert ask(few, few.token).status_code == 200
+    assert ask(few, few.token, "/healthz").status_code == 200
+
+
+HOSTILE = {
+    "a head without end": b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 100_000,
+    "a body without end": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n%s\r\n"
+    + b"ffff\r\n" * 1000,
+    "two lengths": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\n"
+    b"Content-Length: 2\r\nContent-Length: 3\r\n%s\r\n{}",
+    "a length and chunks": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+    b"Transfer-Encoding: chunked\r\n%s\r\n0\r\n\r\n",
+    "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 100,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_is_no_request_is_refused_at_once(patient: Serving, what: str) -> None:
+    text = HOSTILE[what]
+    token = b"Authorization: Bearer " + patient.token.encode() + b"\r\n"
+    with opened(patient) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(text % token if b"%s" in text else text)
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(10_000):
+                got += part
+        assert got[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 411", b"")
+    assert ask(patient, patient.token).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("OPTIONS", "/v1/judge"),
+        ("HEAD", "/v1/ledger"),
+        ("TRACE", "/metrics"),
+        ("GET", "//healthz/../v1/rubrics"),
+        ("GET", "/healthz/%2e%2e/v1/rubrics"),
+        ("GET", "/healthz%2f..%2fv1/rubrics"),
+        ("GET", "http://x/healthz"),
+        ("GET", "/v1/rubrics/"),
+        ("GET", "/v1/rubrics;/healthz"),
+        ("GET", "/v1/rubrics?/healthz"),
+        ("GET", "/docs"),
+    ],
+)
+def test_no_way_of_asking_goes_past_the_token(patient: Serving, method: str, path: str) -> None:
+    with opened(
+        patient, f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    ) as asked:
+        assert asked.recv(1000).split()[1] == b"401"
+
+
+def test_strangers_in_bulk_fill_no_log(patient: Serving) -> None:
+    wrong = (
+        b"GET /v1/rubrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer jk_wrong\r\nConnection: close\r\n\r\n"
+    )
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    for text in (wrong, upgrade, b"\0\0\r\n\r\n") * 100:
+        with opened(patient, text) as asked:
+            assert asked.recv(1000)
+    assert ask(patient, patient.token).status_code == 200
+    logs = list(patient.home.rglob("serve/log*"))
+    assert logs
+    assert sum(each.read_text().count("\n") for each in logs) < 20
+
+
+def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -> None:
+    common = {"who": "the boss", "timestamp": "2026-02-17T14:30:00Z", "project": "acts-0123456789ab"}
+    made: list[dict[str, Any]] = [
+        {"schema": "judgekit/label@1", "of": "v", "label": "go"},
+        {
+            "schema": "judgekit/override@1",
+            "task_id": "a",
+            "decision": "accept",
+            "why": "y",
+            "terminal": True,
+        },
+        {"schema": "judgekit/skip@1", "variable": "JUDGEKIT_SKIP", "terminal": True},
+        {"schema": "judgekit/mode@1", "mode": "blocking"},
+    ]
+    kept = [common | each | {"id": str(place)} for place, each in enumerate(made)]
+    eve = patient.another("eve")
+    for token in (patient.token, eve):
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx2.post(f"{patient.url}/v1/ledger", json={"lines": kept}, headers=headers)
+        assert answer.json() == {"taken": len(made), "refused": {}}
+    text = ask(patient, patient.token, "/v1/ledger?since=2026-01-01&project=acts").text
+    who = [(each["id"], each["who"]) for each in map(json.loads, text.splitlines())]
+    # The same ids from somebody else hide nothing.
+    assert sorted(who) == [(str(place), name) for place in range(len(made)) for name in ("ada", "eve")]

@@ -1,0 +1,215 @@
+"""Gates are chosen as labels allow, and keep their promise in simulation."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.evaluation.calibrate import Chain, choose
+from judgekit.evaluation.samples import Sample, Voice, walk
+from judgekit.judging.binomial import needed, upper
+from judgekit.judging.calibration import Promise, Tally, bound
+from judgekit.judging.escalation import Rules
+from judgekit.judging.finality import Gate
+
+if TYPE_CHECKING:
+    from judgekit.config.names import Outcome, TierName
+    from judgekit.evaluation.calibrate import Choice
+
+TWO: tuple[TierName, ...] = ("quick", "deep")
+THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
+OTHER: dict[Outcome, Outcome] = {"accept": "reject", "reject": "accept"}
+
+
+def samples(*groups: tuple[int, int, Outcome, float]) -> list[Sample]:
+    """Return `count` samples a group, the first `errors` of them wrong; the deep tier is always right."""
+    found = []
+    for count, errors, said, margin in groups:
+        for number in range(count):
+            label = OTHER[said] if number < errors else said
+            voices: dict[TierName, Voice] = {"quick": Voice(said, margin), "deep": Voice(label)}
+            found.append(Sample(f"{said}{margin}-{number}", label, voices))
+    return found
+
+
+def gates(choice: Choice) -> set[Gate]:
+    return set(choice.gates.gates)
+
+
+def test_a_class_without_errors_and_with_labels_enough_is_let_through() -> None:
+    choice = choose(samples((100, 0, "reject", 1.0)), TWO, Promise(0.05))
+    assert gates(choice) == {Gate("quick", "reject", 1.0)}
+    assert choice.refused == []
+    (shown,) = choice.shown
+    assert shown.tally == Tally(100, 0)
+    assert shown.bound == pytest.approx(upper(0, 100, 0.05))
+
+
+def test_one_label_less_than_needed_is_too_few() -> None:
+    least = needed(0.05, 0.05)
+    assert least is not None
+    assert gates(choose(samples((least, 0, "reject", 0.0)), TWO, Promise(0.05)))
+    choice = choose(samples((least - 1, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert gates(choice) == set()
+    assert [(each.why, each.more) for each in choice.refused] == [("too few labels", 1)]
+
+
+def test_a_class_with_more_errors_than_promised_needs_no_more_labels_but_another_judge() -> None:
+    choice = choose(samples((500, 50, "accept", 0.0)), TWO, Promise(0.05))
+    assert gates(choice) == set()
+    assert [(each.why, each.more) for each in choice.refused] == [("too many errors", None)]
+
+
+def test_the_number_of_labels_that_it_asks_for_would_do() -> None:
+    choice = choose(samples((100, 2, "accept", 0.0)), TWO, Promise(0.05))
+    (refused,) = choice.refused
+    assert refused.more is not None
+    enough = 100 + refused.more
+    assert gates(choose(samples((enough, round(0.02 * enough), "accept", 0.0)), TWO, Promise(0.05)))
+
+
+def test_the_widest_gate_that_holds_is_taken_and_the_next_is_named() -> None:
+    choice = choose(
+        samples((300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)),
+        TWO,
+        Promise(0.05),
+    )
+    assert gates(choice) == {Gate("quick", "accept", 1.0)}
+    (refused,) = choice.refused
+    assert (refused.chain, refused.least_margin, refused.why) == (
+        Chain("quick", "accept", None),
+        0.0,
+        "too many errors",
+    )
+
+
+def test_a_narrow_class_that_fails_hides_wider_ones() -> None:
+    """Fixed-sequence testing stops: what comes after a failure was not tested at all."""
+    choice = choose(samples((200, 60, "accept", 2.0), (5000, 0, "accept", 0.0)), TWO, Promise(0.05))
+    assert gates(choice) == set()
+
+
+def test_classes_share_the_confidence() -> None:
+    both = choose(samples((59, 0, "accept", 0.0), (200, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert gates(both) == {Gate("quick", "reject", 0.0)}  # 59 labels do for a class alone, 72 for each of two
+    assert gates(choose(samples((72, 0, "accept", 0.0), (72, 0, "reject", 0.0)), TWO, Promise(0.05))) == {
+        Gate("quick", "accept", 0.0),
+        Gate("quick", "reject", 0.0),
+    }
+
+
+def test_a_class_too_small_to_pass_costs_the_others_nothing() -> None:
+    choice = choose(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert gates(choice) == {Gate("quick", "accept", 0.0)}
+    assert [each.chain.outcome for each in choice.refused] == ["reject"]
+
+
+def test_failures_and_acceptances_of_cut_texts_are_in_no_class() -> None:
+    failed: dict[TierName, Voice] = {"quick": Voice(None), "deep": Voice("accept")}
+    cut: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    found = [Sample(str(number), "accept", failed) for number in range(100)]
+    found += [Sample(f"c{number}", "accept", cut, frozenset({"quick"})) for number in range(100)]
+    choice = choose(found, TWO, Promise(0.05))
+    assert (choice.chains, choice.shown, choice.refused) == (0, [], [])
+
+
+def test_no_sample_no_gate() -> None:
+    assert choose([], TWO, Promise()).gates.gates == ()
+
+
+def contradicted(count: int, errors: int, others: int) -> list[Sample]:
+    """Return samples where deep rejects what quick accepts, `errors` wrongly, and others where they agree."""
+    found = []
+    for number in range(count):
+        label: Outcome = "accept" if number < errors else "reject"
+        voices: dict[TierName, Voice] = {
+            "quick": Voice("accept"),
+            "deep": Voice("reject"),
+            "tiebreaker": Voice(label),
+        }
+        found.append(Sample(f"d{number}", label, voices))
+    same: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    return found + [Sample(f"s{number}", "accept", same) for number in range(others)]
+
+
+def test_a_deep_opinion_that_contradicts_may_be_final() -> None:
+    choice = choose(contradicted(150, 0, 150), THREE, Promise(0.05))
+    assert Gate("deep", "reject", 0.0, "accept") in gates(choice)
+    rules = Rules("accept", THREE, gates=choice.gates)
+    assert walk(contradicted(10, 0, 0), rules).calls == {"quick": 10, "deep": 10, "tiebreaker": 0}
+    assert walk(contradicted(10, 0, 0), Rules("accept", THREE)).calls["tiebreaker"] == 10
+
+
+def test_the_deep_tier_counts_only_what_reaches_it() -> None:
+    """What a quick gate ends is no evidence about the deep tier."""
+    easy = samples((400, 0, "accept", 1.0))
+    hard = samples((60, 30, "accept", 0.0))
+    choice = choose(easy + hard, THREE, Promise(0.05))
+    assert Gate("quick", "accept", 1.0) in gates(choice)
+    deep = [each for each in choice.shown if each.gate.tier == "deep"]
+    deep += [each for each in choice.refused if each.chain.tier == "deep"]  # type: ignore[misc]
+    assert all(each.tally.labels <= 60 for each in deep)
+
+
+def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
+    both_wrong: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    found = [Sample(str(number), "reject", both_wrong) for number in range(50)]
+    found += [Sample(f"r{number}", "accept", both_wrong) for number in range(150)]
+    assert gates(choose(found, TWO, Promise(0.05))) == set()
+    choice = choose(found, TWO, Promise(0.05, reference="deep"))
+    assert gates(choice) == {Gate("quick", "accept", 0.0)}
+    assert choice.gates.last == "deep"
+    assert choice.shown[0].tally == Tally(200, 0)
+
+
+def test_a_reference_that_failed_counts_as_right() -> None:
+    voices: dict[TierName, Voice] = {"quick": Voice("accept")}
+    found = [Sample(str(number), "reject", voices) for number in range(100)]
+    assert gates(choose(found, TWO, Promise(0.05, reference="deep"))) == set()
+
+
+def test_gains_are_set_against_losses() -> None:
+    promise = Promise(0.05, reference="deep")
+    assert bound(Tally(500, 20, 40), 0.05, promise) < 0.05 < bound(Tally(500, 20, 0), 0.05, promise)
+    assert Tally(500, 20, 40).rate == pytest.approx(-0.04)
+
+
+def judged(generator: random.Random, count: int) -> list[Sample]:
+    """Draw samples of judges whose error depends on outcome and margin, and is known (`true_rate`)."""
+    found = []
+    for number in range(count):
+        label: Outcome = generator.choice(("accept", "reject"))
+        margin = float(generator.randrange(4))
+        difficulty = generator.random()
+        quick = OTHER[label] if difficulty < QUICK_ERROR[margin] else label
+        deep = OTHER[label] if generator.random() < (0.3 if quick != label else 0.03) else label
+        voices: dict[TierName, Voice] = {
+            "quick": Voice(quick, margin),
+            "deep": Voice(deep, float(generator.randrange(2))),
+            "tiebreaker": Voice(label if generator.random() < 0.9 else OTHER[label]),
+        }
+        found.append(Sample(str(number), label, voices))
+    return found
+
+
+QUICK_ERROR = {3.0: 0.01, 2.0: 0.075, 1.0: 0.08, 0.0: 0.4}
+POPULATION = judged(random.Random(99), 12_000)
+
+
+@pytest.mark.parametrize("chosen", range(3))
+def test_whatever_is_chosen_the_same_labels_give_the_same(chosen: int) -> None:
+    drawn = random.Random(chosen).sample(POPULATION, 800)
+    assert choose(drawn, THREE, Promise(0.05)) == choose(drawn, THREE, Promise(0.05))
+
+
+def test_the_steps_reach_from_few_opinions_to_nearly_all() -> None:
+    """Of a thousand margins the upper seven hundred are right: most of these pass, in a few steps."""
+    found = []
+    for number in range(1000):
+        voices: dict[TierName, Voice] = {"quick": Voice("accept", float(number)), "deep": Voice("accept")}
+        found.append(Sample(str(number), "accept" if number >= 300 else "reject", voices))
+    (shown,) = choose(found, ("quick", "deep"), Promise(0.1)).shown
+    assert shown.tally.labels > 500
+    assert shown.tally.errors == 0

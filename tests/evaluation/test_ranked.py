@@ -1,0 +1,312 @@
+"""Which lead of the best of several subjects may be final: learned, promised, and judged by."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import json
+import random
+from datetime import UTC, datetime
+from math import sqrt
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from scripted import endpoint
+
+from judgekit.errors import InputError
+from judgekit.evaluation import labelled, ranked, readings
+from judgekit.evaluation.calibrate import choose, learn
+from judgekit.judging import fingerprint
+from judgekit.judging.calibration import Promise
+from judgekit.judging.contest import Contest
+from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.options import Manner
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.subject import File
+from judgekit.providers import registry, replay
+from judgekit.providers.base import Endpoint
+from judgekit.rubric import loader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.evaluation.ranked import Ranked
+    from judgekit.judging.calibration import Calibration
+    from judgekit.providers.base import Seats
+    from judgekit.rubric.schema import ScoreRubric
+
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+LOADED = loader.comparing_rubric("answer-quality")
+RUBRIC = cast("ScoreRubric", LOADED.rubric)
+ONE: dict[TierName, list[str]] = {"quick": ["small"], "deep": ["large"]}
+Given = dict[str, list[float]]
+
+
+def case(number: int, best: str, **said: Given | dict[str, Any]) -> labelled.Case:
+    judges = {
+        tier: {"model": ONE.get(tier, [tier])[0], "points": each} if "A" in each else each  # type: ignore[call-overload]
+        for tier, each in said.items()
+    }
+    texts = [f"{number} {letter}" for letter in "ABC"]
+    return labelled.Case.model_validate(
+        {"id": str(number), "prompt": "p", "subjects": texts, "label": best, "judges": judges}
+    )
+
+
+def points(*values: float) -> Given:
+    return {letter: [value] for letter, value in zip("ABC", values, strict=True)}
+
+
+def learned(
+    cases: list[labelled.Case], mode: ModeName = "lenient", reference: TierName | None = None
+) -> Calibration:
+    models = readings.models(cases)
+    return learn(cases, models, LOADED, mode, Promise(reference=reference), made=MADE, labels_sha256="0" * 64)
+
+
+def wide_and_narrow(wide: int, narrow: int, wrong: int) -> list[labelled.Case]:
+    """Return cases with wide quick leads that are right, and narrow ones of which some are wrong."""
+    found = [case(at, "A", quick=points(5, 3, 2), deep=points(5, 2, 2)) for at in range(wide)]
+    for at in range(narrow):
+        best = "B" if at < wrong else "A"
+        deep = points(2, 5, 1) if best == "B" else points(5, 2, 1)
+        found.append(case(wide + at, best, quick=points(4, 3.5, 1), deep=deep))
+    return found
+
+
+# --- what is learned -------------------------------------------------------------------------------------
+
+
+def test_wide_leads_may_be_final_and_narrow_ones_go_up() -> None:
+    known = learned(wide_and_narrow(wide=120, narrow=60, wrong=20))
+    (gate,) = known.gates
+    assert (gate.tier, gate.outcome, gate.least_margin, gate.after) == ("quick", "accept", 2, None)
+    assert (gate.labels, gate.errors) == (120, 0)
+    assert gate.bound <= 0.05
+    (refused,) = known.not_promised
+    assert (refused.least_margin, refused.errors) == (0.5, 20)
+    assert (known.subjects and known.subjects.model_dump()) == {"least": 3, "most": 3, "all": 540}
+
+
+def test_calls_are_counted_subject_by_subject() -> None:
+    known = learned(wide_and_narrow(wide=120, narrow=60, wrong=20))
+    # Of narrow ones the best two go up.
+    assert known.with_gates.calls == {"quick": 540, "deep": 120}
+    assert (known.with_gates.by_gate, known.with_gates.errors, known.with_gates.decided) == (120, 0, 180)
+    # Without labels a lead of half a point is wide enough on a scale of four.
+    assert known.without.calls == {"quick": 540, "deep": 0}
+    assert known.without.errors == 20
+
+
+def test_against_the_deep_tier_it_has_the_last_word() -> None:
+    known = learned(wide_and_narrow(wide=300, narrow=60, wrong=20), reference="deep")
+    assert known.rules().last == "deep"
+    assert [each.least_margin for each in known.gates] == [2]
+
+
+def test_with_few_labels_nothing_is_promised() -> None:
+    known = learned(wide_and_narrow(wide=20, narrow=0, wrong=0))
+    assert (known.gates, [each.why for each in known.not_promised]) == ([], ["too few labels"])
+
+
+def test_ties_and_cut_texts_pass_no_gate() -> None:
+    even = [case(at, "tie", quick=points(4, 4, 1), deep=points(4, 4, 1)) for at in range(200)]
+    assert (learned(even).gates, learned(even).not_promised) == ([], [])
+    blind = [case(at, "A", quick=points(5, 1, 1), deep=points(5, 1, 1)) for at in range(200)]
+    blind = [
+        each.model_copy(
+            update={"judges": {**each.judges, "quick": each.judges["quick"].model_copy(update={"cut": True})}}
+        )
+        for each in blind
+    ]
+    assert (learned(blind).gates, learned(blind).not_promised) == ([], [])
+
+
+def test_a_tier_that_failed_is_passed_over() -> None:
+    gone = {"model": "small", "failure": "timeout"}
+    cases = [case(at, "A", quick=gone, deep=points(5, 1, 1)) for at in range(10)]
+    cases.append(case(10, "A", quick=points(5, 1, 1), deep={"model": "large", "failure": "timeout"}))
+    known = learned(cases)
+    assert (known.with_gates.decided, known.with_gates.errors) == (10, 0)  # the last one is left open
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"label": "D"}, "label: expected A, B, C, tie"),
+        ({"label": "accept"}, "label: expected A, B, C, tie"),
+        ({"subjects": ["one"]}, "at least two texts"),
+        ({"subjects": []}, "in all cases, or in none"),
+        ({"judges": {"quick": {"model": "small", "points": {"Z": [1]}}}}, "expected points for A, B, C"),
+        ({"judges": {"quick": {"model": "small", "choice": "A"}}}, "expected points for A, B, C"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], problem: str) -> None:
+    cases = wide_and_narrow(2, 0, 0)
+    given = {**json.loads(cases[0].model_dump_json(exclude_unset=True)), **change}
+    with pytest.raises(InputError, match=problem):
+        learned([labelled.Case.model_validate(given), cases[1]])
+
+
+def test_subjects_need_a_rubric_that_scores() -> None:
+    cases, loaded = wide_and_narrow(2, 0, 0), loader.find_rubric("answer-preference")
+    with pytest.raises(InputError, match="name a rubric of the task 'score'"):
+        learn(cases, readings.models(cases), loaded, "strict", Promise(), made=MADE, labels_sha256="0" * 64)
+
+
+# --- when it is used -------------------------------------------------------------------------------------
+
+
+def test_it_holds_for_as_many_texts_as_were_compared() -> None:
+    known = learned(wide_and_narrow(120, 0, 0))
+    panel = fingerprint.panel({"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC)
+    assert known.misfit(LOADED, panel, 3) is None
+    majority = fingerprint.panel(
+        {"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC, Manner(jury="majority")
+    )
+    assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
+    assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
+
+
+# --- the judge comes to the same -------------------------------------------------------------------------
+
+
+def drawn(draw: random.Random, number: int, models: Mapping[TierName, Sequence[str]]) -> labelled.Case:
+    judges: dict[str, Any] = {}
+    for tier, names in models.items():
+        jury = [
+            {
+                "model": name,
+                "family": name[:1],
+                "points": {each: [float(draw.randint(1, 5))] for each in "ABC"},
+            }
+            if draw.random() < 0.9
+            else {"model": name, "family": name[:1], "failure": "not_recorded"}
+            for name in names
+        ]
+        judges[tier] = {"jury": jury} if len(jury) > 1 else jury[0]
+    texts = [f"{number} {letter}" for letter in "ABC"]
+    given = {"id": str(number), "prompt": "p", "subjects": texts, "label": "A", "judges": judges}
+    return labelled.Case.model_validate(given)
+
+
+def file(text: str) -> File:
+    return File(text, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+
+
+def lines(case: labelled.Case) -> Iterator[str]:
+    for tier, said in case.judges.items():
+        for each in said.jury or [said]:
+            for letter, text in zip("ABC", case.subjects, strict=True):
+                if each.points is None:
+                    continue
+                scores = dict.fromkeys(RUBRIC.dimensions, each.points[letter][0])
+                reply = json.dumps({"reasoning": "", "scores": scores, "findings": []})
+                line = {"replay": 1, "subject": file(text).sha256, "rubric": RUBRIC.ref, "tier": tier}
+                yield (
+                    json.dumps({**line, "model": each.model, "reply": {"text": reply, "model": each.model}})
+                    + "\n"
+                )
+
+
+PANELS: list[dict[TierName, list[str]]] = [
+    {"quick": ["small"], "deep": ["large"]},
+    {"quick": ["a1", "a2", "b1"], "deep": ["large"], "tiebreaker": ["x", "y"]},
+    {"quick": ["small"], "deep": ["large"], "tiebreaker": ["large"]},
+    {"quick": ["small"], "deep": ["a", "b", "c"], "tiebreaker": ["c"]},
+]
+GATES = [
+    None,
+    Gates("c"),
+    Gates("c", (Gate("quick", "accept", 1.0),)),
+    Gates("c", (Gate("quick", "accept", 2.0), Gate("deep", "accept", 0.1, "accept"))),
+    Gates("c", (Gate("quick", "accept", 1.5), Gate("deep", "accept", 0.1, "improve")), last="deep"),
+]
+
+
+def test_a_model_that_failed_is_asked_again() -> None:
+    level = {"points": points(4, 4, 4)}
+    deep = {"jury": [{"model": each, **level} for each in "ab"] + [{"model": "c", "failure": "timeout"}]}
+    third = {"model": "c", "points": points(5, 4, 4)}
+    given = case(0, "A", quick=points(4, 4, 4), deep=deep, tiebreaker=third)
+    (item,) = ranked.items([given], RUBRIC, "lenient")
+    turns = [stage.turn for stage in item.stages(None)]
+    assert [turn.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
+    assert item.word(turns[-1]) == "A"
+    again = {"model": "large", **level}
+    heard = case(0, "A", quick=points(4, 4, 4), deep=again, tiebreaker=again)
+    (item,) = ranked.items([heard], RUBRIC, "lenient")
+    assert [stage.turn.tier for stage in item.stages(None)] == ["quick", "deep"]
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+@pytest.mark.parametrize("gates", GATES)
+@pytest.mark.parametrize("panel", PANELS)
+def test_the_judge_comes_to_what_was_measured(
+    panel: dict[TierName, list[str]], gates: Gates | None, mode: ModeName, tmp_path: Path
+) -> None:
+    """A promise would be empty if the judge walked another way than the learner."""
+    draw = random.Random(f"{panel} {gates} {mode}")
+    cases = [drawn(draw, number, panel) for number in range(10)]
+    recording = tmp_path / "replies.jsonl"
+    recording.write_text("".join(line for each in cases for line in lines(each)), encoding="utf-8")
+    profile = registry.find("replay")
+    seats: Seats = {
+        tier: [Endpoint(profile, name, name[:1], profile.output, api_base=str(recording)) for name in names]
+        for tier, names in panel.items()
+    }
+    judge = RankingJudge(replay.ReplayGateway(), seats, LOADED, mode, 60, gates=gates)
+    for item in ranked.items(cases, RUBRIC, mode):
+        found = asyncio.run(judge.judge(Contest("p", tuple(map(file, item.case.subjects)))))
+        stages = list(item.stages(gates))
+        assert found.verdict == (item.word(stages[-1].turn) or "undetermined")
+        assert len(found.rounds) == sum(stage.calls for stage in stages)
+        assert found.calibration == (gates and gates.id)
+
+
+# --- the promise -----------------------------------------------------------------------------------------
+
+RUNS, CONFIDENCE = 200, 0.9
+LEADS = {2.0: (5, 3, 1), 1.0: (4, 3, 1), 0.5: (4, 3.5, 1)}
+
+
+@functools.cache
+def subject(lead: float, right: bool, deep_right: bool) -> Ranked:  # noqa: FBT001 - a table
+    best = "A" if right else "C"
+    deep = points(5, 1, 1) if deep_right == right else points(1, 5, 1)
+    (found,) = ranked.items([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
+    return found
+
+
+@pytest.mark.parametrize("rates", [(0.052, 0.055, 0.3), (0.01, 0.075, 0.4), (0.005, 0.03, 0.06)])
+def test_of_all_calibrations_no_more_break_their_promise_than_promised(
+    rates: tuple[float, float, float],
+) -> None:
+    """How often the best is wrong rises as leads shrink; the rate of each gate is a sum and no estimate."""
+    draw = random.Random(1122)
+    errors = dict(zip(LEADS, rates, strict=True))
+    broke = chose = 0
+    for _ in range(RUNS):
+        drawn = [
+            subject(lead, draw.random() >= errors[lead], draw.random() >= 0.05)
+            for lead in draw.choices(list(LEADS), k=500)
+        ]
+        gates = choose([each.sample() for each in drawn], ("quick", "deep"), Promise(0.05, CONFIDENCE)).gates
+        least = min((gate.least_margin for gate in gates.gates), default=None)
+        chose += least is not None
+        if least is not None:
+            inside = [errors[lead] for lead in LEADS if lead >= least]
+            broke += sum(inside) / len(inside) > 0.05
+    share = 1 - CONFIDENCE
+    assert broke / RUNS <= share + 3 * sqrt(share * CONFIDENCE / RUNS)
+    assert chose / RUNS > (0.5 if rates[0] < 0.05 else -1)
+
+
+def test_what_a_gate_lets_through_is_the_labelled_best_or_counts_as_wrong() -> None:
+    """Of three, a deeper tier may name another wrong one: that is no agreement with the label."""
+    given = case(0, "C", quick=points(5, 4, 1), deep=points(1, 5, 1))
+    (item,) = ranked.items([given], RUBRIC, "lenient")
+    assert item.sample().wrong == frozenset(("quick", "deep"))

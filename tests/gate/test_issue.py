@@ -1,0 +1,157 @@
+"""What an issue says, and what it leaves unsaid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ledger_lines import SHA, round_of, verdict
+
+from judgekit.gate import issues
+
+FINDING = {
+    "dimension": "pragmatic",
+    "location": "Deployment",
+    "issue": "no way back is given",
+    "suggestion": "say how to roll back",
+    "quote": "SECRET LINE",
+}
+
+
+def opinion(outcome: str, *findings: dict[str, str], **scores: float) -> dict[str, Any]:
+    return {"outcome": outcome, "scores": scores, "reasoning": "SECRET THOUGHT", "findings": list(findings)}
+
+
+def disagreement(**changes: object) -> Any:  # noqa: ANN401 - a VerdictLine
+    rounds = [
+        round_of("accept", model="small", opinion=opinion("accept", semantic=4, pragmatic=4)),
+        round_of("reject", "deep", "large", round=2, opinion=opinion("reject", FINDING, semantic=1)),
+        round_of(None, "tiebreaker", "third", round=3),
+    ]
+    fields: dict[str, object] = {"rounds": rounds, "judge_tier": None, "model": None, "scores": None}
+    return verdict("escalate", path="docs/a.md", **(fields | changes))  # type: ignore[arg-type]  # any field
+
+
+def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
+    made = issues.of(disagreement(commit="c" * 40))
+    assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+    assert "Models disagree about `docs/a.md`" in made.body
+    assert "rubric `kls@1.0.0`, lenient; judged 2026-03-20 12:00 UTC" in made.body
+    assert f"commit `{'c' * 40}`" in made.body
+    assert "| 1 | quick | `small` | `accept` | `semantic 4, pragmatic 4` | - |" in made.body
+    assert "| 2 | deep | `large` | `reject` | `semantic 1` | - |" in made.body
+    assert "| 3 | tiebreaker | `third` | - | - | `timeout` |" in made.body
+    assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
+    assert "-> say how to roll back" in made.body
+    assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
+
+
+def test_no_content_is_in_it_unless_asked_for() -> None:
+    shown = disagreement(reasoning="SECRET REASON")
+    assert "SECRET" not in issues.of(shown).body
+    told = issues.of(shown, text=True).body
+    assert '> "SECRET LINE"' in told
+    assert "SECRET REASON" in told
+
+
+def test_a_providers_words_are_not_in_it() -> None:
+    failed = {"kind": "connection", "message": "refused by http://10.0.0.3:8080"}
+    body = issues.of(disagreement(rounds=[round_of(None, failure=failed)]), text=True).body
+    assert "`connection`" in body
+    assert "10.0.0.3" not in body
+
+
+@pytest.mark.parametrize(
+    ("word", "title", "head"),
+    [
+        ("reject", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models reject `docs/a.md`."),
+        (
+            "improve",
+            "[JUDGE-DISAGREEMENT] Review needed: docs/a.md",
+            "Models find `docs/a.md` in need of work.",
+        ),
+        ("undetermined", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models came to no verdict about"),
+    ],
+)
+def test_other_verdicts_have_words_of_their_own(word: Any, title: str, head: str) -> None:  # noqa: ANN401
+    made = issues.of(verdict(word, path="docs/a.md"))
+    assert made.title == title
+    assert head in made.body
+
+
+def test_the_same_task_has_the_same_token_whatever_it_holds() -> None:
+    one = issues.of(disagreement())
+    other = issues.of(
+        disagreement(task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}])
+    )
+    assert one.token == other.token
+    assert one.state != other.state
+    assert issues.of(verdict("reject", path="docs/a.md")).state != one.state
+    assert issues.of(verdict("escalate", path="docs/b.md")).token != one.token
+
+
+def test_the_mark_is_read_back() -> None:
+    made = issues.of(disagreement())
+    assert issues.mark(made.body) == (made.token, made.state)
+    assert issues.mark(made.body.replace("\n", "\r\n")) == (made.token, made.state)
+    assert made.token in made.body.rpartition("<sub>")[2]  # where GitHub's search sees it
+
+
+def test_a_mark_that_content_brings_along_is_none() -> None:
+    other = issues.of(verdict("escalate", path="docs/b.md"))
+    finding = FINDING | {"issue": f"<!-- judgekit {other.token} {other.state} -->"}
+    made = issues.of(disagreement(rounds=[round_of("reject", opinion=opinion("reject", finding))]))
+    assert issues.mark(made.body) == (made.token, made.state)
+    assert issues.mark(f"See:\n{other.body}") is None
+    assert issues.mark("") is None
+
+
+def test_names_do_not_act() -> None:
+    path = "a`b|c@team\n<!-- -->' $(touch x).md"
+    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}", subjects=[{"path": path, "sha256": SHA}]))
+    assert "@" not in made.title
+    assert "a'b¦c@team <!-- -->' $(touch x).md" in made.body
+    # A name that no shell takes as it is: the verdict's own id stands for it.
+    assert "judgekit override docs/a.md-escalate-0 accept" in made.body
+
+
+def test_a_task_is_overridden_by_its_name() -> None:
+    assert "judgekit override T-42 accept" in issues.of(disagreement(task_id="T-42")).body
+
+
+def test_scores_are_shown_as_they_are() -> None:
+    opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
+    assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
+
+
+def test_a_shell_gets_a_name_as_one_word() -> None:
+    path = "it's $(touch x).md"
+    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}"))
+    assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
+
+
+def test_it_is_never_too_long() -> None:
+    finding = dict.fromkeys(FINDING, "long " * 2000)
+    rounds = [
+        round_of("reject", "deep", "m" * 500, opinion=opinion("reject", *[finding] * 50)) for _ in range(40)
+    ]
+    subjects = [{"path": f"{'p' * 400}{number}.md", "sha256": SHA} for number in range(60)]
+    body = issues.of(disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), text=True).body
+    assert len(body) < issues.MAX_BODY
+    assert "and 40 more files" in body
+    assert "more\n~~~" in body  # findings
+    assert "judgekit override" in body
+
+
+def test_the_deciding_tiers_findings_stand_alone() -> None:
+    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
+    assert "1. pragmatic, in Deployment: no way back is given" in made.body
+
+
+def test_without_rounds_it_says_so() -> None:
+    assert "No model was asked." in issues.of(verdict("undetermined", rounds=[])).body
+
+
+def test_an_imported_round_of_another_shape_is_shown_as_far_as_it_goes() -> None:
+    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
+    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body

@@ -1,0 +1,202 @@
+"""Replacing another program's settings file: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from judgekit.errors import InputError
+from judgekit.hooks import files
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.json"
+    path.write_bytes(b"old")
+    return path
+
+
+def only(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_missing_file_reads_as_none(tmp_path: Path) -> None:
+    assert files.read(tmp_path / "none" / "settings.json") is None
+
+
+def test_what_is_no_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        files.read(tmp_path)
+
+
+def test_content_is_replaced_and_nothing_stays_beside(file: Path) -> None:
+    assert files.replace(file, b"old", b"new") == []
+    assert file.read_bytes() == b"new"
+    assert only(file.parent) == ["settings.json"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755])
+def test_the_mode_stays(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    files.replace(file, b"old", b"new")
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_the_time_is_now(file: Path) -> None:
+    """Who watches the file by its time must see the change."""
+    os.utime(file, (1, 1))
+    files.replace(file, b"old", b"new")
+    assert file.stat().st_mtime > 1
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may give a file away")
+def test_the_owner_stays(file: Path) -> None:
+    os.chown(file, 12345, 23456)
+    files.replace(file, b"old", b"new")
+    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    usual = tmp_path / "usual"
+    usual.touch()
+    files.replace(tmp_path / "settings.json", None, b"new")
+    assert (tmp_path / "settings.json").stat().st_mode == usual.stat().st_mode
+
+
+def test_folders_are_made_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "settings.json"
+    assert files.replace(path, None, b"new") == [tmp_path / "a", tmp_path / "a" / "b"]
+    assert path.read_bytes() == b"new"
+    files.replace(path, b"new", None)
+    assert files.remove_folders([tmp_path / "a", tmp_path / "a" / "b"]) == []
+    assert only(tmp_path) == []
+
+
+def test_folders_with_something_in_them_stay(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "mine").touch()
+    assert files.remove_folders([tmp_path / "a", tmp_path / "a" / "b"]) == [tmp_path / "a"]
+
+
+def test_links_are_followed(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "home" / "settings.json"
+    link.parent.mkdir()
+    link.symlink_to("../settings.json")
+    files.replace(link, b"old", b"new")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"new"
+    assert only(link.parent) == ["settings.json"]
+
+
+def test_a_link_to_nothing_is_followed_both_ways(tmp_path: Path) -> None:
+    link = tmp_path / "settings.json"
+    link.symlink_to("elsewhere.json")
+    files.replace(link, None, b"new")
+    assert link.is_symlink()
+    assert (tmp_path / "elsewhere.json").read_bytes() == b"new"
+    files.replace(link, b"new", None)
+    assert link.is_symlink()
+    assert only(tmp_path) == ["settings.json"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(b"older", b"new"), (None, b"new"), (b"older", None)])
+def test_a_strangers_edit_is_not_overwritten(file: Path, before: bytes | None, after: bytes | None) -> None:
+    with pytest.raises(InputError, match="another program changed it"):
+        files.replace(file, before, after)
+    assert file.read_bytes() == b"old"
+    assert only(file.parent) == ["settings.json"]
+
+
+def test_a_strangers_removal_is_not_undone(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        files.replace(tmp_path / "settings.json", b"old", b"new")
+    assert only(tmp_path) == []
+
+
+def test_an_edit_while_ours_is_written_is_seen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def meddle(descriptor: int) -> None:
+        file.write_bytes(b"theirs")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meddle)
+    with pytest.raises(InputError, match="another program changed it"):
+        files.replace(file, b"old", b"new")
+    assert file.read_bytes() == b"theirs"
+    assert only(file.parent) == ["settings.json"]
+
+
+def test_a_file_that_appears_at_the_last_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "settings.json"
+    link = os.link
+
+    def meddle(source: Path, destination: Path) -> None:
+        path.write_bytes(b"theirs")
+        link(source, destination)
+
+    monkeypatch.setattr(os, "link", meddle)
+    with pytest.raises(InputError, match="another program changed it"):
+        files.replace(path, None, b"new")
+    assert path.read_bytes() == b"theirs"
+    assert only(tmp_path) == ["settings.json"]
+
+
+def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    files.replace(tmp_path / "settings.json", None, b"new")
+    assert only(tmp_path) == ["settings.json"]
+
+
+def test_a_file_made_read_only_is_not_replaced(file: Path) -> None:
+    file.chmod(0o444)
+    with pytest.raises(InputError, match="is read-only; make it writable"):
+        files.replace(file, b"old", b"new")
+    assert file.read_bytes() == b"old"
+
+
+def test_the_target_of_a_link_is_named_when_it_is_read_only(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    file.chmod(0o444)
+    with pytest.raises(InputError, match=f"it leads to {file}"):
+        files.replace(link, b"old", b"new")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_said(file: Path) -> None:
+    file.parent.chmod(0o555)
+    try:
+        with pytest.raises(InputError, match=r"Permission denied.*its folder"):
+            files.replace(file, b"old", b"new")
+        with pytest.raises(InputError, match=r"Permission denied.*its folder"):
+            files.replace(file.parent / "new" / "settings.json", None, b"new")
+    finally:
+        file.parent.chmod(0o755)
+    assert file.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("step", ["fsync", "link"])
+def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+        files.replace(tmp_path / "a" / "settings.json", None, b"new")
+    assert only(tmp_path) == []
+
+
+def test_a_file_in_the_folders_place_is_said(file: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        files.replace(file / "settings.json", None, b"new")
+    assert file.read_bytes() == b"old"

@@ -1,0 +1,159 @@
+"""The flow behind `judgekit compare`, and the same from Python."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from loopback import Loopback, says
+
+import judgekit
+from judgekit.errors import ConfigError, InputError, UsageError
+from judgekit.judging import comparing
+from judgekit.judging.contest import Contest
+from judgekit.judging.subject import File
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loopback import Answer, Asked
+
+PROMPT = "Say yes."
+
+
+def prefers_yes(asked: Asked) -> Answer:
+    """Prefer the text that says yes over the wire; score it 5 and any other 2."""
+    text = str(asked.text)
+    if '"scores"' in text:
+        value = 5 if "\nyes\n" in text else 2
+        return says(json.dumps({"reasoning": "", "scores": dict.fromkeys(_dimensions(text), value)}))
+    label = re.findall(r"The text (\w+):\s+<[^>]*>\s+yes\s", text)
+    return says(json.dumps({"reasoning": "It says yes.", "better": label[0] if label else "tie"}))
+
+
+def _dimensions(text: str) -> list[str]:
+    return re.findall(r'"(\w+)": <whole number>', text)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loopback:
+    monkeypatch.chdir(tmp_path)
+    loopback = Loopback(prefers_yes)
+    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+    return loopback
+
+
+def test_two_texts_from_python(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
+    assert isinstance(found, judgekit.Comparison)
+    assert (found.verdict, found.reasoning, found.rubric.id) == ("B", "It says yes.", comparing.FOR_TWO)
+    assert [each.letter for each in found.subjects] == ["A", "B"]
+    assert found.consensus == "single"
+
+
+def test_three_texts_are_scored(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        found = judgekit.compare("no", "maybe", "yes", prompt=PROMPT, mode="lenient", rubric="kls")
+    assert (found.verdict, [each.score for each in found.subjects]) == ("C", [2, 2, 5])
+
+
+def test_two_texts_can_be_scored_too(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        found = judgekit.compare("yes", "no", prompt=PROMPT, rubric="kls", mode="lenient")
+    assert (found.verdict, found.lead) == ("A", 3.0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 27])
+def test_a_number_of_texts_that_cannot_be_compared(count: int) -> None:
+    with pytest.raises(UsageError, match="expected"):
+        judgekit.compare(*["yes"] * count, prompt=PROMPT)
+
+
+def test_an_empty_text_is_no_text() -> None:
+    with pytest.raises(InputError, match="B: empty"):
+        judgekit.compare("yes", " \n", prompt=PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("rubric", "count", "problem"),
+    [
+        ("answer-preference", 3, "which of two is better, and there are 3"),
+        ("memory-relevance", 2, "is for the task 'select'"),
+        ("no-such", 2, "no rubric 'no-such'"),
+    ],
+)
+def test_rubrics_that_do_not_fit(rubric: str, count: int, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        judgekit.compare(*map(str, range(count)), prompt=PROMPT, rubric=rubric)
+
+
+def test_a_rubric_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("rubric: bad\nversion: 1.0.0\ntask: compare\ntitle: T\ncriteria: {}\n")
+    with pytest.raises(ConfigError, match="missing key"):
+        judgekit.compare("a", "b", prompt=PROMPT, rubric=str(path))
+
+
+def test_without_a_model_it_is_undetermined_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = tuple(File(name, name, name * 64, 1) for name in "ab")
+    found = comparing.compare(Contest(PROMPT, files))
+    assert (found.verdict, found.rounds) == ("undetermined", [])
+    assert "nothing was judged: no model found" in str(found.degraded)
+
+
+def test_who_wrote_them_is_said_for_all_or_for_each(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def families(given: str | list[str | None] | None) -> list[str | None]:
+        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", author_family=given)
+        return [each.family for each in found.subjects]
+
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert families(None) == [None, None]
+        assert families("Claude") == ["anthropic", "anthropic"]
+        assert families(["gpt-4o", None]) == ["openai", None]
+        (tmp_path / ".judgekit").mkdir()
+        (tmp_path / ".judgekit" / "config.yaml").write_text("judge: {author_family: mistral}\n")
+        assert families(["gpt-4o", None]) == ["openai", "mistral"]
+        assert families(["gpt-4o", "none"]) == ["openai", None]
+    with pytest.raises(UsageError, match="got 3"):
+        judgekit.compare("no", "yes", prompt=PROMPT, author_family=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("rubric", "calls"), [(None, 2 * 2 * 3), ("answer-quality", 2 * 2 * 3)])
+def test_samples_and_criteria_are_those_of_the_configuration(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rubric: str | None, calls: int
+) -> None:
+    (tmp_path / ".judgekit").mkdir()
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("JUDGEKIT_HOME", str(home))
+    (home / "config.yaml").write_text("judge: {samples: 2, criteria: each}\n")
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", rubric=rubric)
+        assert len(server.requests) == calls
+    assert found.verdict == "B"
+
+
+def test_a_reply_that_was_kept_costs_no_second_call(
+    server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        first = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
+        asked = len(server.requests)
+        second = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
+        swapped = judgekit.compare("yes", "no", prompt=PROMPT, mode="lenient")
+    assert (first.verdict, second.verdict, swapped.verdict) == ("B", "B", "A")
+    assert len(server.requests) == asked

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.errors import InputError, UsageError
+from judgekit.judging import documents
+from judgekit.judging.subject import CONTEXT_CHARS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTHING = io.BytesIO()
+
+
+def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\xef\xbb\xbfHello")
+    read = documents.read_file(str(path), NOTHING)
+    assert (read.text, read.total, read.path) == ("Hello", 5, str(path))
+    assert len(read.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "empty; there is nothing to judge"),
+        (b" \n\t\n", "empty; there is nothing to judge"),
+        ("\u200b\u200b".encode(), "empty; there is nothing to judge"),
+        ("\ufeff \u2060\n\u3164\ufe0f".encode() * 5_000, "empty; there is nothing to judge"),
+        (b"\x89PNG\r\n\0\0", "a binary file"),
+        ("Grüße".encode("latin-1"), "not UTF-8 (byte 2)"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_line(tmp_path: Path, data: bytes, problem: str) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        documents.read_file(str(path), NOTHING)
+    assert str(caught.value).startswith(f"{path}: {problem}")
+
+
+def test_one_visible_letter_is_something_to_judge(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("\u200b" * 20_000 + "a")
+    assert documents.read_file(str(path), NOTHING).text.endswith("a")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.md"
+    os.mkfifo(path)
+    for way in (path, tmp_path / "link.md"):
+        if way != path:
+            way.symlink_to(path)
+        with pytest.raises(
+            InputError, match="not a file \\(a pipe or a device\\); give what it holds as standard"
+        ):
+            documents.read_file(str(way), NOTHING)
+    with pytest.raises(InputError, match="not a file"):
+        documents.read_file("/dev/zero", NOTHING)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no /dev/fd")
+def test_what_a_shell_hands_over_as_a_path_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"Hello")
+    os.close(writing)
+    try:
+        assert documents.read_file(f"/dev/fd/{reading}", NOTHING).text == "Hello"
+    finally:
+        os.close(reading)
+
+
+@pytest.mark.parametrize("path", ["missing.md", "nul\0.md"])
+def test_a_path_that_leads_nowhere_is_one_line(path: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \("):
+        documents.read_file(path, NOTHING)
+
+
+def test_standard_input() -> None:
+    assert documents.read_file("-", io.BytesIO(b"Hello")).text == "Hello"
+    with pytest.raises(InputError, match=r"^standard input: empty"):
+        documents.read_file("-", NOTHING)
+
+
+def test_a_5_mb_document_is_cut_and_knows_it(tmp_path: Path) -> None:
+    path = tmp_path / "big.md"
+    path.write_text("word " * 1_000_000)
+    read = documents.read_file(str(path), NOTHING)
+    assert (len(read.text), read.total) == (CONTEXT_CHARS, 5_000_000)
+
+
+def test_a_file_beyond_reason_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "huge.md"
+    with path.open("wb") as file:
+        file.truncate(documents.MAX_BYTES + 1)
+    with pytest.raises(InputError, match="larger than 64 MB"):
+        documents.read_file(str(path), NOTHING)
+
+
+def fill(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / ".hidden").mkdir()
+    for name in ("b.md", "a.md", "sub/c.md", ".hidden/d.md", "ignored.md"):
+        (folder / name).write_text("text")
+    (folder / "picture.png").write_bytes(b"\x89PNG\0")
+
+
+def names(folder: Path) -> list[str]:
+    return [path.removeprefix(f"{folder}/") for path in documents.expand([str(folder)])]
+
+
+def test_a_folder_gives_its_text_files(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert names(tmp_path) == ["a.md", "b.md", "ignored.md", "sub/c.md"]
+
+
+def test_a_repository_gives_what_git_does_not_ignore(tmp_path: Path) -> None:
+    fill(tmp_path)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored.md\n")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "a.md"], check=True)
+    assert names(tmp_path) == [".gitignore", ".hidden/d.md", "a.md", "b.md", "sub/c.md"]
+
+
+def test_a_folder_without_text_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the folder holds no text file"):
+        documents.read_file(next(documents.expand([str(tmp_path)])), NOTHING)
+
+
+def test_what_git_ignores_is_not_judged_even_where_that_is_everything(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("private/\n")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret.txt").write_text("secret")
+    assert names(tmp_path) == [".gitignore"]
+    (path,) = documents.expand([str(tmp_path / "private")])
+    with pytest.raises(InputError, match="no text file that git does not ignore"):
+        documents.read_file(path, NOTHING)
+
+
+def test_a_folders_empty_and_undecodable_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "latin.txt").write_bytes("Grüße".encode("latin-1"))
+    (tmp_path / "long.md").write_text("é" * 8191)
+    assert names(tmp_path) == ["long.md"]
+
+
+def test_a_folder_that_poses_as_a_repository_runs_nothing(tmp_path: Path) -> None:
+    """Anybody can commit a folder that looks like a bare repository with a configuration of its own."""
+    trap, mark = tmp_path / "docs", tmp_path / "ran"
+    (trap / "objects").mkdir(parents=True)
+    (trap / "refs").mkdir()
+    (trap / "HEAD").write_text("ref: refs/heads/main\n")
+    (trap / "config").write_text(
+        f'[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "touch {mark}; false"\n'
+    )
+    (trap / "page.md").write_text("text")
+    found = [path.rpartition("/")[2] for path in documents.expand([str(trap)])]
+    assert "page.md" in found
+    assert not mark.exists()
+
+
+def test_an_empty_path_is_not_the_current_folder() -> None:
+    with pytest.raises(UsageError, match="is a variable unset"):
+        list(documents.expand([""]))
+
+
+def test_files_stay_in_the_order_given(tmp_path: Path) -> None:
+    assert list(documents.expand(["b.md", "-", "a.md"])) == ["b.md", "-", "a.md"]
+
+
+def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one")
+    (tmp_path / "b.md").write_text("two")
+    read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
+    both = documents.document(read, "task-7")
+    assert both.task_id == "task-7"
+    assert both.sha256 not in {each.sha256 for each in read}
+    assert documents.document(read[:1]).sha256 == read[0].sha256
+    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
+
+
+def test_a_file_of_a_folder_is_looked_at_when_its_turn_comes(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("Hello.")
+    found = documents.expand([str(tmp_path)])
+    assert next(found) == str(tmp_path / "a.md")
+    (tmp_path / "b.md").write_bytes(b"\0")
+    assert list(found) == []
+
+
+def test_an_empty_path_is_said_before_any_other_is_taken() -> None:
+    with pytest.raises(UsageError):
+        next(documents.expand(["a.md", ""]))

@@ -1,0 +1,282 @@
+"""The flow from a query to memories, above all what happens where models have no part in it."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import sample_store
+from loopback import SILENT, Answer, Asked, Loopback, fails, says
+
+from judgekit.config.settings import user_file
+from judgekit.hooks import claude_code, entries, judged
+from judgekit.hooks.selection import PATIENCE
+from judgekit.judging import search
+from judgekit.judging.calibration import Found
+from judgekit.judging.finality import Gates
+from judgekit.judging.select import Query
+from judgekit.judging.verdict import Decision, RubricRef, Selection
+from judgekit.providers import litellm
+from judgekit.retrieval.confidence import Candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from judgekit.config.names import ModeName
+
+
+def candidate(name: str, label: str) -> Candidate:
+    found = Candidate(
+        name,
+        f"Title {name}",
+        "decision",
+        tags=(),
+        updated=0,
+        root="/r",
+        place=f"{name}.json",
+        kind="claude-memory",
+    )
+    found.confidence_label, found.confidence, found.bm25 = label, 0.5, 1.0
+    return found
+
+
+CANDIDATES = [candidate("a", "high"), candidate("b", "high"), candidate("c", "high"), candidate("d", "low")]
+
+
+def selection(**decisions: str) -> Selection:
+    return Selection(
+        rubric=RubricRef(id="r", version="1.0.0", sha256=""),
+        mode="strict",
+        prompt_sha256="",
+        decisions=[
+            Decision(id=name, decision=word, tier=None if word == "undetermined" else "quick")
+            for name, word in decisions.items()
+        ],
+        degraded="quick: timeout" if "undetermined" in decisions.values() else None,
+        duration_ms=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "decided", "kept"),
+    [
+        ("strict", {"a": "kept", "b": "dropped", "c": "kept", "d": "kept"}, "acd"),
+        ("strict", dict.fromkeys("abcd", "undetermined"), "ab"),
+        ("lenient", dict.fromkeys("abcd", "undetermined"), "abcd"),
+        ("strict", {"a": "dropped", "b": "undetermined", "c": "undetermined", "d": "undetermined"}, "b"),
+        ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
+    ],
+)
+def test_where_nothing_was_decided_bm25_decides(mode: ModeName, decided: dict[str, str], kept: str) -> None:
+    found, degraded = search.apply(selection(**decided), CANDIDATES, mode, top_k=2)
+    assert "".join(each.id for each, _ in found) == kept
+    assert (degraded is not None) == ("undetermined" in decided.values())
+    by = {each.id: keeper for each, keeper in found}
+    assert all(
+        keeper == ("bm25" if decided[name] == "undetermined" else "quick") for name, keeper in by.items()
+    )
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("strict", "ab"), ("lenient", "abcd")])
+def test_without_any_judge_bm25_decides(mode: ModeName, kept: str) -> None:
+    found, degraded = search.apply("no model found", CANDIDATES, mode, top_k=2)
+    assert "".join(each.id for each, _ in found) == kept
+    assert degraded == "no model found"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    sample_store.write(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def hook(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[[str, Loopback | None, str], tuple[str, str]]:
+    """Run the prompt hook with a judge switched on in the user's configuration.
+
+    litellm is imported before, so that a busy machine does not spend the hook's few seconds on it.
+    """
+    litellm._load()
+
+    def call(prompt: str, server: Loopback | None, settings: str = "judge: 'on'") -> tuple[str, str]:
+        user_file().parent.mkdir(parents=True, exist_ok=True)
+        user_file().write_text(f"retrieval: {{{settings}}}\n")
+        if server:
+            monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+            monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        payload = json.dumps({"prompt": prompt, "cwd": str(project), "transcript_path": "/nowhere.jsonl"})
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(payload.encode())))
+        monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
+        capfd.readouterr()
+        assert claude_code.main() == 0
+        out, err = capfd.readouterr()
+        return out, err
+
+    return call
+
+
+def keeping(title: str) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        label = next(line[1:5] for line in asked.text.splitlines() if line.startswith("[") and title in line)
+        return says(json.dumps({"keep": [label]}))
+
+    return answer
+
+
+PROMPT = "What about the queue, the payment tables and the JWT refresh?"
+
+
+def test_the_hooks_judge_is_one_call_and_its_word_holds(
+    hook: Callable[..., tuple[str, str]],
+) -> None:
+    kept = sample_store.MEMORIES[1].title
+    with Loopback(keeping(kept)) as server:
+        out, err = hook(PROMPT, server)
+    assert len(server.requests) == 1
+    assert kept in out
+    assert out.count("<result") == 1
+    assert "<memory-nudge" not in out
+    assert err == ""
+
+
+def test_a_judge_that_keeps_nothing_leaves_silence(hook: Callable[..., tuple[str, str]]) -> None:
+    with Loopback(says('{"keep": []}')) as server:
+        assert hook("How do we refresh the JWT?", server) == ("", "")
+
+
+@pytest.mark.parametrize("answer", [SILENT, fails(401), fails(500), says("?")])
+def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
+    hook: Callable[..., tuple[str, str]], answer: Answer
+) -> None:
+    with Loopback(answer) as server:
+        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 1, deadline: 2")
+    assert sample_store.JWT.title in out
+    assert out.count("<result") == 1
+    assert err.startswith("judgekit: quick: ")
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def slow_import(hook: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the first use of litellm take longer than a call may."""
+    found = litellm._load()
+
+    def load() -> object:
+        time.sleep(1.5)
+        return found
+
+    monkeypatch.setattr(litellm, "_load", functools.cache(load))
+    yield
+    with litellm._LOCK:  # until what a test left behind is done
+        pass
+
+
+@pytest.mark.usefixtures("slow_import")
+def test_importing_litellm_costs_no_call_its_time(hook: Callable[..., tuple[str, str]]) -> None:
+    with Loopback(keeping(sample_store.JWT.title)) as server:
+        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1.4, deadline: 20")
+    assert len(server.requests) == 1
+    assert err == ""
+    assert out.count("<result") == 1
+
+
+@pytest.mark.usefixtures("slow_import")
+def test_importing_litellm_counts_towards_the_deadline(hook: Callable[..., tuple[str, str]]) -> None:
+    alone, _ = hook(PROMPT, None, "judge: 'off'")
+    with Loopback(keeping(sample_store.JWT.title)) as server:
+        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1, deadline: 0.2")
+    assert server.requests == []
+    assert (out, err.count("\n")) == (alone, 1)
+    assert "retrieval.deadline" in err
+
+
+def test_judging_ends_before_the_client_gives_up(
+    hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_and_end = 3  # seconds, on a busy machine
+    assert PATIENCE + search.HOOK_SECONDS + start_and_end < entries.TIMEOUT
+    monkeypatch.setattr(search, "HOOK_SECONDS", 1.0)
+    began = time.monotonic()
+    with Loopback(SILENT) as server:
+        out, err = hook("How do we refresh the JWT?", server, "judge: 'on', timeout: 60, deadline: 60")
+    assert time.monotonic() - began < 20
+    assert sample_store.JWT.title in out
+    assert err.startswith("judgekit: quick: ")
+
+
+@pytest.mark.parametrize("inject", ["tiered", "top_k"])
+@pytest.mark.parametrize("prompt", ["How do we refresh the JWT?", PROMPT, "the queue and the billing tables"])
+def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
+    hook: Callable[..., tuple[str, str]], inject: str, prompt: str
+) -> None:
+    alone, nothing = hook(prompt, None, f"judge: 'off', inject: {inject}")
+    assert (nothing, bool(alone)) == ("", True)
+    out, err = hook(prompt, None, f"judge: 'on', inject: {inject}, fallback_top_k: 0")
+    assert out == alone
+    assert err.startswith("judgekit: no model found")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("inject", "mode", "most"),
+    [("top_k", "strict", 2), ("top_k", "lenient", 1), ("tiered", "strict", 0), ("tiered", "lenient", 0)],
+)
+def test_where_tiers_fail_the_hook_injects_the_first_of_what_bm25_would(
+    hook: Callable[..., tuple[str, str]], inject: str, mode: str, most: int
+) -> None:
+    alone, _ = hook(PROMPT, None, f"judge: 'off', inject: {inject}")
+    with Loopback(fails(401)) as server:
+        out, err = hook(
+            PROMPT, server, f"judge: 'on', inject: {inject}, mode: {mode}, fallback_top_k: {most}"
+        )
+    results = [line for line in alone.splitlines() if line.startswith("<result")]
+    assert [line for line in out.splitlines() if line.startswith("<result")] == results[:most]
+    assert ("<memory-nudge>" in out) == (inject == "tiered")
+    assert err.startswith("judgekit: quick: ")
+
+
+def test_where_tiers_fail_the_nudge_is_kept(hook: Callable[..., tuple[str, str]]) -> None:
+    alone, _ = hook(PROMPT, None, "judge: 'off'")
+    assert "<memory-nudge>" in alone
+    with Loopback(fails(401)) as server:
+        out, _ = hook(PROMPT, server, "judge: 'on', fallback_top_k: 20")
+    assert out == alone
+
+
+def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str]], project: Path) -> None:
+    (project / ".judgekit").mkdir()
+    (project / ".judgekit" / "config.yaml").write_text("retrieval: {judge: 'on'}\n")
+    with Loopback() as server:
+        out, _ = hook("How do we refresh the JWT?", server, "judge: 'off'")
+        assert server.requests == []
+    assert sample_store.JWT.title in out
+
+
+def test_two_stores_with_the_same_id_stay_apart() -> None:
+    shown = search._shown(
+        [candidate("a", "high"), candidate("b", "high"), candidate("a", "low")], ["1", "2", "3"]
+    )
+    assert [each.id for each in shown] == ["a~0", "b", "a~2"]
+
+
+def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
+    assert search.HOOK_SECONDS == judged.MOST_SECONDS
+
+
+def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
+    learned = Found(Gates("c"))
+    assert search.measured_for(Query("q"), learned) == learned
+    assert search.measured_for(Query("q", ("t",)), Found()) == Found()
+    found = search.measured_for(Query("q", ("t",)), learned)
+    assert found.gates is None
+    assert str(found.stale).startswith("calibration c not used: labelled requests have no conversation")
+    damaged = Found(Gates("c"), "calibration not used: x.json: cannot be read")
+    assert str(search.measured_for(Query("q", ("t",)), damaged).stale).endswith(f"; {damaged.stale}")

@@ -1,0 +1,326 @@
+"""Provider profiles: the data that ships, and what a user's own may be."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from judgekit import environment
+from judgekit.config import files
+from judgekit.config.names import TIERS
+from judgekit.errors import ConfigError, UsageError
+from judgekit.providers import litellm, registry
+from judgekit.providers.endpoints import extra_arguments
+from judgekit.providers.profile import (
+    CommandProfile,
+    LitellmProfile,
+    Models,
+    Price,
+    ReplayProfile,
+    by_beginning,
+)
+
+if TYPE_CHECKING:
+    from judgekit.providers.profile import Profile
+
+FILES = sorted(files.folder("providers").glob("*.yaml"))
+# The files themselves: what a developer's own folder holds is not what ships.
+LITELLM = [each for each in map(registry.load, FILES) if isinstance(each, LitellmProfile)]
+NAMED = [(each, tier, model) for each in LITELLM for tier, model in each.models.by_tier.items()]
+WANTED = {
+    *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
+    *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
+    *("litellm-proxy", "local", "replay"),
+    *("claude-code", "codex", "gemini-cli", "opencode", "llm"),
+}
+
+MINIMAL = """\
+provider: mine
+title: Mine
+kind: litellm
+prefix: mine/
+detect: {env: [[MINE_API_KEY]]}
+output: json_schema
+"""
+
+
+def identity(parameter: object) -> str:
+    return str(getattr(parameter, "provider", parameter))
+
+
+def known(profile: LitellmProfile, model: str) -> dict[str, Any]:
+    """Return litellm's entry for a model, or nothing.
+
+    OpenRouter's models are not in litellm's table; each must be there under its maker's name.
+    """
+    table: dict[str, dict[str, Any]] = litellm.load().model_cost
+    bare = profile.bare_name(model)
+    makers = (
+        {"openai/": "", "google/": "gemini/", "x-ai/": "xai/"} if profile.provider == "openrouter" else {}
+    )
+    for maker, prefix in makers.items():
+        if bare.startswith(maker):
+            return table.get(prefix + bare.removeprefix(maker), {})
+    return table.get(model) or table.get(bare) or {}
+
+
+def write(name: str, text: str) -> Path:
+    folder = Path(environment.config_home()) / "providers"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_bundled_file_is_sound_and_begins_with_its_name(path: Path) -> None:
+    assert registry.load(path).provider == path.stem
+    assert path.read_text(encoding="utf-8").startswith(f"provider: {path.stem}\n")
+
+
+def test_all_that_are_promised_are_there() -> None:
+    assert {path.stem for path in FILES} == WANTED
+
+
+def test_ranks_are_distinct_so_that_the_order_is_certain() -> None:
+    ranks = [each.rank for each in registry.profiles()]
+    assert len(set(ranks)) == len(ranks)
+    assert ranks == sorted(ranks)
+
+
+def test_commands_are_tried_last() -> None:
+    kinds = [each.kind for each in registry.profiles()]
+    assert kinds[0] == "replay"
+    assert kinds.index("command") == kinds.count("litellm") + 1
+
+
+@pytest.mark.parametrize(("profile", "tier", "model"), NAMED, ids=identity)
+def test_each_model_is_in_litellms_table_and_can_chat(profile: LitellmProfile, tier: str, model: str) -> None:
+    entry = known(profile, model)
+    assert entry.get("mode") == "chat", model
+    assert model.startswith(profile.prefix)
+
+
+@pytest.mark.parametrize("profile", [each for each in LITELLM if each.models.quick], ids=identity)
+def test_a_model_that_thinks_before_it_answers_is_no_quick_tier(profile: LitellmProfile) -> None:
+    model = profile.models.quick or ""
+    arguments = extra_arguments(profile, model)
+    nested = arguments.get("extra_body")
+    switched = nested if isinstance(nested, dict) else arguments
+    entry = known(profile, model)
+    thinks = entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
+    assert not thinks or switched.get("reasoning_effort") == "none"
+
+
+@pytest.mark.parametrize("profile", LITELLM, ids=identity)
+def test_a_key_and_an_address_are_always_ones_own(profile: LitellmProfile) -> None:
+    # An address that is not given would be litellm's to choose, from variables of its own.
+    regional = profile.provider in ("bedrock", "vertex")
+    assert regional or profile.embedded or profile.base or profile.base_env
+    others = {variable for each in LITELLM if each is not profile for variable in each.key}
+    assert not others.intersection(profile.key)
+
+
+@pytest.mark.parametrize(("profile", "tier", "model"), NAMED, ids=identity)
+def test_the_family_of_each_model_is_known(profile: LitellmProfile, tier: str, model: str) -> None:
+    assert registry.family_of(profile, model) != registry.UNKNOWN_FAMILY
+
+
+@pytest.mark.parametrize("profile", LITELLM, ids=identity)
+def test_tables_of_a_profile_name_its_own_models(profile: LitellmProfile) -> None:
+    for table in (profile.outputs, profile.arguments, profile.thinking, profile.price, profile.families):
+        assert not [key for key in table if key.startswith(profile.prefix)]
+
+
+@pytest.mark.parametrize("profile", LITELLM, ids=identity)
+def test_a_price_is_given_only_where_litellm_knows_none(profile: LitellmProfile) -> None:
+    assert not [key for key in profile.price if known(profile, profile.prefix + key)]
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("claude-haiku-4-5", "anthropic"),
+        ("anthropic.claude-3", "anthropic"),
+        ("meta-llama/Llama-3.3-70B", "meta"),
+        ("hf.co/bartowski/Qwen2.5-7B-GGUF", "alibaba"),
+        ("/models/claude/SmolLM2-135M.gguf", "huggingface"),
+        ("ministral-14b-latest", "mistral"),
+        ("mixtral-8x7b", "mistral"),
+        ("codestral", "mistral"),
+        ("deepseek-r1-distill-llama-70b", "meta"),
+        ("gpt-oss:20b", "openai"),
+        ("o3-mini", "openai"),
+        ("gemma3:4b", "google"),
+        ("grok-4", "xai"),
+        ("phi-4", "microsoft"),
+        ("glm-5", "zhipu"),
+        ("kimi-k2", "moonshot"),
+        ("amazon.nova-micro-v1:0", "amazon"),
+        ("something-else", "unknown"),
+        ("solo3", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_a_name_tells_the_family(model: str, family: str) -> None:
+    assert registry.family_by_name(model) == family
+
+
+def test_a_user_may_add_and_replace_profiles() -> None:
+    write("mine.yaml", MINIMAL + "rank: 15\n")
+    write("openai.yaml", MINIMAL.replace("provider: mine", "provider: openai"))
+    names = [each.provider for each in registry.profiles()]
+    assert names.index("anthropic") < names.index("mine") < names.index("gemini")
+    assert registry.find("openai").title == "Mine"
+    assert names.count("openai") == 1
+
+
+def test_a_project_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ".judgekit" / "providers"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(MINIMAL)
+    monkeypatch.chdir(tmp_path)
+    assert "mine" not in [each.provider for each in registry.profiles()]
+
+
+def test_only_a_modest_provider_bounds_the_calls_at_a_time() -> None:
+    write("mine.yaml", MINIMAL)
+    assert registry.find("mine").limits.concurrency is None
+    modest = {each.provider for each in registry.profiles() if each.limits.concurrency}
+    commands = {each.provider for each in registry.profiles() if isinstance(each, CommandProfile)}
+    assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
+
+
+def test_an_alias_is_found() -> None:
+    assert registry.find("custom").provider == "openai-compatible"
+
+
+def test_an_unknown_provider_is_answered_with_those_that_exist() -> None:
+    with pytest.raises(UsageError, match=r"no provider 'nobody'; there are: .*anthropic"):
+        registry.find("nobody")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        (MINIMAL + "colour: red\n", 7, "unknown key"),
+        (MINIMAL.replace("provider: mine", "provider: other"), None, "name the file other.yaml"),
+        (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
+        (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
+        (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
+        (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
+        (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
+        (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
+        (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
+        (MINIMAL + "argv: [x]\n", 7, "unknown key"),
+    ],
+)
+def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None, problem: str) -> None:
+    file = write("mine.yaml", text)
+    with pytest.raises(ConfigError) as caught:
+        registry.profiles()
+    assert str(file) in str(caught.value)
+    assert problem in str(caught.value)
+    assert caught.value.line == line
+    assert os.linesep not in str(caught.value)
+
+
+def test_names_are_with_and_without_their_prefix() -> None:
+    openai = registry.find("openai")
+    assert isinstance(openai, LitellmProfile)
+    assert openai.full_name("gpt-x") == openai.full_name("openai/gpt-x") == "openai/gpt-x"
+    assert openai.bare_name("openai/gpt-x") == openai.bare_name("gpt-x") == "gpt-x"
+
+
+def test_the_longest_beginning_wins() -> None:
+    table = {"gpt-": 1, "gpt-4": 2, "": 0}
+    found = [by_beginning(table, name, None) for name in ("gpt-4.1", "gpt-5", "x")]
+    assert found == [2, 1, 0]
+    assert by_beginning({"a": 1}, "b", None) is None
+
+
+def test_the_output_mode_depends_on_the_model() -> None:
+    groq = registry.find("groq")
+    assert groq.output_of("groq/openai/gpt-oss-120b") == "json_schema"
+    assert groq.output_of("groq/llama-3.3-70b") == "tool"
+
+
+def test_models_are_listed_by_tier() -> None:
+    assert Models(quick="a", tiebreaker="c").by_tier == {"quick": "a", "tiebreaker": "c"}
+    assert tuple(Models(quick="a", deep="b", tiebreaker="c").by_tier) == TIERS
+
+
+@pytest.mark.parametrize("kind", [LitellmProfile, CommandProfile, ReplayProfile])
+def test_every_kind_is_bundled(kind: type[Profile]) -> None:
+    assert any(isinstance(each, kind) for each in registry.profiles())
+
+
+COMMAND = """\
+provider: mine
+title: Mine
+kind: command
+detect: {command: mine}
+argv: [mine, "--model={model}"]
+output: text
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "told"),
+    [
+        ("detect: {port: 1}", "detect.command"),
+        ("reply: jsonl", "reply_key"),
+        ("reply_key: text", "need reply: json or jsonl"),
+        ("usage: {cost: cost}", "need reply: json or jsonl"),
+        ("set_env: {MINE: '{model} {modle}'}", "no placeholder {modle}; there are model,"),
+        ("files: {../evil: x}", "expected a path below the folder of the run"),
+        ("files: {/etc/evil: x}", "expected a path below the folder of the run"),
+        ("links: {a/../../b: [~/x]}", "expected a path below the folder of the run"),
+        ("links: {a: [/etc/passwd]}", "'/etc/passwd' begins neither with ~/ nor with a variable of keep_env"),
+        ("links: {a: [$HOME_OF_MINE/x]}", "begins neither with ~/ nor with a variable of keep_env"),
+        ("keep_env: [lower]", "keep_env"),
+        ("colour: red", "colour"),
+    ],
+)
+def test_what_is_wrong_in_a_command_of_ones_own_is_said_in_one_line(added: str, told: str) -> None:
+    key = added.partition(":")[0]
+    lines = [line for line in COMMAND.splitlines() if not line.startswith(f"{key}:")]
+    write("mine.yaml", "\n".join([*lines, added, ""]))
+    with pytest.raises(ConfigError) as caught:
+        registry.find("mine")
+    assert told in str(caught.value)
+    assert "mine.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_command_of_ones_own_may_be_as_short_as_this() -> None:
+    write("mine.yaml", COMMAND)
+    assert registry.find("mine").kind == "command"
+
+
+@pytest.mark.parametrize(
+    ("price", "calls", "cost"),
+    [
+        (Price(input=2, output=10), (100, 10, 40, 20), 300),
+        (Price(input=2, output=10, cache_read=0.2), (100, 10, 40, 20), 228),
+        (Price(input=2, output=10, cache_read=0.2, cache_write=2.5), (100, 10, 40, 20), 238),
+        (Price(input=2, output=10, cache_read=0), (40, 0, 40, 0), 0),
+    ],
+)
+def test_a_price_tells_cached_tokens_apart(price: Price, calls: tuple[int, ...], cost: float) -> None:
+    assert price.of(*calls) == pytest.approx(cost / 1e6)
+
+
+def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(provider: .*?)^```", guide, re.MULTILINE | re.DOTALL)
+    write("my-judge.yaml", example)
+    profile = registry.find("my-judge")
+    assert isinstance(profile, CommandProfile)
+    assert set(CommandProfile.model_fields) - profile.model_fields_set == {
+        *("rank", "family", "families", "outputs", "price", "notes", "reply_file")
+    }

@@ -1,0 +1,190 @@
+"""Recordings: what is in them, how they are replayed, and what never gets into them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from asking import KEY, ask, custom, failure, request
+from loopback import Loopback, fails, says
+
+from judgekit.errors import ConfigError, FailureKind, GatewayError, Usage
+from judgekit.providers import replay
+from judgekit.providers.base import Endpoint, Matter, Reply, Request
+from judgekit.providers.gateway import open_gateway
+from judgekit.providers.replay import Recorder, ReplayGateway
+from judgekit.providers.resolve import Wanted, resolve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Scripted:
+    """A gateway that gives the same again and again."""
+
+    def __init__(self, outcome: Reply | GatewayError) -> None:
+        self.outcome, self.closed = outcome, False
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        if isinstance(self.outcome, GatewayError):
+            raise self.outcome
+        return self.outcome
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def line(**keys: Any) -> str:  # noqa: ANN401 - keys of a line
+    matter = {"subject": "a" * 64, "rubric": "kls@1.0.0", "tier": "quick"}
+    reply = {"text": "x", "model": "m"}
+    return json.dumps({"replay": 1, **matter, "model": "m", "reply": reply, **keys}) + "\n"
+
+
+def recording(tmp_path: Path, *lines: str) -> Path:
+    file = tmp_path / "recording.jsonl"
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("below", ["file/recording.jsonl", "folder", "nul\0.jsonl"])
+def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path, below: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="JUDGEKIT_RECORD: no recording can be written there"):
+        open_gateway({"JUDGEKIT_RECORD": str(tmp_path / below)})
+
+
+def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "recording.jsonl"
+    reply = Reply("yes", "m-2026", Usage(10, 2, 0.001), ({"yes": -0.1, "no": -2.0},))
+    inner = Scripted(reply)
+    asked = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    assert ask(Recorder(inner, file), asked, request()) == reply
+    there = replay.endpoints(file)["quick"]
+    assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
+    assert ask(ReplayGateway(), there, request()) == reply
+    assert inner.closed
+
+
+def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    reply = Reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", Usage(10, 2, 0.001))
+    ask(Recorder(Scripted(reply), file), custom("http://127.0.0.1:1/v1"), request())
+    assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == reply.text
+
+
+def test_a_failure_is_recorded_and_raised_again(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    lost = GatewayError(FailureKind.OVERLOADED, "busy")
+    failure(Recorder(Scripted(lost), file), custom("http://127.0.0.1:1/v1"), request())
+    error = failure(ReplayGateway(), replay.endpoints(file)["quick"], request())
+    assert (error.kind, error.message) == (lost.kind, lost.message)
+
+
+def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    with Loopback(fails(401, f"bad key {KEY}"), says("yes")) as server:
+        gateway = open_gateway({"JUDGEKIT_RECORD": str(file)})
+        failure(gateway, custom(server.base), request("a private text"))
+        ask(gateway, custom(server.base), request("a private text"))
+    written = file.read_text()
+    assert [bool(json.loads(each).get("reply")) for each in written.splitlines()] == [False, True]
+    assert KEY not in written
+    assert "private" not in written
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_several_lines_of_one_matter_come_in_order_and_the_last_stays(tmp_path: Path) -> None:
+    lines = [line(reply={"text": text, "model": "m"}) for text in ("first", "second")]
+    there = replay.endpoints(recording(tmp_path, *lines))["quick"]
+    gateway = ReplayGateway()
+
+    async def three() -> list[str]:
+        return [(await gateway.complete(there, request())).text for _ in range(3)]
+
+    import asyncio  # noqa: PLC0415 - only here
+
+    assert asyncio.run(three()) == ["first", "second", "second"]
+
+
+def test_a_line_is_found_by_matter_and_model_whatever_the_prompt_says(tmp_path: Path) -> None:
+    lines = [
+        line(part="semantic", reply={"text": "part", "model": "m"}),
+        line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
+    ]
+    found = replay.endpoints(recording(tmp_path, *lines))
+    part = replace(request("worded otherwise"), matter=Matter("a" * 64, "kls@1.0.0", "quick", "semantic"))
+    deep = replace(request(), matter=Matter("a" * 64, "kls@1.0.0", "deep"))
+    assert ask(ReplayGateway(), found["quick"], part).text == "part"
+    assert ask(ReplayGateway(), found["deep"], deep).text == "deep"
+    assert failure(ReplayGateway(), found["quick"], deep).kind is FailureKind.NOT_RECORDED
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "problem"),
+    [
+        ("{not json\n", 1, "not JSON"),
+        (line() + "\n" + line(replay=2), 3, "expected 1"),
+        (line(extra=1), 1, "unknown key"),
+        (line(failure={"kind": "timeout", "message": ""}), 1, "either reply or failure"),
+        (line(tier="medium"), 1, "expected 'quick', 'deep' or 'tiebreaker'"),
+        ("[]\n", 1, "expected"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, text: str, number: int, problem: str) -> None:
+    file = recording(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        replay.read(file)
+    assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
+
+
+def test_a_missing_or_empty_recording_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        replay.read(tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
+        replay.endpoints(recording(tmp_path))
+
+
+def test_a_recording_that_goes_away_is_a_failure_of_the_call(tmp_path: Path) -> None:
+    file = recording(tmp_path, line())
+    there = replay.endpoints(file)["quick"]
+    file.unlink()
+    assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
+
+
+def test_the_environment_chooses_a_recording_before_all_else(tmp_path: Path) -> None:
+    file = recording(tmp_path, line(tier="deep", model="anthropic/claude-x", family="anthropic"))
+    environ = {"JUDGEKIT_REPLAY": str(file), "ANTHROPIC_API_KEY": KEY, "JUDGEKIT_MODEL": "openai/gpt-6-luna"}
+    panel = resolve(Wanted(), environ)
+    assert panel.provider == "replay"
+    assert str(file) in panel.reason
+    assert {tier: [each.model for each in found] for tier, found in panel.endpoints.items()} == {
+        "quick": ["anthropic/claude-x"],
+        "deep": ["anthropic/claude-x"],
+        "tiebreaker": ["anthropic/claude-x"],
+    }
+    assert panel.endpoints["quick"][0].api_key is None
+
+
+def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    long = Reply("x" * 20_000, "m")
+
+    def write() -> None:
+        for _ in range(10):
+            ask(Recorder(Scripted(long), file), custom("http://127.0.0.1:1/v1"), request())
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(replay.read(file)) == 40
+    assert os.path.getsize(file) > 40 * 20_000  # noqa: PTH202 - one call

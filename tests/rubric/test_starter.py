@@ -1,0 +1,81 @@
+"""A rubric that was begun can be used at once, and nothing is overwritten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judgekit.errors import ConfigError, UsageError
+from judgekit.rubric import lint, loader
+from judgekit.rubric.cases import read_cases
+from judgekit.rubric.starter import begin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from judgekit.rubric.starter import StarterTask
+
+
+@pytest.mark.parametrize("task", ["score", "select", "compare"])
+def test_a_starter_is_sound_and_commented(tmp_path: Path, task: StarterTask) -> None:
+    begun = begin("ours", tmp_path, task=task)
+    found = loader.load_rubric(begun.rubric, "project")
+    cases = read_cases(found)
+    assert (found.rubric.ref, found.rubric.task) == ("ours@1.0.0", task)
+    assert len(cases) >= 2
+    assert [each.text for each in lint.remarks(found, cases) if "cases: a share" not in each.text] == []
+    comments = [line for line in begun.rubric.read_text(encoding="utf-8").splitlines() if "#" in line]
+    assert len(comments) >= 10
+
+
+def test_a_copy_differs_in_its_name_alone(tmp_path: Path) -> None:
+    like = loader.find_rubric("kls")
+    begun = begin("kls@1.1.0", tmp_path, like=like)
+    before, after = (each.read_text(encoding="utf-8").splitlines() for each in (like.path, begun.rubric))
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert changed == [("version: 1.0.0", "version: 1.1.0")]
+    assert read_cases(loader.load_rubric(begun.rubric)) == read_cases(like)
+
+
+def test_a_copy_of_a_rubric_without_cases_has_an_empty_file_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_bytes(loader.find_rubric("kls").path.read_bytes().replace(b"rubric: kls", b"rubric: plain"))
+    begun = begin("ours", tmp_path / "new", like=loader.load_rubric(path))
+    assert begun.cases.read_text(encoding="utf-8") == ""
+
+
+@pytest.mark.parametrize("there", ["ours@1.0.0.yaml", "ours@1.0.0.cases.jsonl"])
+def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match="is there already; give another id"):
+        begin("ours", tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [there]
+    assert (tmp_path / there).read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("name", ["", "Ours", "ours@1", "ours@1.0", "../ours", "ours@1.0.0.yaml", "a b"])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="neither ID nor ID@VERSION"):
+        begin(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_published_version_is_not_begun_again(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"kls@1\.0\.0 is published"):
+        begin("kls", tmp_path)
+
+
+def test_a_layout_that_cannot_be_renamed_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    text = loader.find_rubric("kls").path.read_text(encoding="utf-8")
+    path.write_text(text.replace("rubric: kls", '"rubric": odd'), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"odd\.yaml: its layout is too unusual"):
+        begin("ours", tmp_path / "new", like=loader.load_rubric(path))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        begin("ours", tmp_path / "file")
