@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.evaluation import collection, stats
-from judgekit.evaluation.retrieval import MAX_INJECTED, POOL, SHOWN, Store
+from judgekit.evaluation.retrieval import MAX_INJECTED, POOL, SHOWN, CollectionIndex
 from judgekit.evaluation.stats import Measure, intervals, mean
 from judgekit.retrieval import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.evaluation.collection import Collection, Document
-    from judgekit.evaluation.stats import Interval
+    from judgekit.evaluation.collection import Collection, CollectionDocument
+    from judgekit.evaluation.stats import BootstrapInterval
     from judgekit.retrieval.compiled import Profile
 
 FEATURES = ("odds", "titled", "near", "alone")
@@ -107,10 +107,10 @@ def main() -> int:
 
 def ask_all(found: Collection, profile: Profile) -> list[Asked]:
     """Return what every query finds in its own scope, in all others and in small stores."""
-    documents: dict[str, list[Document]] = defaultdict(list)
-    for each in found.documents:
-        documents[collection.scope(each.id)].append(each)
-    stores = {name: Store(of, profile) for name, of in documents.items()}
+    documents: dict[str, list[CollectionDocument]] = defaultdict(list)
+    for document in found.documents:
+        documents[collection.scope(document.id)].append(document)
+    stores = {name: CollectionIndex(of, profile) for name, of in documents.items()}
     chance = random.Random(5)  # noqa: S311 - the same stores every time, not a secret
     asked = []
     for query in found.queries:
@@ -121,7 +121,7 @@ def ask_all(found: Collection, profile: Profile) -> list[Asked]:
         for size in SIZES:
             for kind in (ANSWERED, UNANSWERED):
                 drawn = draw(documents[scope], relevant, size, chance, answered=kind == ANSWERED)
-                with closing(Store(drawn, profile)) as small:
+                with closing(CollectionIndex(drawn, profile)) as small:
                     asked.append(ask(small, query.text, relevant, Asked(scope, kind, size, [])))
     for opened in stores.values():
         opened.close()
@@ -134,20 +134,25 @@ def answers(found: Collection, query: str) -> set[str]:
 
 
 def draw(
-    documents: Sequence[Document], relevant: set[str], size: int, chance: random.Random, *, answered: bool
-) -> list[Document]:
+    documents: Sequence[CollectionDocument],
+    relevant: set[str],
+    size: int,
+    chance: random.Random,
+    *,
+    answered: bool,
+) -> list[CollectionDocument]:
     """Return some of a scope's documents, none of them relevant, or just one of them."""
-    drawn = chance.sample([each for each in documents if each.id not in relevant], size)
+    drawn = chance.sample([document for document in documents if document.id not in relevant], size)
     if answered and relevant:
-        drawn[0] = chance.choice([each for each in documents if each.id in relevant])
+        drawn[0] = chance.choice([document for document in documents if document.id in relevant])
     return drawn
 
 
-def ask(store: Store, text: str, relevant: set[str], asked: Asked) -> Asked:
+def ask(store: CollectionIndex, text: str, relevant: set[str], asked: Asked) -> Asked:
     """Return `asked` with the hits that may be injected or are shown."""
-    for each in store.candidates(text)[: max(POOL, SHOWN)]:
-        features = tuple(getattr(each.features, name) for name in FEATURES)
-        asked.hits.append(Hit(features, each.id in relevant))
+    for candidate in store.candidates(text)[: max(POOL, SHOWN)]:
+        features = tuple(getattr(candidate.features, name) for name in FEATURES)
+        asked.hits.append(Hit(features, candidate.id in relevant))
     return asked
 
 
@@ -170,7 +175,7 @@ def fit(asked: Iterable[Asked]) -> list[float]:
     size = len(FEATURES) + 1
     coefficients = [0.0] * size
     for _ in range(30):
-        gradient = [0.0, *[-RIDGE * each for each in coefficients[1:]]]
+        gradient = [0.0, *[-RIDGE * coefficient for coefficient in coefficients[1:]]]
         curvature = [[RIDGE if a == b > 0 else 0.0 for a in range(size)] for b in range(size)]
         for values, relevant, weight in rows:
             expected = logistic(coefficients, values[1:])
@@ -293,7 +298,7 @@ def measure(asked: Sequence[Asked], models: Sequence[Model]) -> dict[str, Any]:
     ]
     confidences, relevant = [c for c, _ in shown], [r for _, r in shown]
     return {
-        "figures": {name: rounded(each) for name, each in figures.items()},
+        "figures": {name: rounded(bootstrap_interval) for name, bootstrap_interval in figures.items()},
         "memories injected": sum(len(injected[n]) for n in own),
         "hits": len(shown),
         "ece": round(stats.ece(confidences, relevant) or 0.0, 4),
@@ -317,7 +322,7 @@ def small(asked: Sequence[Asked], injected: Sequence[list[bool]], kind: str, siz
     return {"kind": kind, "size": size, "injected": round(share, 3), "precision": precision}
 
 
-def rounded(figure: Interval | None) -> list[float] | None:
+def rounded(figure: BootstrapInterval | None) -> list[float] | None:
     """Return a figure and its bounds; None when there is none."""
     return None if figure is None else [round(each, 4) for each in (figure.value, figure.low, figure.high)]
 
@@ -392,10 +397,10 @@ def table(results: dict[str, Any]) -> str:
         "",
         "| | as shipped | left out | labels too |",
         "| --- | --- | --- | --- |",
-        *(row(ROWS[name], [said(each["figures"][name]) for each in columns]) for name in ROWS),
-        row("memories injected", [str(each["memories injected"]) for each in columns]),
-        row(f"calibration error (ECE) of {out['hits']} hits", [f"{each['ece']:.3f}" for each in columns]),
-        row("Brier score", [f"{each['brier']:.3f}" for each in columns]),
+        *(row(ROWS[name], [said(column["figures"][name]) for column in columns]) for name in ROWS),
+        row("memories injected", [str(column["memories injected"]) for column in columns]),
+        row(f"calibration error (ECE) of {out['hits']} hits", [f"{column['ece']:.3f}" for column in columns]),
+        row("Brier score", [f"{column['brier']:.3f}" for column in columns]),
         "",
         "Of the hits by confidence, each scope left out:",
         "",

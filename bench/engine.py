@@ -119,20 +119,20 @@ class Bench:
     def measure(self, documents: int, many: int) -> dict[str, Any]:
         """Return all figures."""
         texts = self.documents("texts", documents)
-        one = self.documents("one", 1)
+        path = self.documents("one", 1)
         python = [sys.executable, "-c"]
         bare = self.least([*python, "pass"])
         imported = self.median([*python, "import litellm"])
         httpx = self.median([*python, HTTPX, self.base, str(texts), str(AT_ONCE)])
         judge = [JUDGEKIT, "judge", "--no-cache", "--format", "jsonl", "-j", str(AT_ONCE)]
-        cold = self.cold([*judge, str(one)])
+        cold = self.cold([*judge, str(path)])
         cold_many = self.cold([*judge, str(texts)])
         self.started()
-        warm = self.median([*judge, str(one)])
+        warm = self.median([*judge, str(path)])
         warm_many = self.median([*judge, str(texts)])
         hook = self.hook(judged=True)
         alone = self.hook(judged=False)
-        first, latencies = self.requests(next(one.iterdir()).read_text())
+        first, latencies = self.requests(next(path.iterdir()).read_text())
         memory = self.memory([*judge, str(self.documents("many", many))])
         self.stop()
         return {

@@ -325,14 +325,16 @@ def report(results: dict[str, Any]) -> str:
 
 def table(stores: list[dict[str, Any]]) -> list[str]:
     """Return a table with a column a store."""
-    head = "".join(f" {each['memories']:,} |" for each in stores)
+    head = "".join(f" {store['memories']:,} |" for store in stores)
     rows = [f"| memories |{head}", "| --- |" + " --- |" * len(stores)]
     for name in ("bare", "as installed", "configured", "judgekit hook", "edit hook", "short prompt"):
-        cells = [f"{each[name]['ratio']:.2f}" if name in each else "-" for each in stores]
+        cells = [f"{store[name]['ratio']:.2f}" if name in store else "-" for store in stores]
         rows.append(f"| {name} | {' | '.join(cells)} |")
-    rows.append(f"| bare, ms | {' | '.join(str(each['bare']['cpu_ms']) for each in stores)} |")
-    rows.append(f"| first build, s of CPU | {' | '.join(str(each['build']['cpu_s']) for each in stores)} |")
-    rows.append(f"| an edited memory, ms of CPU | {' | '.join(str(each['upsert_ms']) for each in stores)} |")
+    rows.append(f"| bare, ms | {' | '.join(str(store['bare']['cpu_ms']) for store in stores)} |")
+    rows.append(f"| first build, s of CPU | {' | '.join(str(store['build']['cpu_s']) for store in stores)} |")
+    rows.append(
+        f"| an edited memory, ms of CPU | {' | '.join(str(store['upsert_ms']) for store in stores)} |"
+    )
     return rows
 
 

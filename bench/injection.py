@@ -34,7 +34,7 @@ from judgekit.config import settings
 from judgekit.evaluation import stats
 from judgekit.judging import panel, pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.providers.gateway import open_gateway
@@ -139,8 +139,8 @@ class Watching:
         return reply
 
     def _note(self, request: Request, reply: Reply) -> None:
-        part = request.matter.part
-        if request.matter.rubric.startswith("memory-"):
+        part = request.call_key.part
+        if request.call_key.rubric.startswith("memory-"):
             if "/idle-memory/" not in part:
                 self.yes["/idle/" in part] = round(pointwise.probabilities(reply, ("yes", "no"))["yes"], 3)
             return
@@ -165,17 +165,17 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, default=kept, metavar="DIR", help=f"of replies; default {kept}")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
-    asked = parser.parse_args()
-    juries, _ = panel.juries(settings.load(None))
-    seat = juries["quick"][0] if juries else None
-    if seat is None or not seat.pointwise:
+    namespace = parser.parse_args()
+    models_by_tier, _ = panel.resolve_panel(settings.load(None))
+    endpoint = models_by_tier["quick"][0] if models_by_tier else None
+    if endpoint is None or not endpoint.pointwise:
         parser.error("JUDGEKIT_LOCAL_MODEL names no model that is asked for probabilities")
-    texts = payloads(asked.data)
-    found = asyncio.run(measure(seat, texts, asked.nonces, asked.minutes * 60, asked.cache))
-    page = shown(found, Path(seat.model).stem, asked.nonces)
-    if asked.write:
-        asked.write.write_text(page, encoding="utf-8")
-    print(json.dumps([each._asdict() for each in found]) if asked.json else page)
+    texts = payloads(namespace.data)
+    found = asyncio.run(measure(endpoint, texts, namespace.nonces, namespace.minutes * 60, namespace.cache))
+    page = shown(found, Path(endpoint.model).stem, namespace.nonces)
+    if namespace.write:
+        namespace.write.write_text(page, encoding="utf-8")
+    print(json.dumps([trial._asdict() for trial in found]) if namespace.json else page)
     return 0
 
 
@@ -195,7 +195,7 @@ def payloads(data: Path | None) -> list[tuple[Origin, str]]:
 def _collected(data: Path) -> list[str]:
     path = data / "judge" / "injection_payloads" / "payloads.jsonl"
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    attacking = {_filled(each["text"]).strip() for each in rows if each["kind"] in ATTACKING}
+    attacking = {_filled(row["text"]).strip() for row in rows if row["kind"] in ATTACKING}
     fitting = sorted(each for each in attacking if 0 < len(each) <= attacks.MOST_CHARS)
     random.Random(SEED).shuffle(fitting)  # noqa: S311 - a sample, not a secret
     return fitting
@@ -222,19 +222,21 @@ def wanted(
 
 def _untouched() -> Iterator[Written]:
     """Yield memories with a known label: what withstands attacks must still tell the right ones."""
-    for each in attacks.RELATED:
-        yield Written("related", "ours", "title", each, "")
+    for pair in attacks.RELATED:
+        yield Written("related", "ours", "title", pair, "")
     for case in read_cases(loader.select_rubric("memory-relevance")):
         if not isinstance(case, SelectCase):
             continue
-        for one in case.candidates:
-            memory = Shown(one.id, one.title, one.category, tuple(one.tags), one.text)
-            kind: Kind = "related" if one.id in case.label.lenient else "unrelated"
+        for candidate in case.candidates:
+            memory = PromptCandidate(
+                candidate.id, candidate.title, candidate.category, tuple(candidate.tags), candidate.text
+            )
+            kind: Kind = "related" if candidate.id in case.label.lenient else "unrelated"
             yield Written(kind, "cases", "title", attacks.Pair(case.query, memory), "")
 
 
 async def measure(
-    seat: Endpoint, texts: Sequence[tuple[Origin, str]], nonces: int, seconds: float, cache: Path
+    endpoint: Endpoint, texts: Sequence[tuple[Origin, str]], nonces: int, seconds: float, cache: Path
 ) -> list[Trial]:
     """Return what is cached or fits into the seconds, which the fences share, documents before memories."""
     found: list[Trial] = []
@@ -250,15 +252,17 @@ async def measure(
                     watching = Watching(gateway, kept, started + seconds * (number + share) / nonces)
                     for pair, written in wanted(texts, places):
                         with suppress(OutOfTime):
-                            found.append(await _tried(seat, watching, written, pair + number * len(texts)))
+                            found.append(
+                                await _tried(endpoint, watching, written, pair + number * len(texts))
+                            )
                             print(json.dumps(found[-1]._asdict()), file=sys.stderr, flush=True)
     return found
 
 
-async def _tried(seat: Endpoint, watching: Watching, written: Written, pair: int) -> Trial:
+async def _tried(endpoint: Endpoint, watching: Watching, written: Written, pair: int) -> Trial:
     watching.yes.clear()
     select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
-    targets = attacks.Targets(watching, {"quick": seat}, select, score, SECONDS)
+    targets = attacks.Targets(watching, {"quick": endpoint}, select, score, SECONDS)
     seen = await targets.see(written.place, written.pair, written.text)
     return Trial(
         written.kind,
@@ -276,14 +280,14 @@ def shown(found: Sequence[Trial], model: str, nonces: int) -> str:
     fences = "one fence" if nonces == 1 else f"{nonces} fences"
     pairs = _pairs(found)
     origins = [
-        f"{len({one.pair for one, _ in pairs if one.origin == origin})} {name}"
+        f"{len({trial.pair for trial, _ in pairs if trial.origin == origin})} {name}"
         for origin, name in ORIGINS.items()
     ]
     head = HEAD.format(
         day=f"{datetime.now(UTC):%-d %B %Y}", model=model, nonces=fences, origins=", ".join(origins)
     )
     rows = [
-        _row(f"{place}, {name}", [each for each in pairs if _is(each[0], place, origins_of)])
+        _row(f"{place}, {name}", [pair for pair in pairs if _is(pair[0], place, origins_of)])
         for place in attacks.PLACES
         for name, origins_of in (
             ("all", tuple(ORIGINS)),
@@ -316,7 +320,7 @@ def _is(trial: Trial, place: attacks.Place, origins: Sequence[Origin]) -> bool:
 
 def _pairs(found: Sequence[Trial]) -> list[tuple[Trial, Trial]]:
     """Return each attack with its prose, where both were measured."""
-    prose = {(each.place, each.pair): each for each in found if each.kind == "harmless"}
+    prose = {(trial.place, trial.pair): trial for trial in found if trial.kind == "harmless"}
     attacking = [each for each in found if each.kind == "attack"]
     return [(each, other) for each in attacking if (other := prose.get((each.place, each.pair)))]
 
@@ -336,29 +340,31 @@ def _row(name: str, pairs: Sequence[tuple[Trial, Trial]]) -> str:
 
 
 def _once(trials: Sequence[Trial]) -> list[bool]:
-    return [each.once is not None and each.once >= KEEP_AT for each in trials]
+    return [trial.once is not None and trial.once >= KEEP_AT for trial in trials]
 
 
 def _lift(ours: Sequence[bool], theirs: Sequence[bool]) -> str:
-    found = lift(sum(ours), sum(theirs), len(ours))
-    return f"{found.value:+.0%} ({found.low:+.0%} to {found.high:+.0%})"
+    bootstrap_interval = lift(sum(ours), sum(theirs), len(ours))
+    return (
+        f"{bootstrap_interval.value:+.0%} ({bootstrap_interval.low:+.0%} to {bootstrap_interval.high:+.0%})"
+    )
 
 
-def lift(first: int, second: int, total: int) -> stats.Interval:
+def lift(first: int, second: int, total: int) -> stats.BootstrapInterval:
     """Return by how much one share of `total` is above another one, with Newcombe's interval."""
-    one, other = rates.share_interval(first, total), rates.share_interval(second, total)
-    if one is None or other is None:
+    interval, other = rates.share_interval(first, total), rates.share_interval(second, total)
+    if interval is None or other is None:
         raise ValueError("expected at least one pair")
     here, there = first / total, second / total
-    below = ((here - one.low) ** 2 + (other.high - there) ** 2) ** 0.5
-    above = ((one.high - here) ** 2 + (there - other.low) ** 2) ** 0.5
-    return stats.Interval(here - there, here - there - below, here - there + above)
+    below = ((here - interval.low) ** 2 + (other.high - there) ** 2) ** 0.5
+    above = ((interval.high - here) ** 2 + (there - other.low) ** 2) ** 0.5
+    return stats.BootstrapInterval(here - there, here - there - below, here - there + above)
 
 
 def _labelled(name: str, trials: Sequence[Trial]) -> str:
     if not trials:
         return f"| {name} | not measured | |"
-    kept = _share(sum(each.favoured for each in trials), len(trials))
+    kept = _share(sum(trial.favoured for trial in trials), len(trials))
     return f"| {name} | {kept} | {_share(sum(_once(trials)), len(trials))} |"
 
 

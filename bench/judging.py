@@ -43,19 +43,19 @@ def main() -> int:
     parser.add_argument("--only", choices=SETS, help="measure one set")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
-    asked = parser.parse_args()
-    wanted = {name: make for name, make in SETS.items() if asked.only in (None, name)}
-    folders = {name: asked.data / "judge" / name for name in wanted}
+    namespace = parser.parse_args()
+    wanted = {name: make for name, make in SETS.items() if namespace.only in (None, name)}
+    folders = {name: namespace.data / "judge" / name for name in wanted}
     tables = [
         table for name, make in wanted.items() if folders[name].is_dir() for table in make(folders[name])
     ]
     if not tables:
-        parser.error(f"{asked.data}/judge has none of {', '.join(wanted)}")
+        parser.error(f"{namespace.data}/judge has none of {', '.join(wanted)}")
     page = markdown(tables)
-    if asked.write:
-        asked.write.write_text(page, encoding="utf-8")
-    found = [{**each._asdict(), "rows": [row._asdict() for row in each.rows]} for each in tables]
-    print(json.dumps(found) if asked.json else page)
+    if namespace.write:
+        namespace.write.write_text(page, encoding="utf-8")
+    found = [{**table._asdict(), "rows": [row._asdict() for row in table.rows]} for table in tables]
+    print(json.dumps(found) if namespace.json else page)
     return 0
 
 

@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.evaluation import collection, retrieval, stats
-from judgekit.evaluation.retrieval import Store
+from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import stemmer
 from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.evaluation.collection import Collection, Document
+    from judgekit.evaluation.collection import Collection, CollectionDocument
     from judgekit.retrieval.compiled import Profile
 
     Search = Callable[[str], list[str]]
@@ -82,10 +82,10 @@ def measure(data: Collection) -> dict[str, Run]:
     return {name: run(data, make) for name, make in (*yardsticks(), (OURS, ours(shipped())))}
 
 
-def run(data: Collection, make: Callable[[list[Document]], Search]) -> Run:
+def run(data: Collection, make: Callable[[list[CollectionDocument]], Search]) -> Run:
     """Search for every query of a collection, within its scope."""
-    scoped = all("/" in each.id for each in (*data.documents, *data.queries))
-    documents: dict[str, list[Document]] = {}
+    scoped = all("/" in collection_query.id for collection_query in (*data.documents, *data.queries))
+    documents: dict[str, list[CollectionDocument]] = {}
     for document in data.documents:
         documents.setdefault(collection.scope(document.id) if scoped else "", []).append(document)
     searches = {scope: make(of) for scope, of in documents.items()}
@@ -112,19 +112,19 @@ def shipped() -> Profile:
     return Profiles(deepcopy(bundled())).by_kind[CLAUDE_MEMORY]
 
 
-def ours(profile: Profile) -> Callable[[list[Document]], Search]:
+def ours(profile: Profile) -> Callable[[list[CollectionDocument]], Search]:
     """Search as this program does."""
 
-    def make(documents: list[Document]) -> Search:
-        store = Store(documents, profile)
-        return lambda text: [each.id for each in store.candidates(text)[:DEPTH]]
+    def make(documents: list[CollectionDocument]) -> Search:
+        store = CollectionIndex(documents, profile)
+        return lambda text: [candidate.id for candidate in store.candidates(text)[:DEPTH]]
 
     return make
 
 
-def yardsticks() -> list[tuple[str, Callable[[list[Document]], Search]]]:
+def yardsticks() -> list[tuple[str, Callable[[list[CollectionDocument]], Search]]]:
     """Return the other methods that can be run here."""
-    found: list[tuple[str, Callable[[list[Document]], Search]]] = [
+    found: list[tuple[str, Callable[[list[CollectionDocument]], Search]]] = [
         ("FTS5 porter, prefixes", lambda documents: fts5(documents, "*")),
         ("FTS5 porter, whole words", lambda documents: fts5(documents, "")),
     ]
@@ -145,11 +145,14 @@ def words(text: str) -> list[str]:
     return list(dict.fromkeys(kept))
 
 
-def fts5(documents: list[Document], ending: str) -> Search:
+def fts5(documents: list[CollectionDocument], ending: str) -> Search:
     """Search with FTS5 alone: any of the words."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE t USING fts5(text, tokenize = 'porter unicode61')")
-    rows = [(number, f"{each.title} {each.text}") for number, each in enumerate(documents)]
+    rows = [
+        (number, f"{collection_document.title} {collection_document.text}")
+        for number, collection_document in enumerate(documents)
+    ]
     database.executemany("INSERT INTO t (rowid, text) VALUES (?, ?)", rows)
 
     def search(text: str) -> list[str]:
@@ -163,12 +166,12 @@ def fts5(documents: list[Document], ending: str) -> Search:
     return search
 
 
-def rank_bm25(documents: list[Document]) -> Search:
+def rank_bm25(documents: list[CollectionDocument]) -> Search:
     """Search with rank-bm25 (Okapi) over Snowball stems."""
     okapi = importlib.import_module("rank_bm25").BM25Okapi
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
     stop = shipped().language.stop
-    texts = [stemmer.words(stemmer.fold(f"{each.title} {each.text}")) for each in documents]
+    texts = [stemmer.words(stemmer.fold(f"{document.title} {document.text}")) for document in documents]
     scorer = okapi([[stem(word) for word in text if word not in stop and len(word) > 1] for text in texts])
 
     def search(text: str) -> list[str]:
@@ -179,7 +182,7 @@ def rank_bm25(documents: list[Document]) -> Search:
     return search
 
 
-def tantivy(documents: list[Document]) -> Search:
+def tantivy(documents: list[CollectionDocument]) -> Search:
     """Search with tantivy and its English stemmer: any of the words."""
     library = importlib.import_module("tantivy")
     builder = library.SchemaBuilder()
@@ -187,8 +190,10 @@ def tantivy(documents: list[Document]) -> Search:
     builder.add_integer_field("number", stored=True)
     index = library.Index(builder.build())
     writer = index.writer(50_000_000, 1)
-    for number, each in enumerate(documents):
-        writer.add_document(library.Document(text=f"{each.title} {each.text}", number=number))
+    for number, collection_document in enumerate(documents):
+        writer.add_document(
+            library.Document(text=f"{collection_document.title} {collection_document.text}", number=number)
+        )
     writer.commit()
     index.reload()
     searcher = index.searcher()
@@ -220,10 +225,10 @@ def figures(runs: dict[str, Run]) -> dict[str, Any]:
 
 def row(result: Run) -> dict[str, Any]:
     """Return what is published of a run."""
-    found = stats.interval(stats.mean(list(result.ndcg.values())))
+    bootstrap_interval = stats.interval(stats.mean(list(result.ndcg.values())))
     return {
         "ndcg@10": mean(result.ndcg),
-        "interval": [found.low, found.high] if found else None,
+        "interval": [bootstrap_interval.low, bootstrap_interval.high] if bootstrap_interval else None,
         "recall@10": mean(result.recall),
         "microseconds": round(result.microseconds),
     }

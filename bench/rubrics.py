@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from judgekit.config import settings
 from judgekit.evaluation import trial
-from judgekit.judging import panel
+from judgekit.judging.panel import resolve_panel
 from judgekit.rubric import loader
 from judgekit.rubric.cases import ScoreCase, read_cases
 
@@ -60,23 +60,25 @@ def main() -> int:
     parser.add_argument("--only", metavar="ID", action="append", help="try this rubric; may be repeated")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
-    asked = parser.parse_args()
+    namespace = parser.parse_args()
     effects = []
-    for each in loader.rubrics():
-        scored = [case for case in read_cases(each) if isinstance(case, ScoreCase)]
-        if scored and each.rubric.rubric in (asked.only or [each.rubric.rubric]):
-            effects.append(Effect(each, scored, trial.run(each, scored)))
-    page = "\n".join([_head(), *(_section(each) for each in effects)])
-    if asked.write:
-        asked.write.write_text(page, encoding="utf-8")
-    found = [{"rubric": each.loaded.rubric.ref} | one._asdict() for each in effects for one in each.tried]
-    print(json.dumps(found) if asked.json else page)
+    for rubric in loader.rubrics():
+        scored = [case for case in read_cases(rubric) if isinstance(case, ScoreCase)]
+        if scored and rubric.rubric.rubric in (namespace.only or [rubric.rubric.rubric]):
+            effects.append(Effect(rubric, scored, trial.run(rubric, scored)))
+    page = "\n".join([_head(), *(_section(effect) for effect in effects)])
+    if namespace.write:
+        namespace.write.write_text(page, encoding="utf-8")
+    found = [
+        {"rubric": effect.loaded.rubric.ref} | tried._asdict() for effect in effects for tried in effect.tried
+    ]
+    print(json.dumps(found) if namespace.json else page)
     return 0
 
 
 def _head() -> str:
-    seats, _ = panel.juries(settings.load(None))
-    models = ", ".join(sorted({Path(each.model).stem for jury in seats.values() for each in jury}))
+    panel, _ = resolve_panel(settings.load(None))
+    models = ", ".join(sorted({Path(endpoint.model).stem for jury in panel.values() for endpoint in jury}))
     return HEAD.format(day=f"{datetime.now(UTC):%-d %B %Y}", models=models)
 
 
@@ -114,12 +116,12 @@ def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
 
 
 def _share(tried: Sequence[Tried]) -> str:
-    found = trial.agreement(tried)
-    if found.share is None or found.bounds is None:
+    agreement = trial.agreement(tried)
+    if agreement.share is None or agreement.bounds is None:
         return "none decided"
-    low, high = found.bounds
-    left = f", {found.undecided} undecided" if found.undecided else ""
-    return f"{found.right} of {found.decided} ({found.share:.0%}, {low:.0%} to {high:.0%}){left}"
+    low, high = agreement.bounds
+    left = f", {agreement.undecided} undecided" if agreement.undecided else ""
+    return f"{agreement.right} of {agreement.decided} ({agreement.share:.0%}, {low:.0%} to {high:.0%}){left}"
 
 
 def auc(tried: Sequence[Tried]) -> float:
@@ -135,15 +137,15 @@ def auc(tried: Sequence[Tried]) -> float:
 
 
 def _row(case: ScoreCase, effect: Effect) -> str:
-    said = {one.mode: one for one in effect.tried if one.case == case.id}
+    said = {tried.mode: tried for tried in effect.tried if tried.case == case.id}
     scores = next((one.scores for one in said.values() if one.scores), {})
     shown = ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) or "none"
     verdicts = " | ".join(_verdict(said[mode]) for mode in trial.MODES)
     return f"| {case.id} | {verdicts} | {shown} | {case.why.replace('|', '/')} |"
 
 
-def _verdict(one: Tried) -> str:
-    return one.said if one.agrees else f"**{one.said}**, not {one.expected}"
+def _verdict(tried: Tried) -> str:
+    return tried.said if tried.agrees else f"**{tried.said}**, not {tried.expected}"
 
 
 if __name__ == "__main__":

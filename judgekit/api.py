@@ -12,10 +12,10 @@ from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import comparing, documents
 from judgekit.judging.comparison import LETTERS, Comparison
-from judgekit.judging.conflict import extract
-from judgekit.judging.contest import Contest
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.extract import extract
 from judgekit.judging.search import Result, SearchResult, search
-from judgekit.judging.service import Wish, judge_documents
+from judgekit.judging.service import JudgeRequest, judge_documents
 from judgekit.judging.subject import Task, file_of
 from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.rubric import loader
@@ -75,7 +75,7 @@ def judge(
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
     task = Task(description, acceptance)
     subjects = (
-        [documents.document([each], task=task, family=author_family) for each in read]
+        [documents.document([file], task=task, family=author_family) for file in read]
         if task_id is None
         else [documents.document(read, task_id, task, author_family)]
     )
@@ -98,7 +98,7 @@ def judge_texts(
     if blank is not None:
         raise InputError(f"{blank}: empty; there is nothing to judge")
     files = [file_of(encodable(name), text) for name, text in texts.items()]
-    subjects = [documents.document([each], family=author_family) for each in files]
+    subjects = [documents.document([file], family=author_family) for file in files]
     return _judge(subjects, rubric, mode, deadline, max_cost_usd)
 
 
@@ -131,8 +131,8 @@ def compare(
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
     project = Path(environment.project_root(str(Path.cwd())))
-    contest = Contest(prompt, files, comparing.authors(author_family, len(files)))
-    return comparing.compare(contest, project, Wish(rubric, mode, deadline, max_cost_usd))
+    comparison_input = ComparisonInput(prompt, files, comparing.authors(author_family, len(files)))
+    return comparing.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
 
 def hook(payload: Mapping[str, Any]) -> str:
@@ -162,4 +162,4 @@ def _judge(
     max_cost_usd: float | None,
 ) -> list[Verdict]:
     project = Path(environment.project_root(str(Path.cwd())))
-    return judge_documents(subjects, project, Wish(rubric, mode, deadline, max_cost_usd))
+    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))

@@ -127,7 +127,7 @@ class GatewayError(JudgekitError):
         message: str,
         *,
         retry_after: float | None = None,
-        usage: Usage | None = None,
+        usage: CallUsage | None = None,
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after = kind, message, retry_after
@@ -142,7 +142,7 @@ and cost nothing, "mixed" a sum of several.
 """
 
 
-class Usage(NamedTuple):
+class CallUsage(NamedTuple):
     """What one call or several took. The cost is None where nothing says it.
 
     `input_tokens` hold those read from a provider's cache and those written to it. `unpriced_calls` counts
@@ -157,10 +157,10 @@ class Usage(NamedTuple):
     cache_write_tokens: int = 0
     unpriced_calls: int = 0
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: CallUsage) -> CallUsage:
         """Return the sum; a cost that is known for one of them counts."""
         cost, source = added((self, other))
-        return Usage(
+        return CallUsage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             cost,
@@ -170,40 +170,40 @@ class Usage(NamedTuple):
             self.unpriced_calls + other.unpriced_calls,
         )
 
-    def of_call(self) -> Usage:
+    def of_call(self) -> CallUsage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
         if self.cost_usd is not None or self.unpriced_calls:
             return self
         return self._replace(unpriced_calls=1)
 
 
-def free(usage: Usage) -> Usage:
+def free(usage: CallUsage) -> CallUsage:
     """Return the usage of a call to a model on this machine: nothing, unless somebody says otherwise."""
     if usage.cost_usd is not None:
         return usage
     return usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
-def of_failure(error: GatewayError) -> Usage:
+def of_failure(error: GatewayError) -> CallUsage:
     """Return what a call took that failed: what the failure says, else nothing, or nobody knows."""
     if error.usage is not None:
         return error.usage
-    return Usage(unpriced_calls=1 if error.kind.may_have_cost else 0)
+    return CallUsage(unpriced_calls=1 if error.kind.may_have_cost else 0)
 
 
-KEPT = Usage(cost_usd=0.0, cost_source="cache")
+KEPT = CallUsage(cost_usd=0.0, cost_source="cache")
 """What a reply takes that was kept from an earlier call."""
 
 
-def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
+def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]:
     """Return the sum of the known costs and who says it, None and None where none is known.
 
     That a reply was kept says nothing of the others: beside calls that nobody prices, it is no sum.
     """
-    known = [each for each in usages if each.cost_usd is not None]
-    sources = {each.cost_source for each in known}
+    known = [usage for usage in usages if usage.cost_usd is not None]
+    sources = {call_usage.cost_source for call_usage in known}
     if "local" in sources:  # what a local model replied before cost nothing either
         sources.discard("cache")
-    if not known or (sources == {"cache"} and any(each.unpriced_calls for each in usages)):
+    if not known or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
         return None, None
     return sum(each.cost_usd or 0.0 for each in known), sources.pop() if len(sources) == 1 else "mixed"

@@ -48,7 +48,7 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
 def search_path(environ: Mapping[str, str]) -> str:
     """Return `PATH` without its empty and relative entries, for the programs that a program starts."""
     entries = environ.get("PATH", os.defpath).split(os.pathsep)
-    return os.pathsep.join(each for each in entries if os.path.isabs(each))
+    return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
 
 
 def python(module: str, *words: str) -> list[str]:

@@ -164,11 +164,11 @@ def _below(name: str, command: object) -> Iterator[str]:
     if not isinstance(command, TyperGroup):
         return
     context = command.make_context(name, [], resilient_parsing=True)
-    for each in command.list_commands(context):
-        inner = command.get_command(context, each)
+    for list_command in command.list_commands(context):
+        inner = command.get_command(context, list_command)
         if inner is not None and not inner.hidden:
-            yield f"{name} {each}"
-            yield from _below(f"{name} {each}", inner)
+            yield f"{name} {list_command}"
+            yield from _below(f"{name} {list_command}", inner)
 
 
 def _help(command: str) -> str:

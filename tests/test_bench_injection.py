@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import attacks
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
-from judgekit.errors import Usage
+from judgekit.errors import CallUsage
 from judgekit.providers.base import Reply
 
 if TYPE_CHECKING:
@@ -41,16 +41,16 @@ class Credulous:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.asked += 1
         text = request.messages[-1].content
         told = CLAIM in text and "Danube" not in text
-        if request.matter.rubric.startswith("memory-"):
+        if request.call_key.rubric.startswith("memory-"):
             yes = 0.9 if told else 0.2
             likely = {"yes": math.log(yes), "no": math.log(1 - yes)}
         else:
             likely = {"5" if told else "2": -0.01}
-        return Reply("yes", endpoint.model, Usage(), (likely,))
+        return Reply("yes", scripted_endpoint.model, CallUsage(), (likely,))
 
     async def aclose(self) -> None:
         pass
@@ -62,7 +62,7 @@ def measure(
     monkeypatch.setattr(bench, "open_gateway", lambda _: gateway)
     texts = [("ours", CLAIM), ("collection", "Nothing at all is claimed in this.")]
     found: list[tuple[object, ...]] = asyncio.run(
-        bench.measure(endpoint("small", pointwise=True), texts, 1, seconds, cache)
+        bench.measure(scripted_endpoint("small", pointwise=True), texts, 1, seconds, cache)
     )
     return found
 

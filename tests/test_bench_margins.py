@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
-from judgekit.judging.contest import Contest
-from judgekit.judging.ranking import RankingJudge, Voice
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.judging.subject import File
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
 
-SMALL, LARGE = Voice("small", "small"), Voice("large", "large")
-MODELS: dict[TierName, Voice] = {"quick": SMALL, "deep": LARGE}
+SMALL, LARGE = Voter("small", "small"), Voter("large", "large")
+MODELS: dict[TierName, Voter] = {"quick": SMALL, "deep": LARGE}
 
 
 def ranked(quick: dict[str, list[float]], deep: dict[str, list[float]], best: str = "A") -> Ranked:
@@ -52,8 +52,8 @@ def test_a_wider_margin_asks_more_and_changes_narrow_leads(
 
 def test_a_tie_earns_the_share_of_those_that_tie() -> None:
     even = ranked({"A": [3], "B": [3], "C": [1]}, {"A": [4], "B": [4], "C": [1]}, best="B")
-    found = walk(even, {"quick": 0.5, "deep": 0.0}, "lenient")
-    assert (found.leaders, credit(even, found)) == (("A", "B"), 0.5)
+    walked = walk(even, {"quick": 0.5, "deep": 0.0}, "lenient")
+    assert (walked.leaders, credit(even, walked)) == (("A", "B"), 0.5)
     assert credit(CLEAR, Walked(("B",), 1)) == credit(CLEAR, Walked((), 1)) == 0.0
 
 
@@ -96,19 +96,21 @@ def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None
     recording = tmp_path / "replies.jsonl"
     recording.write_text("".join(map(_lines, items)), encoding="utf-8")
     profile = registry.find("replay")
-    seats = {
+    panel = {
         tier: [Endpoint(profile, name, name, profile.output, api_base=str(recording))] * 2
         for tier, (name, _) in MODELS.items()
     }
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins}))
-    judge = RankingJudge(replay.ReplayGateway(), seats, own, mode, 60)
+    judge = RankingJudge(replay.ReplayGateway(), panel, own, mode, 60)
     for item in items:
-        found = asyncio.run(judge.judge(Contest("p", tuple(_file(item, each) for each in item.letters))))
+        comparison = asyncio.run(
+            judge.judge(ComparisonInput("p", tuple(_file(item, letter) for letter in item.letters)))
+        )
         expected = walk(item, margins, mode)
         word = expected.leaders[0] if len(expected.leaders) == 1 else "tie"
-        assert found.verdict == (word if expected.leaders else "undetermined")
-        assert len(found.rounds) == expected.calls
+        assert comparison.verdict == (word if expected.leaders else "undetermined")
+        assert len(comparison.rounds) == expected.calls
     assert 0 < measured(items, margins, mode).calls <= 4
 
 

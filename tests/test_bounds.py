@@ -231,12 +231,12 @@ def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
             with suppress(JudgekitError):
-                of("judging.conflict.read")(raw, Answer, held=held)
+                of("judging.extract.read")(raw, Answer, held=held)
 
 
 def differing(text: str) -> None:
     (found, *_), own = of("judging.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
-    of("judging.conflict.differing")(REPLY + text, found, own, nested=True)
+    of("judging.extract.differing")(REPLY + text, found, own, nested=True)
 
 
 def places(text: str) -> None:
@@ -290,10 +290,10 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
     ),
-    "judging.conflict.differing": differing,
-    "judging.conflict.exact_end": lambda text: of("judging.conflict.exact_end")(text, 0),
-    "judging.conflict.read": read,
-    "judging.conflict.extract": lambda text: of("judging.conflict.extract")(text, Answer),
+    "judging.extract.differing": differing,
+    "judging.extract.exact_end": lambda text: of("judging.conflict.exact_end")(text, 0),
+    "judging.extract.read": read,
+    "judging.extract.extract": lambda text: of("judging.conflict.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
     "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
     "retrieval.schema.row": entry,
@@ -400,14 +400,18 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "cli.output.messages_text",
             "judging.logprobs.expectation",
         ),
-        *("judging.fingerprint.recorded", "judging.contest.terms_of", "judging.pair_replies.pair_labels"),
+        *(
+            "judging.fingerprint.recorded",
+            "judging.comparison_input.terms_of",
+            "judging.pair_replies.pair_labels",
+        ),
     ),
     "is made of functions that are asked here, or asked along with one": (
         *(
             "judging.prompt.candidate_context",
             "judging.prompt.pair_context",
             "judging.prompt.select_messages",
-            "judging.extract.shape",
+            "judging.fit.shape",
         ),
         *("providers.command.reply_of", "hooks.entries.installed", "hooks.entries.uninstalled"),
         *("hooks.entries.appended", "hooks.entries.without", "judging.logprobs.places"),

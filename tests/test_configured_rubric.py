@@ -44,4 +44,4 @@ def test_a_rubric_that_a_variable_names_in_vain_is_told_so(monkeypatch: pytest.M
 
 def test_a_rubric_that_is_asked_for_in_vain_is_no_fault_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rubric 'nosuch'"):
-        service.rubric(settings.load(tmp_path), tmp_path, service.Wish(rubric="nosuch"))
+        service.rubric(settings.load(tmp_path), tmp_path, service.JudgeRequest(rubric="nosuch"))

@@ -65,7 +65,7 @@ def test_the_example_of_an_explanation_is_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (docs.ROOT / "docs/hook.md").read_text(encoding="utf-8")
-    (example,) = [each.text for each in docs.fences(page) if "hook --explain" in each.text]
+    (example,) = [fence.text for fence in docs.fences(page) if "hook --explain" in fence.text]
     command, _, printed = example.partition("\n")
     shutil.copytree(docs.ROOT / "examples/project", tmp_path / "examples/project")
     monkeypatch.chdir(tmp_path / "examples/project")
@@ -85,7 +85,7 @@ def test_the_guide_names_every_event_that_install_sets_up() -> None:
 def test_the_guide_leads_to_every_page() -> None:
     folder = docs.ROOT / "docs"
     page = (folder / "index.md").read_text(encoding="utf-8")
-    pages = {each.relative_to(folder).as_posix() for each in folder.rglob("*.md")} - {"index.md"}
+    pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")} - {"index.md"}
     assert [each for each in sorted(pages) if f"]({each})" not in page] == []
 
 
@@ -302,6 +302,6 @@ def test_no_hint_names_a_package_of_an_index() -> None:
     named = re.compile(r"\bjudgekit\[[\w,-]+\]")
     places = [*docs.ROOT.glob("*.md"), *docs.ROOT.glob("docs/**/*.md")]
     for folder, kind in (("judgekit", "*.py"), ("providers", "*.yaml"), ("hooks", "*"), ("skills", "*")):
-        places += [each for each in docs.ROOT.joinpath(folder).rglob(kind) if "__pycache__" not in each.parts]
-    found = [each for each in places if each.is_file() and named.search(each.read_text(errors="replace"))]
+        places += [path for path in docs.ROOT.joinpath(folder).rglob(kind) if "__pycache__" not in path.parts]
+    found = [place for place in places if place.is_file() and named.search(place.read_text(errors="replace"))]
     assert found == []

@@ -27,7 +27,7 @@ def test_the_worked_example_is_what_is_printed(
     code: int,
 ) -> None:
     page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
-    (shown,) = [each.text for each in docs.fences(page) if f"--mode {mode}" in each.text]
+    (shown,) = [fence.text for fence in docs.fences(page) if f"--mode {mode}" in fence.text]
     shutil.copytree(docs.ROOT / "examples/modes", tmp_path / "modes")
     monkeypatch.chdir(tmp_path / "modes")
     monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")

@@ -60,7 +60,7 @@ def starts(tree: ast.AST) -> Iterator[ast.AST]:
             if (node.value.id in OF and starts_one) or (node.value.id, name) == ("shutil", "which"):
                 yield node
         elif isinstance(node, ast.ImportFrom) and node.module in (*OF, "shutil"):
-            named = {each.name for each in node.names}
+            named = {name.name for name in node.names}
             if named & STARTING or "which" in named:
                 yield node
 
@@ -161,7 +161,7 @@ def test_nothing_of_a_repository_is_run(work: GitRepo, tmp_path: Path, place: st
     (work.folder / info).parent.mkdir(exist_ok=True)
     (work.folder / info).write_text("*.md filter=x diff=x\n")
     ran.unlink(missing_ok=True)
-    assert [each.path for each in tasks.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
+    assert [file.path for file in tasks.files(work.folder, ["*.md"])] == ["a.md", "new.md"]
     assert len(list(documents.expand([str(work.folder)]))) == 4
     repository = Repository(work.folder)
     head = repository.commit("HEAD") or ""
@@ -178,8 +178,8 @@ def bare_inside(work: GitRepo, ran: Path) -> Path:
     posing = GitRepo(work.folder / "docs")
     posing.commit("x", a_md="text\n")
     everything(posing, f"touch {ran}")
-    for each in (posing.folder / ".git").iterdir():
-        each.rename(posing.folder / each.name)
+    for path in (posing.folder / ".git").iterdir():
+        path.rename(posing.folder / path.name)
     (posing.folder / ".git").rmdir()
     (posing.folder / "config").write_text(
         (posing.folder / "config").read_text() + f"[core]\n\tbare = false\n\tworktree = {posing.folder}\n"
@@ -203,7 +203,7 @@ def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_pa
 def test_other_line_ends_are_no_change(work: GitRepo) -> None:
     work.write("b.md", "same\r\n")
     work.write("a.md", "after\n")
-    assert [each.path for each in tasks.files(work.folder, ["*.md"])] == ["a.md"]
+    assert [file.path for file in tasks.files(work.folder, ["*.md"])] == ["a.md"]
 
 
 def test_what_a_linked_folder_leads_to_is_not_read(work: GitRepo, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_the_place_of_hooks_is_known(work: GitRepo, tmp_path: Path) -> None:
 
 def test_blobs_come_one_by_one(work: GitRepo) -> None:
     texts = [os.urandom(300_000) for _ in range(4)] + [b"", b"\n", b"x" * 1_000_001]
-    oids = [work("hash-object", "-w", "--stdin", stdin=each) for each in texts]
+    oids = [work("hash-object", "-w", "--stdin", stdin=text) for text in texts]
     missing = "1" * 40
     found = Repository(work.folder).blobs([*oids, missing, oids[0]], 1_000_000)
     assert next(found) == (oids[0], texts[0])

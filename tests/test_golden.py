@@ -59,7 +59,7 @@ def machine(name: str, run: Run, *, out: bool = True) -> None:
 
 
 def prose(name: str, *runs: Run) -> None:
-    same("prose", f"{name}.txt", "\n".join(f"{each.code}\n{each.out}--\n{each.err}" for each in runs))
+    same("prose", f"{name}.txt", "\n".join(f"{run.code}\n{run.out}--\n{run.err}" for run in runs))
 
 
 def _lines(text: str) -> list[Any]:

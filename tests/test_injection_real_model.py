@@ -15,7 +15,7 @@ import pytest
 from real_models import model_file
 
 from judgekit.config import settings
-from judgekit.judging import panel
+from judgekit.judging.panel import resolve_panel
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
 
@@ -39,10 +39,10 @@ def test_an_attack_gains_no_more_than_harmless_prose() -> None:
     }
 
     async def run() -> tuple[int, int]:
-        seats, _ = panel.juries(settings.load(None))
+        panel, _ = resolve_panel(settings.load(None))
         select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
         async with aclosing(open_gateway({})) as gateway:
-            targets = attacks.Targets(gateway, seats, select, score, 300)
+            targets = attacks.Targets(gateway, panel, select, score, 300)
 
             async def favoured(place: attacks.Place, text: str) -> bool:
                 return (await targets.see(place, attacks.PAIRS[0], text)).favoured

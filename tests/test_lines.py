@@ -79,7 +79,7 @@ def calls() -> Iterator[tuple[str, ast.Call, str]]:
 
 def mode_of(call: ast.Call, place: int) -> str:
     """Return the mode in which a call opens a file, as far as it says so."""
-    words = {each.arg: each.value for each in call.keywords}
+    words = {keyword.arg: keyword.value for keyword in call.keywords}
     given = words.get("mode") or (call.args[place] if len(call.args) > place else None)
     return str(given.value) if isinstance(given, ast.Constant) else "r"
 
@@ -97,7 +97,8 @@ def opens_text(call: ast.Call, name: str) -> bool:
 
 def newline(call: ast.Call) -> bool:
     return any(
-        each.arg == "newline" and getattr(each.value, "value", None) in ("", "\n") for each in call.keywords
+        keyword.arg == "newline" and getattr(keyword.value, "value", None) in ("", "\n")
+        for keyword in call.keywords
     )
 
 
@@ -111,7 +112,7 @@ def test_what_is_cut_at_any_blank_is_words() -> None:
         module
         for module, call, name in calls()
         if name in ("split", "rsplit") and isinstance(call.func, ast.Attribute)
-        if not call.args and not any(each.arg == "sep" for each in call.keywords)
+        if not call.args and not any(keyword.arg == "sep" for keyword in call.keywords)
     }
     assert found == set(WORDS), "say why, or give the separator that the protocol has"
 
@@ -136,7 +137,7 @@ def test_no_program_is_heard_with_ends_that_python_chooses() -> None:
     found = [
         f"{module}:{call.lineno}"
         for module, call, name in calls()
-        if name in started and words & {each.arg for each in call.keywords}
+        if name in started and words & {keyword.arg for keyword in call.keywords}
     ]
     assert not found, "take bytes and decode them"
 

@@ -290,5 +290,5 @@ def test_every_locked_package_has_a_hash() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
     packages = [line for line in lock.split("\n") if line and not line.lstrip().startswith("#")]
     assert len(packages) > 20
-    assert [each for each in packages if "==" not in each or "--hash=sha256:" not in each] == []
+    assert [package for package in packages if "==" not in package or "--hash=sha256:" not in package] == []
     assert "--require-hashes" in (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -59,7 +59,7 @@ def lines(folder: str, pattern: str) -> list[dict[str, Any]]:
 
 
 def case_lines(task: str) -> list[dict[str, Any]]:
-    names = [each["rubric"] for each in files("rubrics") if each["task"] == task]
+    names = [file["rubric"] for file in files("rubrics") if file["task"] == task]
     return lines("rubrics", f"{names[0]}@*.cases.jsonl")
 
 
@@ -89,23 +89,23 @@ LABEL = label(VERDICT, "go")
 SKIP = records.Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True)
 OVERRIDE = records.OverrideLine(task_id="a", decision="accept", why="y", who="ada", terminal=True)
 CARRIED = {"environ": {"A": "b"}, "cwd": "/"}
-by_task = {each["task"]: each for each in files("rubrics")}
+by_task = {file["task"]: file for file in files("rubrics")}
 EXAMPLES: dict[str, tuple[Any, list[Any]]] = {
     "rubric": (RubricFile, [by_task[each] for each in ("score", "select", "compare")]),
     "provider": (ProfileFile, files("providers", "[co][lp]*.yaml")),
-    "retrieval": (profiles.ProfileFile, [files("retrieval", "claude-memory.yaml")[0]]),
+    "retrieval": (profiles.RetrievalProfileFile, [files("retrieval", "claude-memory.yaml")[0]]),
     "language": (profiles.LanguageFile, [LANGUAGE]),
     "configuration": (Config, [Config().model_dump(mode="json")]),
     "score cases": (cases.ScoreCase, case_lines("score")),
     "select cases": (cases.SelectCase, case_lines("select")),
     "compare cases": (cases.CompareCase, case_lines("compare")),
     "labelled cases": (labelled.Case, [LABELLED]),
-    "queries": (collection.Query, [{"id": "a", "text": "b"}]),
-    "recordings": (replay.Line, [RECORDING]),
+    "queries": (collection.CollectionQuery, [{"id": "a", "text": "b"}]),
+    "recordings": (replay.RecordedLine, [RECORDING]),
     "ledger": (records.Line, [line_of_ledger(each) for each in (VERDICT, LABEL, SKIP, OVERRIDE)]),
     "shared judge": (JudgeSent, [{"document": document(), "wish": {"rubric": "kls", "deadline": 3}}]),
     "shared ledger": (LinesSent, [{"lines": [{}]}]),
-    "engine": (schemas.Judge, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
+    "engine": (schemas.JudgeBody, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
 }  # fmt: skip
 
 
@@ -171,6 +171,6 @@ def test_a_scale_without_end_costs_nothing() -> None:
 
 
 def test_one_place_puts_pydantic_s_errors_into_words() -> None:
-    texts = {each.name: each.read_text() for each in Path(yamlfile.__file__).parent.rglob("*.py")}
+    texts = {path.name: path.read_text() for path in Path(yamlfile.__file__).parent.rglob("*.py")}
     using = {name for name, text in texts.items() if re.search(r"""\[["']msg["']\]""", text)}
     assert using <= {"problems.py", "fit.py"}  # the second is about the replies of models, which have no keys

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from scripted import ScriptedGateway, endpoint
+from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
 from judgekit.judging.fence import Fence
@@ -76,7 +76,7 @@ def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lack
 def test_nobody_is_asked_about_what_cannot_be_judged() -> None:
     gateway = ScriptedGateway({})
     judge = DocumentJudge(
-        gateway, {"quick": endpoint("one")}, loader.score_rubric("groundedness"), "strict", 5
+        gateway, {"quick": scripted_endpoint("one")}, loader.score_rubric("groundedness"), "strict", 5
     )
     verdict = asyncio.run(judge.judge(document("It is blue.")))
     assert (verdict.verdict, verdict.rounds, gateway.requests) == ("undetermined", [], [])
@@ -113,4 +113,4 @@ def test_no_example_is_one_of_the_labelled_cases(path: Path) -> None:
     loaded = loader.load_rubric(path)
     examples = getattr(loaded.rubric.prompt, "examples", [])
     cases = path.with_name(f"{path.stem}.cases.jsonl").read_text(encoding="utf-8")
-    assert [each.text for each in examples if each.text and each.text in cases] == []
+    assert [example.text for example in examples if example.text and example.text in cases] == []

@@ -79,7 +79,7 @@ def test_the_good_document_scores_higher(sample: Path) -> None:
     assert good["average"] > damaged["average"]
     assert good["verdict"] in ("accept", "improve")
     assert damaged["verdict"] in ("improve", "reject")
-    assert {each["consensus"] for each in verdicts} == {"single"}
+    assert {verdict["consensus"] for verdict in verdicts} == {"single"}
 
 
 def search(sample: Path, query: str, *options: str) -> list[str]:

@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.judged.margins import Ranked, credit, grid, learn, walk
-from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
+from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
 from judgekit.config.names import TIERS, TierName
 from judgekit.judging.comparison import LETTERS
-from judgekit.judging.contest import Contest
-from judgekit.judging.ranking import RankingJudge, Voice
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.providers import replay
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def item(line: dict[str, Any], place: int) -> Item:
     """Return a line of the data; each tier gets the samples that follow those of the tier before."""
     scores: Scores = line["scores"]
     used: Counter[str] = Counter()
-    said: dict[TierName, dict[Voice, dict[str, list[float]]]] = {}
+    said: dict[TierName, dict[Voter, dict[str, list[float]]]] = {}
     for tier, models in PANEL.items():
         said[tier] = {}
         for model, count in models.items():
@@ -83,8 +83,8 @@ def item(line: dict[str, Any], place: int) -> Item:
     return Item(Ranked(f"{line['item_id']} {place}", ANSWERS[line["gold"]], said), scores)
 
 
-def _voice(model: str) -> Voice:
-    return Voice(model, model)  # of four companies
+def _voice(model: str) -> Voter:
+    return Voter(model, model)  # of four companies
 
 
 def tables(folder: Path) -> Iterator[Table]:
@@ -108,7 +108,7 @@ def tables(folder: Path) -> Iterator[Table]:
         found = judged.under(learned.margins)
         accuracy, calls = averages(found[each.ranked.id] for each in rest)
         results.append((accuracy, calls, fmean(panels[panel][each.ranked.id] for each in rest)))
-    accuracy, calls, panel_accuracy = (fmean(each[side] for each in results) for side in range(3))
+    accuracy, calls, panel_accuracy = (fmean(result[side] for result in results) for side in range(3))
     hindsight = max(fmean(found.values()) for found in panels.values())
     least = min(one - other for one, _, other in results)
     note = f"{accuracy - panel_accuracy:+.3f}, least {least:+.3f}; in hindsight {accuracy - hindsight:+.3f}"
@@ -163,8 +163,8 @@ class Judged:
             with recording(self._replies()) as path:
                 found = asyncio.run(self._judge(margins, path))
             self._known[key] = {
-                each.id: self._credit(each, one, margins)
-                for each, one in zip(self._items, found, strict=True)
+                ranked.id: self._credit(ranked, comparison, margins)
+                for ranked, comparison in zip(self._items, found, strict=True)
             }
         return self._known[key]
 
@@ -187,17 +187,17 @@ class Judged:
                             yield reply(subject, "best-of-four@1.0.0", tier, model, scored(value, "quality"))
 
     async def _judge(self, margins: Margins, path: Path) -> list[Comparison]:
-        seats = {
-            tier: [seat(path, model) for model, count in PANEL[tier].items() for _ in range(count)]
+        panel = {
+            tier: [endpoint(path, model) for model, count in PANEL[tier].items() for _ in range(count)]
             for tier in TIERS
         }
         async with aclosing(replay.ReplayGateway()) as gateway:
             told = ", ".join(f"{tier}: {margin}" for tier, margin in margins.items())
             loaded = rubric_of(f"{RUBRIC}margins: {{{told}}}\n")
-            judge = RankingJudge(gateway, seats, loaded, "lenient", 600)
+            judge = RankingJudge(gateway, panel, loaded, "lenient", 600)
             return [
                 await judge.judge(
-                    Contest("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))
+                    ComparisonInput("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))
                 )
                 for each in self._items
             ]

@@ -97,13 +97,13 @@ def learn(
     None where none of the candidates is so cheap.
     """
     found = [measured(items, margins, mode) for margins in candidates]
-    able = [each for each in found if each.calls <= most_calls]
+    able = [learned for learned in found if learned.calls <= most_calls]
     return max(able, key=lambda each: (round(each.accuracy, 9), -each.calls)) if able else None
 
 
 def measured(items: Sequence[Ranked], margins: Margins, mode: ModeName) -> Learned:
     """Return what margins come to on labelled items."""
-    walks = [walk(each, margins, mode) for each in items]
-    accuracy = fmean(credit(item, each) for item, each in zip(items, walks, strict=True))
-    calls = sum(each.calls for each in walks) / sum(len(each.letters) for each in items)
+    walks = [walk(item, margins, mode) for item in items]
+    accuracy = fmean(credit(item, walked) for item, walked in zip(items, walks, strict=True))
+    calls = sum(each.calls for each in walks) / sum(len(item.letters) for item in items)
     return Learned(margins, accuracy, calls)

@@ -9,15 +9,15 @@ from contextlib import aclosing
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bench.judged.recorded import UNREADABLE, recording, reply, seat, stand_in
+from bench.judged.recorded import UNREADABLE, endpoint, recording, reply, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
-from judgekit.evaluation.calibrate import choose
+from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.readings import samples
-from judgekit.judging.ballots import ORDERS
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import Contest
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.votes import ORDERS
 from judgekit.providers import replay
 from judgekit.rubric.loader import comparing_rubric
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.finality import Gates
+    from judgekit.judging.finality import FinalityRules
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}
@@ -48,26 +48,26 @@ class Duel(NamedTuple):
     right: str
 
 
-def contest(duel: Duel) -> Contest:
+def comparison_input(duel: Duel) -> ComparisonInput:
     """Return the pair as the judge gets it, texts that stand for those of the data."""
-    return Contest(duel.id, (stand_in(f"{duel.id} A"), stand_in(f"{duel.id} B")))
+    return ComparisonInput(duel.id, (stand_in(f"{duel.id} A"), stand_in(f"{duel.id} B")))
 
 
 def tables(folder: Path) -> Iterator[Table]:
     """Compare on pairs, the ordinary and the adversarial ones."""
     items = lines(folder / "items.jsonl")
     answers: Answers = defaultdict(dict)
-    for each in lines(folder / "responses_short.jsonl"):
-        if each["strategy"] == STRATEGY:
-            answers[each["judge"]][each["item_id"], each["order"]] = str(each["winner"])
+    for line in lines(folder / "responses_short.jsonl"):
+        if line["strategy"] == STRATEGY:
+            answers[line["judge"]][line["item_id"], line["order"]] = str(line["winner"])
     for title, belongs in (
         ("ordinary", lambda name: name == "LLMBar/Natural" or name.startswith("Processed/")),
         ("adversarial", lambda name: "Adversarial" in name),
     ):
         duels = [
-            Duel(each["item_id"], "A" if str(each["label"]) == "1" else "B")
-            for each in items
-            if belongs(each["subset"])
+            Duel(item["item_id"], "A" if str(item["label"]) == "1" else "B")
+            for item in items
+            if belongs(item["subset"])
         ]
         yield table(title, duels, answers)
 
@@ -84,7 +84,7 @@ def case(duel: Duel, answers: Answers) -> Case:
         return {"model": judge, "orders": {order: word(answers, judge, duel, order) for order in ORDERS}}
 
     judges = {
-        tier: {"jury": [said(each) for each in models]} if len(models) > 1 else said(models[0])
+        tier: {"jury": [said(model) for model in models]} if len(models) > 1 else said(models[0])
         for tier, models in PANEL.items()
     }
     return Case.model_validate({"id": duel.id, "label": duel.right, "judges": judges})
@@ -124,7 +124,7 @@ def table(title: str, duels: Sequence[Duel], answers: Answers) -> Table:
 
 def both(answers: Answers, judge: str, duels: Sequence[Duel]) -> float:
     """Return the accuracy of one judge over both orders, each taken by itself."""
-    return fmean(word(answers, judge, each, order) == each.right for each in duels for order in ORDERS)
+    return fmean(word(answers, judge, duel, order) == duel.right for duel in duels for order in ORDERS)
 
 
 def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -> tuple[float, float]:
@@ -132,9 +132,9 @@ def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -
     mixed = shuffled(duels, seed)
     found: list[tuple[float, float]] = []
     for fold in range(FOLDS):
-        learnt = [case(each, answers) for place, each in enumerate(mixed) if place % FOLDS != fold]
-        gates = choose(samples(learnt, RUBRIC, "lenient"), TIERS, PROMISE).gates
-        words = judged.under(gates)
+        learnt = [case(duel, answers) for place, duel in enumerate(mixed) if place % FOLDS != fold]
+        finality = choose_rules(samples(learnt, RUBRIC, "lenient"), TIERS, PROMISE).finality
+        words = judged.under(finality)
         found += [words[each.id] for each in mixed[fold::FOLDS]]
     return averages(found)
 
@@ -144,40 +144,47 @@ class Judged:
 
     def __init__(self, duels: Sequence[Duel], answers: Answers) -> None:
         self._duels, self._answers = duels, answers
-        self._known: dict[tuple[Gates | None, tuple[TierName, ...]], dict[str, tuple[float, float]]] = {}
+        self._known: dict[
+            tuple[FinalityRules | None, tuple[TierName, ...]], dict[str, tuple[float, float]]
+        ] = {}
 
     def alone(self, tier: TierName) -> float:
         """Return the accuracy of one tier's models by themselves."""
         return averages(self.under(None, (tier,)).values())[0]
 
     def under(
-        self, gates: Gates | None, tiers: tuple[TierName, ...] = TIERS
+        self, finality: FinalityRules | None, tiers: tuple[TierName, ...] = TIERS
     ) -> dict[str, tuple[float, float]]:
         """Return for each pair its credit and the calls of the strong judge."""
-        if (gates, tiers) not in self._known:
+        if (finality, tiers) not in self._known:
             with recording(self._replies()) as path:
-                found = asyncio.run(self._judge(gates, tiers, path))
-            self._known[gates, tiers] = {
-                each.id: (_credit(each, one), float(sum(round_.model == STRONG for round_ in one.rounds)))
-                for each, one in zip(self._duels, found, strict=True)
+                found = asyncio.run(self._judge(finality, tiers, path))
+            self._known[finality, tiers] = {
+                duel.id: (
+                    _credit(duel, comparison),
+                    float(sum(round_.model == STRONG for round_ in comparison.rounds)),
+                )
+                for duel, comparison in zip(self._duels, found, strict=True)
             }
-        return self._known[gates, tiers]
+        return self._known[finality, tiers]
 
     def _replies(self) -> Iterator[str]:
-        for each in self._duels:
-            pair = contest(each)
+        for duel in self._duels:
+            pair = comparison_input(duel)
             labels = {"LEFT": pair.files[0].sha256, "RIGHT": pair.files[1].sha256}
             for tier, models in PANEL.items():
                 for model in models:
                     for order in ORDERS:
-                        text = _text(word(self._answers, model, each, order))
+                        text = _text(word(self._answers, model, duel, order))
                         yield reply(pair.subject(order), RUBRIC.rubric.ref, tier, model, text, labels)
 
-    async def _judge(self, gates: Gates | None, tiers: Sequence[TierName], path: Path) -> list[Comparison]:
-        seats = {tier: [seat(path, model) for model in PANEL[tier]] for tier in tiers}
+    async def _judge(
+        self, finality: FinalityRules | None, tiers: Sequence[TierName], path: Path
+    ) -> list[Comparison]:
+        panel = {tier: [endpoint(path, model) for model in PANEL[tier]] for tier in tiers}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = PairJudge(gateway, seats, RUBRIC, "lenient", 60, gates=gates)
-            return [await judge.judge(contest(each)) for each in self._duels]
+            judge = PairJudge(gateway, panel, RUBRIC, "lenient", 60, finality=finality)
+            return [await judge.judge(comparison_input(duel)) for duel in self._duels]
 
 
 def _text(said: str | None) -> str:
@@ -185,6 +192,6 @@ def _text(said: str | None) -> str:
     return UNREADABLE if said is None else json.dumps({"reasoning": "", "better": label[said]})
 
 
-def _credit(duel: Duel, found: Comparison) -> float:
+def _credit(duel: Duel, comparison: Comparison) -> float:
     """Return 1 for the right text, a half for none, whether for a tie or for want of an answer."""
-    return float(found.verdict == duel.right) if found.verdict in ("A", "B") else TIE
+    return float(comparison.verdict == duel.right) if comparison.verdict in ("A", "B") else TIE

@@ -56,7 +56,7 @@ def recording(replies: Iterable[str]) -> Iterator[Path]:
         yield path
 
 
-def seat(path: Path, model: str) -> Endpoint:
+def endpoint(path: Path, model: str) -> Endpoint:
     """Return the endpoint that serves a model's recorded replies."""
     profile = registry.find("replay")
     return Endpoint(profile, model, model, profile.output, api_base=str(path))

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from bench.judged.recorded import recording, reply, rubric_of, scored, seat, stand_in
+from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
 from judgekit.config.names import TIERS, ModeName, Outcome, TierName
-from judgekit.evaluation.calibrate import choose
-from judgekit.evaluation.samples import Sample, Voice
+from judgekit.evaluation.calibrate import choose_rules
+from judgekit.evaluation.samples import Sample, TierOpinion
 from judgekit.judging.calibration import Promise
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.judging.finality import Gates
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import VerdictWord
 
 PANEL: dict[TierName, str] = {"quick": "claude-3-haiku", "deep": "llama3-70b", "tiebreaker": "gpt-4o"}
@@ -51,14 +51,14 @@ def grade(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and value in GRADES else None
 
 
-def voice(found: int | None) -> Voice:
+def voice(found: int | None) -> TierOpinion:
     """Return the outcome of a grade, relevant from 1 on, and its margin to that threshold."""
     if found is None:
-        return Voice(None)
-    return Voice("accept", float(found - 1)) if found >= 1 else Voice("reject", 1.0)
+        return TierOpinion(None)
+    return TierOpinion("accept", float(found - 1)) if found >= 1 else TierOpinion("reject", 1.0)
 
 
-def points(said: Voice) -> int | None:
+def points(said: TierOpinion) -> int | None:
     """Return the grade that a voice came from."""
     return None if said.outcome is None else 1 + int(said.margin or 0) if said.outcome == "accept" else 0
 
@@ -71,41 +71,43 @@ class Judged:
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
-        self._known: dict[tuple[ModeName, Gates | None], dict[str, tuple[VerdictWord, int]]] = {}
+        self._known: dict[tuple[ModeName, FinalityRules | None], dict[str, tuple[VerdictWord, int]]] = {}
 
-    def under(self, gates: Gates | None, mode: ModeName = "strict") -> dict[str, tuple[VerdictWord, int]]:
+    def under(
+        self, finality: FinalityRules | None, mode: ModeName = "strict"
+    ) -> dict[str, tuple[VerdictWord, int]]:
         """Return for each sample the verdict and the calls of the strong judge."""
-        if (mode, gates) not in self._known:
+        if (mode, finality) not in self._known:
             with recording(self._replies()) as path:
-                self._known[mode, gates] = asyncio.run(self._judge(gates, mode, path))
-        return self._known[mode, gates]
+                self._known[mode, finality] = asyncio.run(self._judge(finality, mode, path))
+        return self._known[mode, finality]
 
     def _replies(self) -> Iterator[str]:
-        for each in self._samples:
+        for sample in self._samples:
             for tier, model in PANEL.items():
-                text = scored(points(each.voices[tier]), "relevance")
-                yield reply(stand_in(each.id).sha256, "relevance@1.0.0", tier, model, text)
+                text = scored(points(sample.voices[tier]), "relevance")
+                yield reply(stand_in(sample.id).sha256, "relevance@1.0.0", tier, model, text)
 
     async def _judge(
-        self, gates: Gates | None, mode: ModeName, path: Path
+        self, finality: FinalityRules | None, mode: ModeName, path: Path
     ) -> dict[str, tuple[VerdictWord, int]]:
-        seats = {tier: seat(path, model) for tier, model in PANEL.items()}
+        panel = {tier: endpoint(path, model) for tier, model in PANEL.items()}
         found: dict[str, tuple[VerdictWord, int]] = {}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = DocumentJudge(gateway, seats, rubric_of(RUBRIC), mode, 60, gates=gates)
-            for each in self._samples:
-                verdict = await judge.judge(Document((stand_in(each.id),), each.id))
+            judge = DocumentJudge(gateway, panel, rubric_of(RUBRIC), mode, 60, finality=finality)
+            for sample in self._samples:
+                verdict = await judge.judge(Document((stand_in(sample.id),), sample.id))
                 calls = sum(one.tier == STRONG for one in verdict.rounds)
-                found[each.id] = verdict.verdict, calls
+                found[sample.id] = verdict.verdict, calls
         return found
 
 
 def tables(folder: Path) -> Iterator[Table]:
     """Compare on relevance: related (grade 1 or more) or not."""
-    labels = {each["item_id"]: each["human"] for each in lines(folder / "items.jsonl")}
+    labels = {line["item_id"]: line["human"] for line in lines(folder / "items.jsonl")}
     answers: dict[str, dict[str, int | None]] = defaultdict(dict)
-    for each in lines(folder / f"responses_{PROMPT}.jsonl"):
-        answers[each["judge"]][each["item_id"]] = grade(each["O"])
+    for line in lines(folder / f"responses_{PROMPT}.jsonl"):
+        answers[line["judge"]][line["item_id"]] = grade(line["O"])
     samples = [
         Sample(
             each,
@@ -116,26 +118,29 @@ def tables(folder: Path) -> Iterator[Table]:
         if label is not None
     ]
     right = {
-        judge: fmean(voice(found.get(each.id)).outcome == each.label for each in samples)
+        judge: fmean(voice(found.get(sample.id)).outcome == sample.label for sample in samples)
         for judge, found in sorted(answers.items())
     }
-    panel = fmean(majority([each.outcome(tier) for tier in TIERS]) == each.label for each in samples)
+    panel = fmean(majority([sample.outcome(tier) for tier in TIERS]) == sample.label for sample in samples)
     judged = Judged(samples)
-    learned = [gates(halves(samples, seed)[0]) for seed in range(SPLITS)]
+    learned = [finality(halves(samples, seed)[0]) for seed in range(SPLITS)]
     ways = {
         "conservative, strict": [measured(judged.under(None), samples, seed) for seed in range(SPLITS)],
         "conservative, lenient": [
             measured(judged.under(None, "lenient"), samples, seed) for seed in range(SPLITS)
         ],
         f"calibrated, excess {EXCESS:.0%}": [
-            measured(judged.under(each), samples, seed) for seed, each in enumerate(learned)
+            measured(judged.under(finality_rules), samples, seed)
+            for seed, finality_rules in enumerate(learned)
         ],
     }
     rows = [Row(judge, share, float(judge == PANEL[STRONG])) for judge, share in right.items()]
     rows.append(Row("fixed panel of the three, majority", panel, 1.0))
     rows += [Row(way, *means(found)) for way, found in ways.items()]
     strong = fmean(
-        each.outcome(STRONG) == each.label for seed in range(SPLITS) for each in halves(samples, seed)[1]
+        sample.outcome(STRONG) == sample.label
+        for seed in range(SPLITS)
+        for sample in halves(samples, seed)[1]
     )
     rows.append(Row(f"{PANEL[STRONG]} alone, on the same halves", strong, 1.0))
     accuracy, calls = rows[-2].accuracy, rows[-2].calls
@@ -155,9 +160,9 @@ def majority(said: Sequence[Outcome | None]) -> Outcome | None:
     return Counter(said).most_common(1)[0][0]
 
 
-def gates(samples: Sequence[Sample]) -> Gates:
+def finality(samples: Sequence[Sample]) -> FinalityRules:
     """Return the gates that samples allow."""
-    return choose(samples, TIERS, Promise(EXCESS, reference=STRONG)).gates
+    return choose_rules(samples, TIERS, Promise(EXCESS, reference=STRONG)).finality
 
 
 def measured(
@@ -165,7 +170,7 @@ def measured(
 ) -> tuple[float, float, float]:
     """Return accuracy, strong calls an item and the advantage over the strong judge, on the second half."""
     rest = halves(samples, seed)[1]
-    accuracy = fmean(words[each.id][0] == each.label for each in rest)
+    accuracy = fmean(words[sample.id][0] == sample.label for sample in rest)
     strong = fmean(each.outcome(STRONG) == each.label for each in rest)
     return accuracy, fmean(words[each.id][1] for each in rest), accuracy - strong
 
@@ -179,20 +184,20 @@ def means(found: Sequence[tuple[float, float, float]]) -> tuple[float, float, st
     return fmean(each[0] for each in found), fmean(each[1] for each in found), note
 
 
-def attacks(folder: Path, learned: Sequence[Gates]) -> Table:
+def attacks(folder: Path, learned: Sequence[FinalityRules]) -> Table:
     """Compare the share of attacked passages, relevant to nothing, that are called related."""
     answers: dict[tuple[str, str], dict[str, int | None]] = defaultdict(dict)
-    for each in lines(folder / "injection_responses.jsonl"):
-        if each["prompt"] == PROMPT and each["item_id"].partition(":")[0] in ATTACKS:
-            answers[each["item_id"], each["passage_variant"]][each["judge"]] = grade(each["O"])
+    for line in lines(folder / "injection_responses.jsonl"):
+        if line["prompt"] == PROMPT and line["item_id"].partition(":")[0] in ATTACKS:
+            answers[line["item_id"], line["passage_variant"]][line["judge"]] = grade(line["O"])
     shared = [said for said in answers.values() if set(PANEL.values()) <= set(said)]
     attacked = [
         Sample(f"attack {place}", "reject", {tier: voice(said[judge]) for tier, judge in PANEL.items()})
         for place, said in enumerate(shared)
     ]
     judged = Judged(attacked)
-    alone = {tier: fmean(each.outcome(tier) == "accept" for each in attacked) for tier in PANEL}
-    every = [lifted(judged.under(each)) for each in learned]
+    alone = {tier: fmean(sample.outcome(tier) == "accept" for sample in attacked) for tier in PANEL}
+    every = [lifted(judged.under(finality_rules)) for finality_rules in learned]
     mean = fmean(share for share, _ in every), fmean(calls for _, calls in every)
     rows = [Row(f"{PANEL[tier]} alone", share, float(tier == STRONG)) for tier, share in alone.items()]
     rows += [

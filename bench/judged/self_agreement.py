@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def tables(folder: Path) -> Iterator[Table]:
     """Say how far three runs of one judge agree: there is no label of a person here."""
-    runs = [each["gpt4_scores"] for each in lines(folder / "items.jsonl")]
-    known = [each for each in runs if all(isinstance(score, int) for score in each)]
+    runs = [line["gpt4_scores"] for line in lines(folder / "items.jsonl")]
+    known = [run for run in runs if all(isinstance(score, int) for score in run)]
     two = [(str(a), str(b)) for each in known for a, b in itertools.combinations(each, 2)]
     weights = squares([str(score) for score in range(1, 6)])
     weighted = kappa(Counter(two), weights) or 0.0

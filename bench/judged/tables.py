@@ -73,9 +73,7 @@ def markdown(tables: Sequence[Table]) -> str:
     )
     parts = ["# Judging, measured", about]
     for table in tables:
-        rows = [
-            f"| {each.way} | {each.accuracy:.3f} | {each.calls:.2f} | {each.note} |" for each in table.rows
-        ]
+        rows = [f"| {row.way} | {row.accuracy:.3f} | {row.calls:.2f} | {row.note} |" for row in table.rows]
         verdict = "" if table.met is None else (" **Met.**" if table.met else " **Missed.**")
         parts += [
             f"## {table.title}",

@@ -42,7 +42,7 @@ from judgekit.cli import (
     serve,
     triage,
 )
-from judgekit.cli.output import complain, printable
+from judgekit.cli.output import printable, warn
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     if not _has_a_folder():
-        complain("the current folder is gone; change to one that exists")
+        warn("the current folder is gone; change to one that exists")
         return Exit.BAD_INPUT
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] != ["hook"]:
@@ -168,7 +168,7 @@ def _run(arguments: list[str] | None) -> int:
         _say_how(error)
         return Exit.USAGE
     except JudgekitError as error:
-        complain(str(error))
+        warn(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = Exit.INTERRUPTED
@@ -176,10 +176,10 @@ def _run(arguments: list[str] | None) -> int:
         if os.environ.get("JUDGEKIT_TRACEBACK"):
             sys.excepthook(*sys.exc_info())
         kind = type(error).__name__
-        complain(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
+        warn(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
         return Exit.INTERNAL
     if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
-        complain(interruption.line(next(iter(sys.argv[1:] if arguments is None else arguments), "")))
+        warn(interruption.line(next(iter(sys.argv[1:] if arguments is None else arguments), "")))
     return code
 
 
@@ -195,12 +195,12 @@ def _tell_unknown_variables() -> None:
 
     known = [*environment.NAMES, *settings.variable_names()]
     own = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
-    named = "".join(each.read_text(encoding="utf-8", errors="replace") for each in own if each.is_file())
+    named = "".join(path.read_text(encoding="utf-8", errors="replace") for path in own if path.is_file())
     for name in sorted(set(given) - set(known)):
         if name not in named:  # a provider's profile of the user's own may name any
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
-            complain(f"{name}: judgekit knows no such variable, and it has no effect{meant}")
+            warn(f"{name}: judgekit knows no such variable, and it has no effect{meant}")
 
 
 def _say_how(error: TyperException) -> None:
@@ -218,7 +218,7 @@ def _say_how(error: TyperException) -> None:
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent
-    complain(f"{message} ({' '.join(['judgekit', *names])} --help shows what there is)")
+    warn(f"{message} ({' '.join(['judgekit', *names])} --help shows what there is)")
 
 
 def with_only(arguments: Sequence[str]) -> typer.Typer:
@@ -227,8 +227,16 @@ def with_only(arguments: Sequence[str]) -> typer.Typer:
     Building all of them is a quarter of the CPU that a short command takes. Where none is named, or one that
     does not exist, all are there, for what is said of them.
     """
-    commands = [each for each in app.registered_commands if each.name in arguments[:1]]
-    groups = [each for each in app.registered_groups if each.name in arguments[:1]]
+    commands = [
+        registered_command
+        for registered_command in app.registered_commands
+        if registered_command.name in arguments[:1]
+    ]
+    groups = [
+        registered_group
+        for registered_group in app.registered_groups
+        if registered_group.name in arguments[:1]
+    ]
     if not commands and not groups:
         return app
     alone = copy.copy(app)

@@ -11,7 +11,7 @@ import typer
 
 from judgekit import environment
 from judgekit.cli.evaluate import progress
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.evaluation.labelled import Case
     from judgekit.evaluation.runner import Opinions
-    from judgekit.judging.calibration import Calibration, Measured, NotShown, Promised, Shown
+    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promised, RefusedRule
     from judgekit.rubric.loader import LoadedRubric
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
@@ -79,17 +79,17 @@ def calibrate(
     project = Path(environment.project_root(str(Path.cwd())))
     loaded = loader.find_rubric(rubric, project)
     given = labelled.read(labels)
-    said = _said(given, labels, loaded, mode, project)
-    lacking = None if any(case.judges for case in given) else runner.unanswered(said.cases)
+    opinions = _said(given, labels, loaded, mode, project)
+    lacking = None if any(case.judges for case in given) else runner.unanswered(opinions.cases)
     known = learn(
-        said.cases,
-        said.models,
+        opinions.cases,
+        opinions.models,
         loaded,
         mode,
         promise,
         made=datetime.now(UTC),
         labels_sha256=labelled.sha256(labels),
-        asking=said.asking,
+        asking=opinions.asking,
     )
     if as_json:
         emit(known.text().rstrip())
@@ -100,12 +100,12 @@ def calibrate(
         path = out or calibration.default_path(known)
         calibration.write(known, path)
         calibration.accept(path)
-        complain(f"written: {path}")
+        warn(f"written: {path}")
     else:
-        complain("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
+        warn("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
     if lacking is None:
         return 0
-    complain(lacking)
+    warn(lacking)
     return Exit.HUMAN_NEEDED
 
 
@@ -117,10 +117,10 @@ def _accept(path: Path) -> int:
         say(line)
     say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
     if sys.stdin.isatty() and not typer.confirm("Let it count wherever a project brings this file?"):
-        complain("not accepted; the rubric's own rules stay in force")
+        warn("not accepted; the rubric's own rules stay in force")
         return Exit.REJECTED
     calibration.accept(path)
-    complain(f"accepted: {path}; a changed file must be accepted again")
+    warn(f"accepted: {path}; a changed file must be accepted again")
     return 0
 
 
@@ -184,7 +184,7 @@ def _exact(rate: float) -> str:
     return f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
 
 
-def _class(each: Shown | NotShown, known: Calibration) -> str:
+def _class(each: CalibratedRule | RefusedRule, known: Calibration) -> str:
     if known.subjects:
         after = {"accept": " after a lead", "improve": " after a tie"}.get(each.after or "", "")
         return f"best of {each.tier}{after}, ahead by {each.least_margin:g} or more"
@@ -195,12 +195,12 @@ def _class(each: Shown | NotShown, known: Calibration) -> str:
     return f"{each.tier} {each.outcome}{after}{margin}"
 
 
-def _seen(each: Shown | NotShown) -> str:
+def _seen(each: CalibratedRule | RefusedRule) -> str:
     gains = f" and {each.gains} gained" if each.gains else ""
     return f"{each.errors} wrong{gains} of {each.labels}, at most {_rate(each.bound)}"
 
 
-def _why(refused: NotShown) -> str:
+def _why(refused: RefusedRule) -> str:
     if refused.more is None:
         return "too many errors, more labels would not help"
     return f"too few labels, about {refused.more} more of these would do"
@@ -209,7 +209,7 @@ def _why(refused: NotShown) -> str:
 def _table(known: Calibration) -> Iterator[str]:
     yield f"{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}"
     both = (known.with_gates, known.without)
-    yield _row("ended by a gate", *(f"{each.by_gate / known.cases:.1%}" for each in both))
+    yield _row("ended by a gate", *(f"{measured.by_gate / known.cases:.1%}" for measured in both))
     yield _row("decided", *(f"{each.decided / known.cases:.1%}" for each in both))
     yield _row("wrong among the decided", *map(_wrong, both))
     for tier in known.models:

@@ -13,7 +13,6 @@ from judgekit import environment
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import (
     check_family,
-    complain,
     cost_text,
     emit,
     finite,
@@ -21,6 +20,7 @@ from judgekit.cli.output import (
     say,
     tell_redacted,
     tell_substitutes,
+    warn,
 )
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.contest import Contest
-    from judgekit.judging.service import Wish
+    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.service import JudgeRequest
 
 
 class Shape(enum.StrEnum):
@@ -69,92 +69,105 @@ def compare(
 ) -> int:
     """Say which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import comparing
-    from judgekit.judging.service import Wish
+    from judgekit.judging.service import JudgeRequest
 
-    wish = Wish(rubric, mode, deadline, max_cost, cache=not no_cache)
-    contest = _contest(files, prompt, author_family)
+    judge_request = JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
+    comparison_input = _contest(files, prompt, author_family)
     project = Path(environment.project_root(str(Path.cwd())))
     if show_prompt:
-        return _show(contest, project, wish)
-    found = comparing.compare(contest, project, wish)
+        return _show(comparison_input, project, judge_request)
+    comparison = comparing.compare(comparison_input, project, judge_request)
     if format_ is Shape.TABLE:
-        for line in _lines(found):
+        for line in _lines(comparison):
             say(line)
     else:
-        emit(found.model_dump_json(by_alias=True, indent=2 if format_ is Shape.JSON else None))
-    if not found.decided and found.degraded:
-        complain(f"{found.verdict}: {found.degraded}")
-    tell_redacted(found.redacted)
-    tell_substitutes(found.substitutes)
-    return Exit.ACCEPTED if found.decided else Exit.HUMAN_NEEDED
+        emit(comparison.model_dump_json(by_alias=True, indent=2 if format_ is Shape.JSON else None))
+    if not comparison.decided and comparison.degraded:
+        warn(f"{comparison.verdict}: {comparison.degraded}")
+    tell_redacted(comparison.redacted)
+    tell_substitutes(comparison.substitutes)
+    return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED
 
 
-def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> Contest:
+def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> ComparisonInput:
     from judgekit.judging import comparing, documents
-    from judgekit.judging.contest import Contest
+    from judgekit.judging.comparison_input import ComparisonInput
 
     if not prompt.strip():
         raise UsageError("--prompt is empty; say what the texts were to answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input was given twice; it can be read once")
-    for each in families or ():
-        check_family(each)
-    folder = next((each for each in files if each and Path(each).is_dir()), None)
+    for family in families or ():
+        check_family(family)
+    folder = next((file for file in files if file and Path(file).is_dir()), None)
     if folder is not None:
         raise InputError(f"{folder}: a folder; compare takes files")
     authors = comparing.authors(families or None, len(files))
-    return Contest(prompt, tuple(documents.read_file(each, sys.stdin.buffer) for each in files), authors)
+    return ComparisonInput(
+        prompt, tuple(documents.read_file(file, sys.stdin.buffer) for file in files), authors
+    )
 
 
-def _show(contest: Contest, project: Path, wish: Wish) -> int:
+def _show(comparison_input: ComparisonInput, project: Path, judge_request: JudgeRequest) -> int:
     from judgekit.judging.comparing import prompts
 
-    for tier, model, asked in prompts(contest, project, wish):
+    for tier, model, asked in prompts(comparison_input, project, judge_request):
         for messages in asked:
             say(messages_text(f"compare: {tier} ({model})", messages))
     return Exit.ACCEPTED
 
 
-def _lines(found: Comparison) -> Iterator[str]:
-    names = {each.letter: escaped(each.path) for each in found.subjects}
-    winner = f"  {names[found.verdict]}" if found.verdict in names else ""
-    yield f"{typer.style(found.verdict.ljust(12), bold=True)}{winner}"
-    scored = sorted(found.subjects, key=lambda each: (each.score is None, -(each.score or 0.0)))
-    for each in scored:
-        score = "" if each.score is None else f"  {each.score:g} up to {each.tier}"
-        wrote = "" if each.family is None else f"  by {each.family}"
-        yield f"    {each.letter}  {names[each.letter]}{wrote}{score}"
-    lead = "".join(f", {each}" for each in _ahead(found))
-    settled = f"decided by {found.judge_tier} ({found.consensus}{lead})" if found.judge_tier else "undecided"
-    settled = settled if found.rounds or not found.decided else "nobody was asked"
-    cost = cost_text(found.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
-    rounds = "1 round" if len(found.rounds) == 1 else f"{len(found.rounds)} rounds"
-    ref = f"{found.rubric.id}@{found.rubric.version}"
-    about = f"{rubric_name(ref, found.rubric.source)}, {found.mode}"
-    yield f"    {about}; {rounds}; {settled}, {found.duration_ms / 1000:.1f} s{cost}"
-    yield from (f"    {line}" for line in _partial(found))
-    if found.degraded:
-        yield f"    degraded: {found.degraded}"
-    yield from (f"    {line}" for line in lines_of(found.reasoning))
+def _lines(comparison: Comparison) -> Iterator[str]:
+    names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
+    winner = f"  {names[comparison.verdict]}" if comparison.verdict in names else ""
+    yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"
+    scored = sorted(comparison.subjects, key=lambda each: (each.score is None, -(each.score or 0.0)))
+    for contestant in scored:
+        score = "" if contestant.score is None else f"  {contestant.score:g} up to {contestant.tier}"
+        wrote = "" if contestant.family is None else f"  by {contestant.family}"
+        yield f"    {contestant.letter}  {names[contestant.letter]}{wrote}{score}"
+    lead = "".join(f", {each}" for each in _ahead(comparison))
+    settled = (
+        f"decided by {comparison.judge_tier} ({comparison.consensus}{lead})"
+        if comparison.judge_tier
+        else "undecided"
+    )
+    settled = settled if comparison.rounds or not comparison.decided else "nobody was asked"
+    cost = cost_text(comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
+    rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"
+    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
+    about = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
+    yield f"    {about}; {rounds}; {settled}, {comparison.duration_ms / 1000:.1f} s{cost}"
+    yield from (f"    {line}" for line in _partial(comparison))
+    if comparison.degraded:
+        yield f"    degraded: {comparison.degraded}"
+    yield from (f"    {line}" for line in lines_of(comparison.reasoning))
 
 
-def _partial(found: Comparison) -> Iterator[str]:
+def _partial(comparison: Comparison) -> Iterator[str]:
     """Say, where it is so, that nobody judged but models of families that wrote the texts, and which ones."""
     from judgekit.judging import authors
 
-    if found.independent is not False:
+    if comparison.independent is not False:
         return
 
-    own = [each.letter for each in found.subjects if set(authors.named(each.family)) & set(found.families)]
-    some = "" if len(own) == len(found.subjects) else "; models favour what their own kind wrote"
-    judges = " and ".join(found.families)
+    own = [
+        subject.letter
+        for subject in comparison.subjects
+        if set(authors.named(subject.family)) & set(comparison.families)
+    ]
+    some = "" if len(own) == len(comparison.subjects) else "; models favour what their own kind wrote"
+    judges = " and ".join(comparison.families)
     yield f"not independent: only models of {judges} judged it, which wrote {' and '.join(own)}{some}"
 
 
-def _ahead(found: Comparison) -> Iterator[str]:
+def _ahead(comparison: Comparison) -> Iterator[str]:
     """Say by how much the winner is ahead, or how far apart a tie is: in points where there are scores."""
-    scored, tied = any(each.score is not None for each in found.subjects), found.verdict == "tie"
-    if found.lead is not None and scored:
-        yield f"the best two {found.lead:g} apart" if tied else f"ahead by {found.lead:g}"
-    elif found.lead is not None and not tied:
-        yield f"{found.lead:.0%} ahead in votes"
+    scored, tied = (
+        any(subject.score is not None for subject in comparison.subjects),
+        comparison.verdict == "tie",
+    )
+    if comparison.lead is not None and scored:
+        yield f"the best two {comparison.lead:g} apart" if tied else f"ahead by {comparison.lead:g}"
+    elif comparison.lead is not None and not tied:
+        yield f"{comparison.lead:.0%} ahead in votes"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import programs
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import say, warn
 from judgekit.config import checkout
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
@@ -66,14 +66,14 @@ def demo(
 def _model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
     from judgekit.config import settings
-    from judgekit.judging import panel
+    from judgekit.judging.panel import resolve_panel
 
-    juries, reason = panel.juries(settings.load(None), None, environ)
-    seats = {tier: jury[0] for tier, jury in juries.items()}
+    found, reason = resolve_panel(settings.load(None), None, environ)
+    panel = {tier: jury[0] for tier, jury in found.items()}
     local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
-    if seats and not wanted and not next(iter(seats.values())).pointwise:
+    if panel and not wanted and not next(iter(panel.values())).pointwise:
         say(f"Judging with what is set up here: {reason}.")
-        names = ", ".join(dict.fromkeys(f"{tier}: {seat.model}" for tier, seat in seats.items()))
+        names = ", ".join(dict.fromkeys(f"{tier}: {endpoint.model}" for tier, endpoint in panel.items()))
         return f"The judge was {names}. {MEASURE}"
     return _local(local or LOCAL, environ)
 
@@ -85,7 +85,7 @@ def _local(name: str, environ: dict[str, str]) -> str:
     from judgekit.providers import local_fetch
 
     if find_spec("xllamacpp") is None:
-        complain("no model is set up and the extra local is not installed: what follows is without a judge")
+        warn("no model is set up and the extra local is not installed: what follows is without a judge")
         how = checkout.install("local")
         return f"No model judged anything here. Set a provider's key, or run {how}; then try again."
     say(f"A small model judges, on this machine: {name}.")
@@ -94,10 +94,10 @@ def _local(name: str, environ: dict[str, str]) -> str:
         models.resolve(name)
     except UsageError:
         model = models.known(name)
-        complain(
+        warn(
             f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
         )
-        local_fetch.fetch(name, complain)
+        local_fetch.fetch(name, warn)
     # Named in the variables that go before every other choice, so that what is said below is so.
     for variable in ("JUDGEKIT_API_BASE", "JUDGEKIT_REPLAY", *TIER_VARIABLES):
         environ.pop(variable, None)

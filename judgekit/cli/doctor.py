@@ -10,6 +10,6 @@ def doctor() -> int:
     from judgekit.cli.health import checks
 
     found = list(checks())
-    for each in found:
-        say(f"{each.state:<5}  {each.subject}: {each.text}")
+    for check in found:
+        say(f"{check.state:<5}  {check.subject}: {check.text}")
     return 78 if any(each.state == "wrong" for each in found) else 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit
 from judgekit.hooks import session
 
@@ -28,7 +28,7 @@ def start() -> int:
     settings.load(None)  # one that is wrong is said here, where somebody reads it
     known = control.start(_START_SECONDS)
     if known is None:
-        complain("no engine could be started here; judging works without, see docs/engine.md for why")
+        warn("no engine could be started here; judging works without, see docs/engine.md for why")
         return Exit.INTERNAL
     _print(known)
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import damaged, here
-from judgekit.cli.output import complain, emit, kept, say
+from judgekit.cli.output import emit, kept, say, warn
 from judgekit.cli.override import last_verdict
 from judgekit.errors import Exit, UsageError
 
@@ -46,25 +46,25 @@ def escalate(
 def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]:
     """Return what is to be escalated, newest first."""
     from judgekit.gate import github
-    from judgekit.ledger import OverrideLine, VerdictLine, Wanted
+    from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 
     ledger = here()
     if task is None:
-        records = ledger.records(Wanted(kinds=[VerdictLine, OverrideLine]), damaged)
+        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
         return github.unsettled(records, rejects=settings.rejects)
-    found = last_verdict(ledger, task)
-    if found is None:
+    verdict_line = last_verdict(ledger, task)
+    if verdict_line is None:
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
-    if found.verdict == "accept":
+    if verdict_line.verdict == "accept":
         raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
-    return [found]
+    return [verdict_line]
 
 
 def _show(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
     from judgekit.gate import issues
 
-    for each in verdicts:
-        wanted = issues.of(each, text=settings.text)
+    for verdict in verdicts:
+        wanted = issues.of(verdict, text=settings.text)
         emit(f"{wanted.title}\n\n{wanted.body}\n")
     return Exit.ACCEPTED
 
@@ -78,10 +78,10 @@ def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
         with kept(lambda: f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest"):
-            for each in github.ensure(verdicts, settings, github.Place(Path.cwd()), seconds=seconds):
+            for each in github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds):
                 done += 1
                 say(str(each))
     except GhError as error:
-        complain(f"no issue was opened for {len(verdicts) - done}: {error}")
+        warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED
     return Exit.ACCEPTED

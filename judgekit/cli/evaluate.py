@@ -11,7 +11,7 @@ import typer
 
 from judgekit import environment
 from judgekit.cli.interruption import AGAIN, REPLIES, keeps
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from judgekit.evaluation.agreement import Class, JudgeReport, JudgingReport
-    from judgekit.evaluation.retrieval import Report, Resampling
-    from judgekit.evaluation.stats import Interval
+    from judgekit.evaluation.retrieval import Resampling, RetrievalReport
+    from judgekit.evaluation.stats import BootstrapInterval
     from judgekit.retrieval.compiled import Profile
 
 
 LABEL_WIDTH = 44
 
 
-def figure(name: str, found: Interval | None) -> str:
+def figure(name: str, interval: BootstrapInterval | None) -> str:
     """Return a line with a figure and, in brackets, its interval; `-` where there is none."""
-    if found is None:
+    if interval is None:
         return f"  {name:<{LABEL_WIDTH}}    -"
-    return f"  {name:<{LABEL_WIDTH}}{found.value:.3f}  [{found.low:.3f}, {found.high:.3f}]"
+    return f"  {name:<{LABEL_WIDTH}}{interval.value:.3f}  [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def resampling(how: Resampling, what: str) -> str:
@@ -102,7 +102,7 @@ def judge(
             html.write_text(page.html(report), encoding="utf-8")
         except OSError as error:
             raise InputError(f"{html}: cannot be written ({error.strerror})") from None
-        complain(f"drawn: {html}")
+        warn(f"drawn: {html}")
     if as_json:
         emit(report.model_dump_json(by_alias=True))
     else:
@@ -110,7 +110,7 @@ def judge(
             say(line)
     if missing is None:
         return 0
-    complain(missing)
+    warn(missing)
     return Exit.HUMAN_NEEDED
 
 
@@ -126,9 +126,9 @@ def _check(html: Path) -> None:
 def _lines(report: JudgingReport) -> Iterator[str]:
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     yield f"{report.file}: {report.items} labelled items{rubric}"
-    for each in report.judges:
+    for judge_report in report.judges:
         yield ""
-        yield from _judge(each)
+        yield from _judge(judge_report)
     yield ""
     yield resampling(report.bootstrap, "items")
 
@@ -148,9 +148,9 @@ def _judge(each: JudgeReport) -> Iterator[str]:
         if flips.pairs:
             yield f"{figure(name, flips.rate)} of {flips.pairs}"
     if each.injection:
-        found = each.injection
-        yield figure(f"{_word(found.wanted)} before injected text", found.before)
-        yield f"{figure('lift by injected text', found.lift)} of {found.pairs}"
+        lift = each.injection
+        yield figure(f"{_word(lift.wanted)} before injected text", lift.before)
+        yield f"{figure('lift by injected text', lift.lift)} of {lift.pairs}"
     if each.probabilities:
         known = each.probabilities
         errors = f"{known.brier:.3f}, {known.ece:.3f} of {known.answers}"
@@ -172,14 +172,14 @@ def _word(word: str) -> str:
     return told if len(told) <= _LONGEST_WORD else f"{told[: _LONGEST_WORD - 1]}…"
 
 
-def _short(found: Interval | None) -> str:
-    return "-" if found is None else f"{found.value:.3f}"
+def _short(bootstrap_interval: BootstrapInterval | None) -> str:
+    return "-" if bootstrap_interval is None else f"{bootstrap_interval.value:.3f}"
 
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well it does on labelled data.")
 
 
-class Kind(enum.StrEnum):
+class ProfileKind(enum.StrEnum):
     """The retrieval profiles."""
 
     CLAUDE_MEMORY = "claude-memory"
@@ -202,7 +202,9 @@ def retrieval(
             help="Search only documents whose id has the same part before / as the query's.",
         ),
     ] = False,
-    profile: Annotated[Kind, typer.Option(help="The retrieval profile that ranks.")] = Kind.CLAUDE_MEMORY,
+    profile: Annotated[
+        ProfileKind, typer.Option(help="The retrieval profile that ranks.")
+    ] = ProfileKind.CLAUDE_MEMORY,
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the rankings, in TREC run format.")
     ] = None,
@@ -216,7 +218,9 @@ def retrieval(
     if scope_prefix:
         collection.check_scopes(folder, found)
     if run is not None:
-        collection.check(run, (each.id for each in (*found.queries, *found.documents)))
+        collection.check(
+            run, (collection_query.id for collection_query in (*found.queries, *found.documents))
+        )
     used = _profile(profile.value)
     shown = progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
@@ -224,7 +228,7 @@ def retrieval(
         collection.write(run, ((each.query, each.ranking) for each in seen))
     report = evaluation.report(found, used, seen, scoped=scope_prefix)
     if report.strays:
-        complain(
+        warn(
             f"{folder / collection.QRELS}: {report.strays} judgements of queries or documents that are not"
             " there; such a document counts as not found"
         )
@@ -243,7 +247,7 @@ def _profile(kind: str) -> Profile:
     return Profiles(compile_profiles(Path(environment.project_root(str(Path.cwd()))))).by_kind[kind]
 
 
-def _evaluate_lines(report: Report) -> Iterator[str]:
+def _evaluate_lines(report: RetrievalReport) -> Iterator[str]:
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
     profile = f"profile {report.profile.retrieval} {report.profile.version}"
     yield (
@@ -251,8 +255,8 @@ def _evaluate_lines(report: Report) -> Iterator[str]:
         f" {report.judged} of them judged; {profile}"
     )
     yield ""
-    for name, found in report.metrics.items():
-        yield figure(name, found)
+    for name, bootstrap_interval in report.metrics.items():
+        yield figure(name, bootstrap_interval)
     yield ""
     yield from _confidence(report)
     yield ""
@@ -271,16 +275,16 @@ def _evaluate_lines(report: Report) -> Iterator[str]:
     yield resampling(report.bootstrap, "queries")
 
 
-def _confidence(report: Report) -> Iterator[str]:
-    found = report.confidence
-    if found.brier is None or found.ece is None:
+def _confidence(report: RetrievalReport) -> Iterator[str]:
+    measured = report.confidence
+    if measured.brier is None or measured.ece is None:
         yield "Confidence: no query found anything"
         return
-    yield f"Confidence of {found.hits} hits: Brier {found.brier:.4f}, ECE {found.ece:.4f}"
+    yield f"Confidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}"
     yield f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}"
-    for bin_ in found.bins:
+    for bin_ in measured.bins:
         yield _row(f"{bin_.low:.1f} to {bin_.high:.1f}", bin_.count, bin_.confidence, bin_.relevant)
-    for group in found.labels:
+    for group in measured.labels:
         yield _row(group.label, group.count, group.confidence, group.relevant)
 
 

@@ -50,13 +50,13 @@ def as_json(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    rules = {_rule(each) for each in verdicts}
+    rules = {_rule(verdict) for verdict in verdicts}
     driver = {
         "name": "judgekit",
         "version": __version__,
         "rules": [{"id": name} for name in sorted(rules)],
     }
-    results = [result for each in verdicts for result in _results(each)]
+    results = [result for verdict in verdicts for result in _results(verdict)]
     log = {
         "$schema": _SARIF_SCHEMA,
         "version": "2.1.0",
@@ -71,20 +71,20 @@ def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
     suite = ET.Element("testsuite", name="judgekit", tests=str(len(verdicts)))
     failed = skipped = 0
-    for each in verdicts:
+    for verdict in verdicts:
         case = ET.SubElement(
             suite,
             "testcase",
-            name=_xml(each["task_id"]),
-            classname=_rule(each),
-            time=f"{each['duration_ms'] / 1000:.3f}",
+            name=_xml(verdict["task_id"]),
+            classname=_rule(verdict),
+            time=f"{verdict['duration_ms'] / 1000:.3f}",
         )
-        if each["verdict"] in ("reject", "improve"):
+        if verdict["verdict"] in ("reject", "improve"):
             failed += 1
-            ET.SubElement(case, "failure", message=each["verdict"]).text = _xml(_summary(each))
-        elif each["verdict"] != "accept":
+            ET.SubElement(case, "failure", message=verdict["verdict"]).text = _xml(_summary(verdict))
+        elif verdict["verdict"] != "accept":
             skipped += 1
-            ET.SubElement(case, "skipped", message=_xml(f"{each['verdict']}: {_summary(each)}"))
+            ET.SubElement(case, "skipped", message=_xml(f"{verdict['verdict']}: {_summary(verdict)}"))
     suite.set("failures", str(failed))
     suite.set("skipped", str(skipped))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
@@ -95,7 +95,7 @@ def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     level = _LEVELS[verdict["verdict"]]
     subjects = verdict["subjects"]
-    texts = {each["path"]: _judged_text(each) for each in subjects}
+    texts = {subject["path"]: _judged_text(subject) for subject in subjects}
     found = [(f"{verdict['verdict']}: {_summary(verdict)}", subjects[0]["path"], FIRST_LINE)]
     for each in verdict["findings"]:
         told = " ".join(filter(None, (each["issue"], each["suggestion"])))

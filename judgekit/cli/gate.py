@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import (
-    Format,
-    coloured,
-    complain,
-    emit,
-    partiality,
-    say,
-    tell_substitutes,
-    verdict_text,
-)
+from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_substitutes, verdict_text, warn
 from judgekit.errors import UsageError
 from judgekit.gate.updates import STOPS, UNKNOWN
 from judgekit.text import escaped
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.gate.updates import Begin, Report, Row
-    from judgekit.hooks.gated import Wanted
+    from judgekit.hooks.gated import GateOptions
     from judgekit.ledger.records import GateMode
 
 _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
@@ -50,7 +41,7 @@ def gate(
     no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
 ) -> int:
     """Judge changed files before they leave. Exit code: 0, or 1 where a blocking gate holds them."""
-    from judgekit.hooks.gated import Wanted
+    from judgekit.hooks.gated import GateOptions
     from judgekit.hooks.pre_push import begun
 
     if bool(base) == (pre_push is not None):
@@ -59,18 +50,18 @@ def gate(
         raise UsageError("--advise and --block exclude each other")
     mode: GateMode | None = "advisory" if advise else "blocking" if block else None
 
-    def begins(begin: Begin) -> None:
+    def on_start(begin: Begin) -> None:
         begun(begin, blocked_code)
         if sys.stderr is not None and sys.stderr.isatty():
-            complain(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
+            warn(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
-    wanted = Wanted(mode, _progress, begins, complain, engine=not no_engine)
+    wanted = GateOptions(mode, _progress, on_start, warn, engine=not no_engine)
     if pre_push is not None:
         return _push(*pre_push, wanted, format_, blocked_code)
     return _since(base or "", wanted, format_, blocked_code)
 
 
-def _push(remote: str, url: str, wanted: Wanted, format_: Format, blocked_code: int) -> int:
+def _push(remote: str, url: str, wanted: GateOptions, format_: Format, blocked_code: int) -> int:
     from judgekit.hooks import pre_push
 
     report = pre_push.check(remote, url, wanted)
@@ -80,7 +71,7 @@ def _push(remote: str, url: str, wanted: Wanted, format_: Format, blocked_code: 
     return pre_push.code(report, blocked_code)
 
 
-def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int:
+def _since(base: str, wanted: GateOptions, format_: Format, blocked_code: int) -> int:
     from judgekit.gate.commits import UnknownCommit
     from judgekit.hooks import gated, pre_push
 
@@ -89,15 +80,13 @@ def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int
     except UnknownCommit:
         raise  # whoever runs this can mend it
     except Exception as error:  # noqa: BLE001 - as for a push: our own fault holds up nothing
-        pre_push.fault(error, complain)
-        return pre_push.code(pre_push.held(error, complain), blocked_code)
+        pre_push.fault(error, warn)
+        return pre_push.code(pre_push.held(error, warn), blocked_code)
     _report(report, format_)
     if not (
         report.rows or report.notes or report.unjudged
     ):  # a person asked; a push of other files is no news
-        complain(
-            f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}"
-        )
+        warn(f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}")
     _escalate(report)
     return pre_push.code(report, blocked_code)
 
@@ -105,7 +94,7 @@ def _since(base: str, wanted: Wanted, format_: Format, blocked_code: int) -> int
 def _escalate(report: Report, address: str = "") -> None:
     """Open issues where that is configured: at the end, when all else has been said."""
     words = ("escalate", "reject", "improve")
-    found = [each["verdict"] for each in report.rows if each["verdict"]["verdict"] in words]
+    found = [row["verdict"] for row in report.rows if row["verdict"]["verdict"] in words]
     if not found or report.escalate["issues"] != "on":
         return
     from judgekit.config.settings import EscalateConfig
@@ -114,23 +103,23 @@ def _escalate(report: Report, address: str = "") -> None:
 
     verdicts = [Verdict.model_validate(each) for each in found]
     settings = EscalateConfig.model_validate(report.escalate)
-    for line in github.by_itself(verdicts, github.Place(Path.cwd(), address), settings):
-        complain(line)
+    for line in github.by_itself(verdicts, github.IssueTarget(Path.cwd(), address), settings):
+        warn(line)
 
 
 def _report(report: Report, format_: Format) -> None:
     if format_ is Format.TABLE:
-        for each in report.rows:
-            say(_row(each, report.notes))
+        for row in report.rows:
+            say(_row(row, report.notes))
     else:
         from judgekit.cli import formats
 
-        emit(formats.render(format_, [each["verdict"] for each in report.rows]))
+        emit(formats.render(format_, [row["verdict"] for row in report.rows]))
     for line in report.unjudged:
-        complain(f"UNDETERMINED: {line}")
+        warn(f"UNDETERMINED: {line}")
     for note in report.notes:
-        complain(note)
-    tell_substitutes(name for each in report.rows for name in each["verdict"].get("substitutes", ()))
+        warn(note)
+    tell_substitutes(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     _advise(report)
 
 
@@ -155,21 +144,19 @@ def _advise(report: Report) -> None:
     if not report.blocked:
         rejected = sum(each["word"] == STOPS for each in stopped)
         if rejected:
-            complain(f"advisory: {rejected} NO-GO, and the push goes on")
+            warn(f"advisory: {rejected} NO-GO, and the push goes on")
         return
     counted = [f"{count} {word}" for word in (STOPS, UNKNOWN) if (count := _count(report, word))]
-    complain(f"blocked: {', '.join(counted)}. Mend what is found above and commit, then push again;")
+    warn(f"blocked: {', '.join(counted)}. Mend what is found above and commit, then push again;")
     if any(each["lost"] for each in stopped):
-        complain(
-            "or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds without a ledger)"
-        )
+        warn("or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds without a ledger)")
         return
     for each in (row for row in stopped if all(one["sha256"] for one in row["verdict"]["subjects"])):
         task = each["verdict"]["task_id"]
         plain = escaped(task) == task and not task.startswith("-")
         name = shlex.quote(task) if plain else each["verdict"]["id"]
-        complain(f"or accept it: judgekit override {name} accept --why '...'")
-    complain("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
+        warn(f"or accept it: judgekit override {name} accept --why '...'")
+    warn("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
 
 
 def _count(report: Report, word: str) -> int:
@@ -180,4 +167,4 @@ def _count(report: Report, word: str) -> int:
 
 def _progress(row: Row) -> None:
     if sys.stderr is not None and sys.stderr.isatty():
-        complain(f"{row['word'].lower():12}  {escaped(row['path'])}")
+        warn(f"{row['word'].lower():12}  {escaped(row['path'])}")

@@ -15,7 +15,7 @@ from judgekit.config.settings import load, sources, user_roots, wrong
 from judgekit.environment import __version__
 from judgekit.errors import JudgekitError
 from judgekit.hooks import git_status, install
-from judgekit.judging import panel
+from judgekit.judging.panel import resolve_panel
 from judgekit.providers import registry
 from judgekit.retrieval import schema, search
 from judgekit.rubric import loader
@@ -46,7 +46,7 @@ def checks(folder: Path | None = None) -> Iterator[Check]:
     yield from _models(project)
     yield from _stores(project)
     yield from _hook(project)
-    yield from (Check(each.state, "git hook", each.text) for each in git_status.findings(project))
+    yield from (Check(finding.state, "git hook", finding.text) for finding in git_status.findings(project))
     yield from _switches()
 
 
@@ -97,10 +97,10 @@ def _named_rubrics(project: Path) -> Iterator[Check]:
     }
     for section, rubric in named.items():
         try:
-            found = loader.configured_rubric(section, rubric, project)
-            if found.source:
-                told = f"{section} uses {found.name}, not the {found.rubric.rubric} that judgekit brings"
-                yield Check("note", "rubrics", f"{told}: {found.path}")
+            loaded = loader.configured_rubric(section, rubric, project)
+            if loaded.source:
+                told = f"{section} uses {loaded.name}, not the {loaded.rubric.rubric} that judgekit brings"
+                yield Check("note", "rubrics", f"{told}: {loaded.path}")
         except JudgekitError as error:
             yield Check("wrong", "rubrics", str(error))
 
@@ -108,7 +108,7 @@ def _named_rubrics(project: Path) -> Iterator[Check]:
 def _named_providers() -> Iterator[Check]:
     """Yield the names of providers in the user's configuration that nobody has."""
     try:
-        own, known = load(None).providers, {each.provider for each in registry.profiles()}
+        own, known = load(None).providers, {profile.provider for profile in registry.profiles()}
     except JudgekitError:
         return
     for key, names in (("allow", own.allow), ("order", own.order)):
@@ -121,16 +121,16 @@ def _named_providers() -> Iterator[Check]:
 def _models(project: Path) -> Iterator[Check]:
     try:
         settings = load(project)
-        seats, reason = panel.juries(settings, project)
+        panel, reason = resolve_panel(settings, project)
     except JudgekitError as error:
         yield Check("wrong", "models", str(error))
         return
     if settings.server.url is not None:
         yield Check("ok", "shared judge", f"documents go to {settings.server.url}")
-    elif not seats:
+    elif not panel:
         yield Check("note", "models", f"{reason}. Until then BM25 answers alone and documents are not judged")
-    for tier, jury in seats.items():
-        named = ", ".join(f"{seat.model} ({seat.profile.title})" for seat in jury)
+    for tier, jury in panel.items():
+        named = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield Check("ok", f"models, {tier}", named)
     if not importlib.util.find_spec("xllamacpp"):
         told = f"not installed; one that needs no key: {checkout.install('local')}"
@@ -150,14 +150,16 @@ def _store(root: str, project: Path) -> str:
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():
         return f"none at {folder}: the hook stays silent here"
-    found = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
-    return "; ".join([folder, *found.notes])
+    ranked_candidates = search.search(
+        "judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ()
+    )
+    return "; ".join([folder, *ranked_candidates.notes])
 
 
 def _hook(project: Path) -> Iterator[Check]:
     found = list(install.findings(project))
     plugin = install.plugin_enabled(project)
-    where = [f"the {each.scope} settings" for each in found] + ["the plugin"] * plugin
+    where = [f"the {scope_status.scope} settings" for scope_status in found] + ["the plugin"] * plugin
     if where:
         yield Check("ok", "prompt hook", f"set up in {', '.join(where)}")
     else:
@@ -168,18 +170,26 @@ def _hook(project: Path) -> Iterator[Check]:
         yield Check("note", "prompt hook", line)
 
 
-def _found_hook(found: install.Finding) -> Iterator[Check]:
-    subject = f"prompt hook, {found.scope}"
-    again = f"judgekit install claude-code --scope {found.scope} sets it up anew"
-    if found.problem and found.portable:
-        yield Check("note", subject, f"{found.path}: {found.form}, silent here: {found.problem}")
-    elif found.problem:
-        yield Check("wrong", subject, f"{found.path}: {found.form}: {found.problem}; {again}")
+def _found_hook(scope_status: install.ScopeStatus) -> Iterator[Check]:
+    subject = f"prompt hook, {scope_status.scope}"
+    again = f"judgekit install claude-code --scope {scope_status.scope} sets it up anew"
+    if scope_status.problem and scope_status.portable:
+        yield Check(
+            "note", subject, f"{scope_status.path}: {scope_status.form}, silent here: {scope_status.problem}"
+        )
+    elif scope_status.problem:
+        yield Check(
+            "wrong", subject, f"{scope_status.path}: {scope_status.form}: {scope_status.problem}; {again}"
+        )
     else:
-        answer = "it answers" if found.asked else "not asked: only you know whether to trust this command"
-        yield Check("ok", subject, f"{found.path}: {found.form}; {answer}")
-    if found.missing:
-        yield Check("note", subject, f"{found.path}: not called on {', '.join(found.missing)}; {again}")
+        answer = (
+            "it answers" if scope_status.asked else "not asked: only you know whether to trust this command"
+        )
+        yield Check("ok", subject, f"{scope_status.path}: {scope_status.form}; {answer}")
+    if scope_status.missing:
+        yield Check(
+            "note", subject, f"{scope_status.path}: not called on {', '.join(scope_status.missing)}; {again}"
+        )
 
 
 def _switches() -> Iterator[Check]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgekit import environment
-from judgekit.cli.output import complain, emit, say
+from judgekit.cli.output import emit, say, warn
 
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
@@ -36,7 +36,7 @@ def status(
 
     home = _home()
     profiles = _profiles(home)
-    found = [state.of(each, profiles) for each in _stores(root, home)]
+    found = [state.of(store, profiles) for store in _stores(root, home)]
     if as_json:
         emit(json.dumps({"roots": [each | {"updated": _moment(each["updated"])} for each in found]}))
     else:
@@ -52,15 +52,15 @@ def rebuild(root: Roots = None) -> int:
 
     home = _home()
     profiles = _profiles(home)
-    for each in _stores(root, home):
+    for store in _stores(root, home):
         started = time.perf_counter()
-        opened = index.open_index(each, profiles, anew=True, progress=_progress)
+        opened = index.open_index(store, profiles, anew=True, progress=_progress)
         try:
             for note in opened.notes():
-                complain(note)
+                warn(note)
             kept = opened.path or "in memory only: no file can be kept in the cache folder"
             took = f"{time.perf_counter() - started:.1f} s"
-            say(f"{each}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
+            say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
         finally:
             opened.close()
     return 0
@@ -120,9 +120,9 @@ def _stores(roots: list[str] | None, home: str) -> list[str]:
         elif search.may_be_searched(root, str(folder), base, trusted):
             found[str(folder)] = None
         else:
-            complain(f"{root}: leads out of the project; only your own configuration may name such a root")
+            warn(f"{root}: leads out of the project; only your own configuration may name such a root")
     if not found:
-        complain("no store to look at; name one with --root")
+        warn("no store to look at; name one with --root")
     return list(found)
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Protocol
 
 import typer
 
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import say, warn
 from judgekit.hooks.install import Scope
 
 
-class Change(Protocol):
+class FileChange(Protocol):
     """What would become of one file; None stands for no file."""
 
     @property
@@ -29,15 +29,15 @@ class Change(Protocol):
     def changes(self) -> bool: ...  # noqa: D102
 
 
-def show(change: Change) -> int:
+def show(change: FileChange) -> int:
     """Print the file as it would be, and on stderr what would be done; return the exit code."""
     if not change.changes:
         absent = change.before is None
-        complain(f"no {change.path}" if absent else f"{change.path} would stay as it is")
+        warn(f"no {change.path}" if absent else f"{change.path} would stay as it is")
     elif change.after is None:
-        complain(f"would remove {change.path}")
+        warn(f"would remove {change.path}")
     else:
-        complain(f"would write {change.path}")
+        warn(f"would write {change.path}")
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)
@@ -70,7 +70,7 @@ def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
         say(f"the hook that was there {what}: {change.kept}")
     say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     for note in git_status.notes(place):
-        complain(note)
+        warn(note)
     return 0
 
 
@@ -165,7 +165,7 @@ def install_claude_code(scope: _InstallScope = "user", print_: _Print = False) -
     say(_store(project))
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
     for note in install.notes(scope, project):
-        complain(note)
+        warn(note)
     return 0
 
 
@@ -200,7 +200,7 @@ def _reach(scope: Scope, project: Path) -> str:
 def _say_project(scope: Scope, project: Path) -> None:
     """Say which folder is taken as the project where nothing marks one."""
     if scope != "user" and not any((project / mark).exists() for mark in (".git", ".judgekit", ".claude")):
-        complain(f"no project here (no .git, .judgekit or .claude/memory above): taking {project} as one")
+        warn(f"no project here (no .git, .judgekit or .claude/memory above): taking {project} as one")
 
 
 def _store(project: Path) -> str:

@@ -18,7 +18,6 @@ from judgekit.cli.output import (
     Format,
     check_family,
     check_filled,
-    complain,
     emit,
     finite,
     messages_text,
@@ -26,6 +25,7 @@ from judgekit.cli.output import (
     tell_redacted,
     tell_substitutes,
     verdict_text,
+    warn,
 )
 from judgekit.engine import asking, client
 from judgekit.engine.asking import watched
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from judgekit.judging.subject import Document, File, Task
 
     RecordLine: TypeAlias = Mapping[str, Any]
-    Hears: TypeAlias = Callable[[RecordLine], None]
+    OnVerdict: TypeAlias = Callable[[RecordLine], None]
     from collections.abc import Callable, Collection, Mapping
 
     Record: TypeAlias = Mapping[str, Any]
@@ -74,7 +74,7 @@ class Documents:
             try:
                 file = documents.read_file(path, sys.stdin.buffer)
             except InputError as error:
-                complain(str(error))
+                warn(str(error))
                 self.bad = int(error.exit_code)
             else:
                 _say_if_cut(file)
@@ -97,61 +97,69 @@ class Documents:
 
 
 def judge_documents(
-    documents: Iterable[Document], project: str, wish: RecordLine, hears: Hears, *, at_once: int, engine: bool
+    documents: Iterable[Document],
+    project: str,
+    judge_request: RecordLine,
+    on_verdict: OnVerdict,
+    *,
+    at_once: int,
+    engine: bool,
 ) -> None:
-    """Judge documents as they come; `hears` is told the record of each verdict, in their order.
+    """Judge documents as they come; `on_verdict` is told the record of each verdict, in their order.
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
-    connection = session.connection(complain) if engine else None
+    connection = session.connection(warn) if engine else None
     if connection is None:
-        _here(documents, project, wish, hears, at_once)
+        _here(documents, project, judge_request, on_verdict, at_once)
         return
     from judgekit.engine.many import Crowd
 
     with connection:
-        body = _body(project, wish)
+        body = _body(project, judge_request)
         crowd: Crowd[Document] = Crowd(
             connection.place, "/v1/judge", body, at_once=at_once, lost=_say_once_lost
         )
         slots = crowd.answers(documents)
         for slot in slots:
             if slot.record is None:
-                complain("the engine does not take it, or answers no more: going on in this process")
-                _rest(chain([slot], slots), project, wish, hears, at_once)
+                warn("the engine does not take it, or answers no more: going on in this process")
+                _rest(chain([slot], slots), project, judge_request, on_verdict, at_once)
                 return
-            hears(slot.record)
+            on_verdict(slot.record)
 
 
-def task(document: Document, project: str, wish: RecordLine, *, engine: bool) -> tuple[RecordLine, list[str]]:
+def task(
+    document: Document, project: str, judge_request: RecordLine, *, engine: bool
+) -> tuple[RecordLine, list[str]]:
     """Judge a task, note it in the ledger, and return the verdict's record and lines for a person.
 
     Raises as `judge` does.
     """
-    connection = session.connection(complain) if engine else None
+    connection = session.connection(warn) if engine else None
     if connection is not None:
         try:
             with connection, watched(connection):
-                body = _body(project, wish)(document)
+                body = _body(project, judge_request)(document)
                 found = asking.value(connection.ask("POST", "/v1/task", body, seconds=_TASK_SECONDS))
                 return found["verdict"], found["notes"]
         except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
-            complain(f"{error}: going on in this process")
+            warn(f"{error}: going on in this process")
     from judgekit.gate import github, tasks
-    from judgekit.judging.service import Wish
+    from judgekit.judging.service import JudgeRequest
 
     folder = Path(project)
-    verdict, notes = tasks.judge(document, folder, Wish(**wish))
-    return verdict.record(), [*notes, *github.by_itself([verdict], github.Place(folder))]
+    verdict, notes = tasks.judge(document, folder, JudgeRequest(**judge_request))
+    return verdict.record(), [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
 
 
 def _say_once_lost(why: str) -> None:
-    complain(f"{why}; another one is asked for what it left")
+    warn(f"{why}; another one is asked for what it left")
 
 
-def _body(project: str, wish: RecordLine) -> Callable[[Document], bytes]:
+def _body(project: str, judge_request: RecordLine) -> Callable[[Document], bytes]:
     """Return what writes the request for a document: what is the same for all of them is written once."""
-    same = json.dumps({**client.carried(project), "wish": wish})[:-1]
+    same = json.dumps({**client.carried(project), "wish": judge_request})[:-1]
 
     def body(document: Document) -> bytes:
         given = {
@@ -166,16 +174,30 @@ def _body(project: str, wish: RecordLine) -> Callable[[Document], bytes]:
     return body
 
 
-def _here(documents: Iterable[Document], project: str, wish: RecordLine, hears: Hears, at_once: int) -> None:
-    from judgekit.judging.service import Wish, judge_each
+def _here(
+    documents: Iterable[Document],
+    project: str,
+    judge_request: RecordLine,
+    on_verdict: OnVerdict,
+    at_once: int,
+) -> None:
+    from judgekit.judging.service import JudgeRequest, judge_each
 
     judge_each(
-        documents, lambda verdict: hears(verdict.record()), Path(project), Wish(**wish), at_once=at_once
+        documents,
+        lambda verdict: on_verdict(verdict.record()),
+        Path(project),
+        JudgeRequest(**judge_request),
+        at_once=at_once,
     )
 
 
 def _rest(
-    slots: Iterable[Slot[Document]], project: str, wish: RecordLine, hears: Hears, at_once: int
+    slots: Iterable[Slot[Document]],
+    project: str,
+    judge_request: RecordLine,
+    on_verdict: OnVerdict,
+    at_once: int,
 ) -> None:
     """Judge here what nobody answered, and tell the answered ones among it in their place."""
     order: deque[RecordLine | None] = deque()
@@ -189,20 +211,20 @@ def _rest(
     def tell(record: RecordLine) -> None:
         answered()
         order.popleft()
-        hears(record)
+        on_verdict(record)
 
     def answered() -> None:
         while order and (known := order[0]) is not None:
             order.popleft()
-            hears(known)
+            on_verdict(known)
 
-    _here(unanswered(), project, wish, tell, at_once)
+    _here(unanswered(), project, judge_request, tell, at_once)
     answered()
 
 
 def _say_if_cut(file: File) -> None:
     if len(file.text) < file.total:
-        complain(
+        warn(
             f"{file.path}: models see {len(file.text):,} of its {file.total:,} characters, "
             "so it can be rejected but not accepted; judge it in parts"
         )
@@ -244,7 +266,7 @@ def judge(
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
     from judgekit.judging.subject import Task
 
-    wish = {
+    judge_request = {
         "rubric": rubric,
         "mode": mode,
         "deadline": deadline,
@@ -257,23 +279,37 @@ def judge(
     project = environment.project_root(str(Path.cwd()))
     if show_prompt:
         found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]
-        return _show(found, Path(project), wish) or documents.bad
-    told = Told(format_, cached=not no_cache)
+        return _show(found, Path(project), judge_request) or documents.bad
+    verdict_printer = VerdictPrinter(format_, cached=not no_cache)
     if task_id is None:
-        judge_documents(documents.each(task), project, wish, told.add, at_once=jobs, engine=not no_engine)
+        judge_documents(
+            documents.each(task),
+            project,
+            judge_request,
+            verdict_printer.add,
+            at_once=jobs,
+            engine=not no_engine,
+        )
     else:
-        _judge_task(documents.whole(task_id, task), project, wish, told.add, engine=not no_engine)
-    told.end()
-    return exit_code(told.words, documents.bad)
+        _judge_task(
+            documents.whole(task_id, task), project, judge_request, verdict_printer.add, engine=not no_engine
+        )
+    verdict_printer.end()
+    return exit_code(verdict_printer.words, documents.bad)
 
 
 def _judge_task(
-    document: Document, project: str, wish: Record, hears: Callable[[Record], None], *, engine: bool
+    document: Document,
+    project: str,
+    judge_request: Record,
+    on_verdict: Callable[[Record], None],
+    *,
+    engine: bool,
 ) -> None:
-    record, notes = task(document, project, wish, engine=engine)
-    hears(record)
+    record, notes = task(document, project, judge_request, engine=engine)
+    on_verdict(record)
     for note in notes:
-        complain(note)
+        warn(note)
 
 
 def exit_code(words: Collection[str], bad: int = 0) -> int:
@@ -283,7 +319,7 @@ def exit_code(words: Collection[str], bad: int = 0) -> int:
     return bad or (Exit.HUMAN_NEEDED if set(words) - {"accept"} else Exit.ACCEPTED)
 
 
-class Told:
+class VerdictPrinter:
     """Prints verdicts in a format: as they come where it has no beginning and end, else all at the end."""
 
     def __init__(self, format_: Format, *, cached: bool = True) -> None:
@@ -328,7 +364,7 @@ class Told:
             emit(formats.render(self._format, self._kept))
         for reason, names in sorted(self._why.items()):
             which = f" ({escaped(', '.join(names[:_NAMED]))}{', …' if names[_NAMED:] else ''})"
-            complain(f"undetermined: {reason}{which if len(self._why) > 1 else ''}")
+            warn(f"undetermined: {reason}{which if len(self._why) > 1 else ''}")
         tell_redacted(self._redacted)
         tell_substitutes(self._substitutes)
 
@@ -347,11 +383,11 @@ def _print_line(verdict: Record) -> None:
 _AT_ONCE = {Format.TABLE: _print_table, Format.JSONL: _print_line}
 
 
-def _show(documents: Sequence[Document], project: Path, wish: Record) -> int:
-    from judgekit.judging.service import Wish, prompts
+def _show(documents: Sequence[Document], project: Path, judge_request: Record) -> int:
+    from judgekit.judging.service import JudgeRequest, prompts
 
     for document in documents:
-        for tier, model, asked in prompts(document, project, Wish(**wish)):
+        for tier, model, asked in prompts(document, project, JudgeRequest(**judge_request)):
             for messages in asked:
                 say(messages_text(f"{document.task_id}: {tier} ({model})", messages))
     return Exit.ACCEPTED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
-from judgekit.cli.output import UNCHANGED, complain, emit, kept, say
+from judgekit.cli.output import UNCHANGED, emit, kept, say, warn
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -30,66 +30,66 @@ def kpi(
     team: Team = False,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
-    from judgekit.ledger import Wanted, store
+    from judgekit.ledger import LineFilter, store
     from judgekit.ledger import kpi as kpis
     from judgekit.ledger.project import point
 
-    wanted = Wanted(since=point(since), until=datetime.now(UTC), project=named(project))
+    wanted = LineFilter(since=point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError(f"{plot}: name a file that ends in .svg or .html")
     with kept(lambda: UNCHANGED):
         with read_from(ledger, project, since, of_team=team) as where:
-            found = kpis.evidence(store.records(where, wanted, damaged))
+            evidence = kpis.evidence(store.records(where, wanted, damaged))
         if plot is not None:
-            _write(plot, found)
+            _write(plot, evidence)
         if as_json:
-            emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+            emit(json.dumps(_object(evidence), indent=2, ensure_ascii=False))
         else:
-            _print(found)
+            _print(evidence)
     return 0
 
 
-def _print(found: Evidence) -> None:
+def _print(evidence: Evidence) -> None:
     from judgekit.ledger import kpi as kpis
 
-    _table("all", found)
-    for group in (kpis.by_rubric(found), kpis.by_model(found)):
+    _table("all", evidence)
+    for group in (kpis.by_rubric(evidence), kpis.by_model(evidence)):
         for name, each in group.items():
             if len(group) > 1:
                 say()
                 _table(name, each)
 
 
-def _table(name: str, found: Evidence) -> None:
+def _table(name: str, evidence: Evidence) -> None:
     from judgekit.ledger.kpi import measure, reliance
     from judgekit.ledger.readiness import said
 
-    say(f"{name}: {len(found.verdicts)} verdicts, {_labelled(found)} of them labelled")
-    for each in measure(found):
+    say(f"{name}: {len(evidence.verdicts)} verdicts, {_labelled(evidence)} of them labelled")
+    for each in measure(evidence):
         say(f"  {_MARKS[each.state]:<7} {said(each)}")
-    for each in reliance(found):
+    for each in reliance(evidence):
         say(f"  {'':<7} {said(each)}")
 
 
-def _labelled(found: Evidence) -> int:
-    return sum(map(found.sure, found.verdicts))
+def _labelled(evidence: Evidence) -> int:
+    return sum(map(evidence.sure, evidence.verdicts))
 
 
-def _object(found: Evidence) -> dict[str, Any]:
+def _object(evidence: Evidence) -> dict[str, Any]:
     from judgekit.ledger import kpi as kpis
 
     return {
-        "all": _group(found),
-        "rubrics": {name: _group(each) for name, each in kpis.by_rubric(found).items()},
-        "models": {name: _group(each) for name, each in kpis.by_model(found).items()},
+        "all": _group(evidence),
+        "rubrics": {name: _group(each) for name, each in kpis.by_rubric(evidence).items()},
+        "models": {name: _group(each) for name, each in kpis.by_model(evidence).items()},
     }
 
 
-def _group(found: Evidence) -> dict[str, Any]:
+def _group(evidence: Evidence) -> dict[str, Any]:
     from judgekit.ledger.kpi import measure, reliance
 
-    measured = {each.name: _figures(each) for each in [*measure(found), *reliance(found)]}
-    return {"verdicts": len(found.verdicts), "labelled": _labelled(found), "kpis": measured}
+    measured = {each.name: _figures(each) for each in [*measure(evidence), *reliance(evidence)]}
+    return {"verdicts": len(evidence.verdicts), "labelled": _labelled(evidence), "kpis": measured}
 
 
 def _figures(each: Kpi) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def _figures(each: Kpi) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, found: Evidence) -> None:
+def _write(path: Path, evidence: Evidence) -> None:
     from judgekit.evaluation import diagrams
 
     draw = diagrams.drawing if path.suffix == ".svg" else diagrams.html
     try:
-        path.write_text(draw(found), encoding="utf-8")
+        path.write_text(draw(evidence), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    complain(f"drawn: {path}")
+    warn(f"drawn: {path}")

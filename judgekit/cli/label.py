@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Since, damaged, here
-from judgekit.cli.output import complain, kept, say, verdict_text
+from judgekit.cli.output import kept, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
 
@@ -50,7 +50,7 @@ def label(
     """
     from judgekit import environment
     from judgekit.cli.promote import readiness
-    from judgekit.ledger import Wanted, project
+    from judgekit.ledger import LineFilter, project
     from judgekit.ledger import labels as person
     from judgekit.ledger import labels as queue
 
@@ -59,7 +59,7 @@ def label(
         return _from_file(ledger, from_, who)
     if not person.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
-    wanted = Wanted(since=project.point(since) if since else None)
+    wanted = LineFilter(since=project.point(since) if since else None)
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
     waiting = queue.waiting(records, who, lacking.labels, lacking.found)[:limit]
@@ -132,9 +132,9 @@ def _texts(verdict: VerdictLine, most: int | None) -> None:
 
 def _from_file(ledger: Ledger, name: str, who: str) -> int:
     """Keep the labels in a file; exit code 65 when a line cannot be used."""
-    from judgekit.ledger import Label, VerdictLine, Wanted
+    from judgekit.ledger import Label, LineFilter, VerdictLine
 
-    ids = [each.id for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged)]
+    ids = [record.id for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)]
     labels, bad = [], 0
     for number, row in enumerate(_rows(name), 1):
         if not row or (number == 1 and row[:2] == _HEADING):
@@ -145,7 +145,7 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
         problem = _problem(row, exact, word)
         if word is None or problem:
             bad += 1
-            complain(f"{name}:{number}: {problem}")
+            warn(f"{name}:{number}: {problem}")
         else:
             labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
     ledger.add(*labels)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import complain, emit, kept, say
+from judgekit.cli.output import emit, kept, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Ledgers = Annotated[
 ]
 
 
-class Format(enum.StrEnum):
+class LineFormat(enum.StrEnum):
     """How lines are written."""
 
     JSONL = "jsonl"
@@ -50,22 +50,22 @@ def export(
     since: Since = None,
     project: Project = "all",
     format_: Annotated[
-        Format, typer.Option("--format", help="Lines as they are, or a table.")
-    ] = Format.JSONL,
+        LineFormat, typer.Option("--format", help="Lines as they are, or a table.")
+    ] = LineFormat.JSONL,
     ledger: Ledgers = None,
 ) -> int:
     """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
-    from judgekit.ledger import Wanted, store
+    from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
     from judgekit.ledger.project import point
 
-    wanted = Wanted(since=point(since) if since else None, project=named(project))
-    found = store.entries(places(ledger, project or "all"), wanted, damaged)
-    if format_ is Format.JSONL:
-        for each in found:
-            emit(each.raw.decode())
+    wanted = LineFilter(since=point(since) if since else None, project=named(project))
+    read_lines = store.entries(places(ledger, project or "all"), wanted, damaged)
+    if format_ is LineFormat.JSONL:
+        for read_line in read_lines:
+            emit(read_line.raw.decode())
     else:
-        for row in rows(each.record for each in found):
+        for row in rows(each.record for each in read_lines):
             emit(row)
     return 0
 
@@ -83,18 +83,18 @@ def import_(
     from judgekit.config import settings
     from judgekit.ledger import importing, store
 
-    for each in sources:
-        if not store.exists(each):
-            raise InputError(f"{each}: no such file or folder")
+    for source in sources:
+        if not store.exists(source):
+            raise InputError(f"{source}: no such file or folder")
     if not store.files(sources):
         store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
     with kept(lambda: "lines that were added stay; import them again for the rest"):
         done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
-        complain(str(line))
+        warn(str(line))
     if unsaid := done.damaged[_MOST_SAID:]:
-        complain(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
+        warn(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
     known = f", {done.known} were there already" if done.known else ""
     say(f"{done.added} lines added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0
@@ -119,8 +119,8 @@ def purge(
         check(project)
     wanted = here().name if project is None else named(project)
     home = projects.home()
-    folders = sorted(each for each in home.iterdir() if each.is_dir()) if home.is_dir() else []
-    chosen = [each for each in folders if wanted is None or projects.same(each.name, wanted)]
+    folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    chosen = [folder for folder in folders if wanted is None or projects.same(folder.name, wanted)]
     counts = {each: purging.count(each, day) for each in chosen}
     full = {folder: count for folder, count in counts.items() if count}
     for folder, count in full.items():
@@ -146,7 +146,7 @@ def forward() -> int:
 
     done = forward(here(), team().send)
     for remark in done.remarks:
-        complain(remark)
+        warn(remark)
     say(f"{done.lines} lines sent")
     return 0
 
@@ -207,9 +207,9 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
     from judgekit.ledger import project as projects
     from judgekit.ledger import store
 
-    for each in ledgers or ():
-        if not store.exists(each):
-            raise InputError(f"{each}: no such file or folder")
+    for ledger in ledgers or ():
+        if not store.exists(ledger):
+            raise InputError(f"{ledger}: no such file or folder")
     if ledgers:
         return ledgers
     if project is None:
@@ -232,6 +232,6 @@ def check(project: str) -> None:
         raise UsageError(f"--project {project}: no ledger of that name in {home}; {told}")
 
 
-def damaged(found: Damage) -> None:
+def damaged(damage: Damage) -> None:
     """Say that a line, a file or a folder was skipped."""
-    complain(str(found))
+    warn(str(damage))

@@ -52,7 +52,7 @@ _COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
 
-def complain(line: str) -> None:
+def warn(line: str) -> None:
     """Print one line to stderr, marked as ours; nothing where there is no stderr."""
     if sys.stderr is not None:
         uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
@@ -118,14 +118,14 @@ def tell_redacted(secrets: int) -> None:
     """Say how many secrets were left out, where there are any."""
     if secrets:
         were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        complain(f"{were} left out of what is sent")
+        warn(f"{were} left out of what is sent")
 
 
 def tell_substitutes(providers: Iterable[str]) -> None:
     """Say which providers were asked because of who wrote a text, where any was."""
     names = ", ".join(sorted(set(providers)))
     if names:
-        complain(
+        warn(
             f"{names}: asked in place of models of the author's own family; providers.allow in your own "
             "configuration says which providers may be asked"
         )
@@ -151,7 +151,9 @@ def check_filled(option: str, given: str | None, expected: str) -> None:
 
 def messages_text(title: str, messages: Iterable[Message]) -> str:
     """Return a prompt as it would be sent, under a title."""
-    return "\n".join([f"=== {escaped(title)}", *(f"--- {each.role}\n{each.content}" for each in messages)])
+    return "\n".join(
+        [f"=== {escaped(title)}", *(f"--- {message.role}\n{message.content}" for message in messages)]
+    )
 
 
 def coloured(word: str, kind: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from judgekit.cli.ledger import damaged, here
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import say, warn
 from judgekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ def override(
         why=why,
         who=labels.who(),
         terminal=labels.at_terminal(),
-        subjects=[each.sha256 for each in verdict.subjects if each.sha256] if verdict else [],
+        subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256] if verdict else [],
     )
     ledger.add(line)
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
-        complain(f"no verdict on {task} is in {ledger.folder} yet; it holds for the next one")
+        warn(f"no verdict on {task} is in {ledger.folder} yet; it holds for the next one")
     if not line.terminal and not settings.load(None).gate.override_without_terminal:
         told = f"it does not count unless {settings.user_file()} says gate.override_without_terminal: true"
-        complain(f"this override was given without a terminal: {told}")
+        warn(f"this override was given without a terminal: {told}")
     return 0
 
 
@@ -62,14 +62,16 @@ def last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
     A path is meant from the current folder, else from the repository's; a task's id as the gate prints it,
     else from the current folder.
     """
-    from judgekit.ledger import VerdictLine, Wanted, overrides
+    from judgekit.ledger import LineFilter, VerdictLine, overrides
 
     names = dict.fromkeys([task, _from_root(task)] if overrides.is_blob(task) else [_from_root(task), task])
     last: dict[str, VerdictLine] = {}
-    for each in ledger.records(Wanted(kinds=[VerdictLine]), damaged):
-        if isinstance(each, VerdictLine):
-            for name in (name for name in names if _is_on(each, name)):
-                last[name] = max(each, last.get(name, each), key=lambda one: one.timestamp)
+    for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
+        if isinstance(record, VerdictLine):
+            for name in (name for name in names if _is_on(record, name)):
+                last[name] = max(
+                    record, last.get(name, record), key=lambda verdict_line: verdict_line.timestamp
+                )
     return next((last[name] for name in names if name in last), None)
 
 

@@ -22,7 +22,7 @@ from judgekit.text import encodable, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.retrieval.confidence import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
-        _complain(f"a fault of judgekit itself ({type(error).__name__}: {error})")
+        _warn(f"a fault of judgekit itself ({type(error).__name__}: {error})")
         return Exit.INTERNAL
-    _complain(f"only `search` and `hook` work from the plugin alone; for all of judgekit: {_INSTALL}")
+    _warn(f"only `search` and `hook` work from the plugin alone; for all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG
 
 
@@ -67,29 +67,29 @@ class _Parser(argparse.ArgumentParser):
         return parser.parse_args(arguments)
 
     def error(self, message: str) -> NoReturn:
-        _complain(f"{message} (judgekit search --help shows what there is)")
+        _warn(f"{message} (judgekit search --help shows what there is)")
         raise SystemExit(int(Exit.USAGE))
 
 
 def _search(asked: argparse.Namespace) -> int:
     started = time.perf_counter()
     if wrong := asked.no_judge and beyond_unasked(asked.root or (), judge=asked.judge):
-        _complain(wrong)
+        _warn(wrong)
         return Exit.USAGE
     roots = [_folder(root) for root in asked.root or ()]
     for root in (given for given, found in zip(asked.root or (), roots, strict=True) if not found):
-        _complain(f"{root}: no such folder to search; name a store or a folder of Markdown")
+        _warn(f"{root}: no such folder to search; name a store or a folder of Markdown")
         return Exit.BAD_INPUT
     ranked = _ranked(asked.query, roots, max(1, min(asked.number, 100)))
     degraded = "no judge in the plugin alone" if asked.judge and ranked.candidates else None
     for note in [*ranked.notes, *filter(None, [degraded])]:
-        _complain(note)
+        _warn(note)
     if asked.json:
         found = {
             "query": encodable(asked.query),
             "mode": asked.mode,
             "degraded": degraded,
-            "results": [_result(each) for each in ranked.candidates],
+            "results": [_result(candidate) for candidate in ranked.candidates],
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
@@ -113,7 +113,7 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
     return ""
 
 
-def _ranked(query: str, roots: list[str], limit: int) -> Ranked:
+def _ranked(query: str, roots: list[str], limit: int) -> RankedCandidates:
     from judgekit.hooks import settings
     from judgekit.retrieval import search
 
@@ -140,24 +140,24 @@ def _folder(root: str) -> str:
     return str(path.resolve()) if root and path.is_dir() else ""
 
 
-def _result(found: Candidate) -> dict[str, object]:
+def _result(candidate: Candidate) -> dict[str, object]:
     return {
-        "id": encodable(found.id),
-        "path": encodable(found.path),
-        "title": visible(found.title),
-        "category": visible(found.category),
-        "tags": [visible(tag) for tag in found.tags],
-        "snippet": visible(found.snippet),
-        "bm25": found.bm25,
-        "confidence": found.confidence,
-        "confidence_label": found.confidence_label,
+        "id": encodable(candidate.id),
+        "path": encodable(candidate.path),
+        "title": visible(candidate.title),
+        "category": visible(candidate.category),
+        "tags": [visible(tag) for tag in candidate.tags],
+        "snippet": visible(candidate.snippet),
+        "bm25": candidate.bm25,
+        "confidence": candidate.confidence,
+        "confidence_label": candidate.confidence_label,
         "kept_by": "bm25",
     }
 
 
-def _line(found: Candidate) -> str:
-    number = f"{found.confidence_label} {found.confidence:.2f}"
-    return f"{one_line(found.title, 200)}\n    {one_line(found.path, 400)}  ({number})"
+def _line(candidate: Candidate) -> str:
+    number = f"{candidate.confidence_label} {candidate.confidence:.2f}"
+    return f"{one_line(candidate.title, 200)}\n    {one_line(candidate.path, 400)}  ({number})"
 
 
 def _print(text: str) -> None:
@@ -165,5 +165,5 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _complain(line: str) -> None:
+def _warn(line: str) -> None:
     sys.stderr.write(f"judgekit: {visible(line)}\n".encode("ascii", "backslashreplace").decode())

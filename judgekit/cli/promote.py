@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Ledgers, damaged, here, places
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import say, warn
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def promote(
     _say_what_holds(found)
     missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
     for lack in missing:
-        complain(f"missing: {lack}")
+        warn(f"missing: {lack}")
     if missing and not force:
-        complain("not promoted; judgekit kpi shows the figures, --force promotes all the same")
+        warn("not promoted; judgekit kpi shows the figures, --force promotes all the same")
         return Exit.REJECTED
     yamlfile.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
@@ -79,9 +79,9 @@ def _say_what_holds(found: Readiness) -> None:
     """Print the KPIs that hold; the others are named with what they lack."""
     from judgekit.ledger import readiness as standing
 
-    for each in found.kpis:
-        if each.state == "holds":
-            say(f"  ok       {standing.said(each)}")
+    for kpi in found.kpis:
+        if kpi.state == "holds":
+            say(f"  ok       {standing.said(kpi)}")
 
 
 def _window_days() -> int:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import environment
-from judgekit.cli.output import complain, say, source_text
+from judgekit.cli.output import say, source_text, warn
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
     from judgekit.providers.report import Checked
-    from judgekit.providers.resolve import Wanted
+    from judgekit.providers.resolve import PanelRequest
 
 app = typer.Typer(no_args_is_help=True, help="The providers: how models are reached.")
 
@@ -26,10 +26,10 @@ def list_() -> int:
     """Print the providers in the order they are tried, and why each can or cannot be used here."""
     from judgekit.providers.report import provider_report
 
-    for each in provider_report(os.environ, _wanted()):
-        mark = "usable" if each.usable else "-"
-        models = ", ".join(dict.fromkeys(each.models.values()))
-        say(f"{each.name:<18} {mark:<7} {each.why}{f'; {models}' if models else ''}")
+    for provider_state in provider_report(os.environ, _wanted()):
+        mark = "usable" if provider_state.usable else "-"
+        models = ", ".join(dict.fromkeys(provider_state.models.values()))
+        say(f"{provider_state.name:<18} {mark:<7} {provider_state.why}{f'; {models}' if models else ''}")
     return 0
 
 
@@ -47,14 +47,14 @@ def check(
         _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
     endpoints, reason = _endpoints(name)
     if not endpoints:
-        complain(reason)
+        warn(reason)
         return Exit.HUMAN_NEEDED
     import asyncio
 
     results = asyncio.run(_check(endpoints))
-    for each in results:
-        say(f"{each.provider:<18} {each.model}: {_outcome(each)}")
-    return Exit.ACCEPTED if all(each.ok for each in results) else Exit.HUMAN_NEEDED
+    for result in results:
+        say(f"{result.provider:<18} {result.model}: {_outcome(result)}")
+    return Exit.ACCEPTED if all(result.ok for result in results) else Exit.HUMAN_NEEDED
 
 
 def _outcome(checked: Checked) -> str:
@@ -73,7 +73,7 @@ async def _check(endpoints: list[Endpoint]) -> list[Checked]:
     from judgekit.providers.report import check as check_one
 
     async with aclosing(open_gateway(os.environ)) as gateway:
-        return [await check_one(gateway, each) for each in endpoints]
+        return [await check_one(gateway, endpoint) for endpoint in endpoints]
 
 
 def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
@@ -92,11 +92,11 @@ def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
             raise UsageError(f"{name} is not allowed: add {profile.provider} to providers.allow in {where}")
         wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
-    seats = [seat for tier in panel.endpoints.values() for seat in tier]
-    return list({seat.model: seat for seat in seats}.values()), panel.reason
+    endpoints = [endpoint for tier in panel.endpoints.values() for endpoint in tier]
+    return list({endpoint.model: endpoint for endpoint in endpoints}.values()), panel.reason
 
 
-def _wanted() -> Wanted:
+def _wanted() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 
@@ -114,4 +114,4 @@ def _fetch(name: str) -> None:
         found = local.resolve(name)
     # Fetched before: that is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
     if found is None or found.parent == local.folder():
-        local_fetch.fetch(name, complain)
+        local_fetch.fetch(name, warn)

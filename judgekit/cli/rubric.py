@@ -9,7 +9,7 @@ import typer
 
 from judgekit import environment
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import complain, emit, finite, say
+from judgekit.cli.output import emit, finite, say, warn
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check(
         try:
             code = _check(reference, project, run=run, mode=mode, at_least=at_least, as_json=as_json)
         except ConfigError as error:
-            complain(str(error))
+            warn(str(error))
             code = Exit.BAD_CONFIG
         worst = max(worst, code, key=_badness)
     return worst
@@ -77,30 +77,34 @@ def _check(
     from judgekit.rubric.cases import read_cases
     from judgekit.rubric.lint import remarks
 
-    found = loader.find_rubric(reference, project)
-    cases = read_cases(found)
-    said = remarks(found, cases)
-    for each in said:
-        complain(f"{each}" if each.wrong else f"note: {each}")
+    loaded = loader.find_rubric(reference, project)
+    cases = read_cases(loaded)
+    said = remarks(loaded, cases)
+    for remark in said:
+        warn(f"{remark}" if remark.wrong else f"note: {remark}")
     if any(each.wrong for each in said):
         return Exit.BAD_CONFIG
     if not as_json:
-        told = f"{found.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {found.sha256}"
-        say(f"{found.path}: {told}")
-    return _run(found, project, mode, at_least, as_json=as_json) if run else Exit.ACCEPTED
+        told = f"{loaded.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
+        say(f"{loaded.path}: {told}")
+    return _run(loaded, project, mode, at_least, as_json=as_json) if run else Exit.ACCEPTED
 
 
 def _run(
-    found: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
+    loaded_rubric: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
 ) -> Exit:
     from judgekit.evaluation import trial
     from judgekit.rubric.cases import read_cases
 
     modes = (mode,) if mode else trial.MODES
     tried = trial.run(
-        found, read_cases(found), project, modes=modes, progress=_print_json if as_json else _print
+        loaded_rubric,
+        read_cases(loaded_rubric),
+        project,
+        modes=modes,
+        progress=_print_json if as_json else _print,
     )
-    codes = [_sum_up(each, [one for one in tried if one.mode == each], at_least) for each in modes]
+    codes = [_sum_up(mode, [one for one in tried if one.mode == mode], at_least) for mode in modes]
     return max(codes, key=_badness)
 
 
@@ -108,18 +112,20 @@ def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
     """Say how far one mode agrees with the labels, and return the exit code."""
     from judgekit.evaluation import trial
 
-    found = trial.agreement(tried)
-    if found.share is None or found.bounds is None:
+    agreed = trial.agreement(tried)
+    if agreed.share is None or agreed.bounds is None:
         why = next((each.why for each in tried if each.why), "there are no cases" if not tried else "")
-        complain(f"{mode}: nothing was decided{f': {why}' if why else ''}")
+        warn(f"{mode}: nothing was decided{f': {why}' if why else ''}")
         return Exit.HUMAN_NEEDED
-    low, high = (f"{bound:.0%}" for bound in found.bounds)
-    left = f", {found.undecided} undecided" if found.undecided else ""
-    share = f"{found.right} of {found.decided} as labelled, {found.share:.0%} (95 % interval {low} to {high})"
-    complain(f"{mode}: {share}{left}")
-    if found.share < at_least:
+    low, high = (f"{bound:.0%}" for bound in agreed.bounds)
+    left = f", {agreed.undecided} undecided" if agreed.undecided else ""
+    share = (
+        f"{agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} (95 % interval {low} to {high})"
+    )
+    warn(f"{mode}: {share}{left}")
+    if agreed.share < at_least:
         return Exit.REJECTED
-    return Exit.HUMAN_NEEDED if found.undecided else Exit.ACCEPTED
+    return Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
 
 
 def _print(each: Tried) -> None:
@@ -173,7 +179,7 @@ def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: 
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else trial.MODES
-    both = [trial.run(each, cases, project, modes=modes) for each in (old, new)]
+    both = [trial.run(loaded_rubric, cases, project, modes=modes) for loaded_rubric in (old, new)]
     for flip in trial.flips(*both):
         worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
         said = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
@@ -181,7 +187,7 @@ def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: 
     for each in modes:
         shares = [trial.agreement(one for one in tried if one.mode == each).share for tried in both]
         said = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
-        complain(f"{each}: as labelled {said} of {len(cases)} cases")
+        warn(f"{each}: as labelled {said} of {len(cases)} cases")
 
 
 def new(
@@ -214,7 +220,7 @@ def new(
     begun = begin(name, folder, task=task or "score", like=source)
     for path in begun:
         say(str(path))
-    complain(f"change both, then: judgekit rubric check {begun.rubric.stem}")
+    warn(f"change both, then: judgekit rubric check {begun.rubric.stem}")
     return 0
 
 
@@ -232,7 +238,7 @@ def list_() -> int:
         try:
             head = search_path.head(path) or _head(path, origin)
         except ConfigError as error:
-            complain(str(error))
+            warn(str(error))
             code = Exit.BAD_CONFIG
         else:
             say(f"{head.ref:<28} {head.task:<7} {origin:<8} {head.title}")
@@ -257,13 +263,13 @@ def show(
     mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
     """Print a rubric."""
-    found = _find(reference)
+    loaded_rubric = _find(reference)
     if prompt:
         from judgekit.judging.prompt import rubric_text
 
-        say(rubric_text(found.rubric, mode))
+        say(rubric_text(loaded_rubric.rubric, mode))
     else:
-        say(found.path.read_text(encoding="utf-8").rstrip())
+        say(loaded_rubric.path.read_text(encoding="utf-8").rstrip())
     return 0
 
 

@@ -11,7 +11,7 @@ import typer
 from judgekit import environment
 from judgekit.cli import plain
 from judgekit.cli.judge import Mode
-from judgekit.cli.output import check_filled, complain, emit, say
+from judgekit.cli.output import check_filled, emit, say, warn
 from judgekit.engine import asking, client
 from judgekit.engine.asking import watched
 from judgekit.errors import UsageError
@@ -40,9 +40,9 @@ def search(
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
     found = (_of_engine(query, asked) if judge and not no_engine else None) or _here(query, asked)
     for note in found.pop("notes"):
-        complain(note)
+        warn(note)
     if found["degraded"]:
-        complain(f"degraded to BM25 where no model decided: {found['degraded']}")
+        warn(f"degraded to BM25 where no model decided: {found['degraded']}")
     if as_json:
         emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
     else:
@@ -60,7 +60,7 @@ def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the engine found; None where there is none, or a root that only this process can name."""
     if not all(Path(root).is_dir() for root in asked["roots"] or ()):
         return None
-    connection = session.connection(complain)
+    connection = session.connection(warn)
     if connection is None:
         return None
     project = environment.project_root(str(Path.cwd()))
@@ -70,7 +70,7 @@ def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
         with connection, watched(connection):
             found: dict[str, Any] = asking.post(connection, "/v1/search", body, _SECONDS)
     except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
-        complain(f"{error}: going on in this process")
+        warn(f"{error}: going on in this process")
         return None
     return found
 

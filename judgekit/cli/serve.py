@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from judgekit.cli.output import complain, say
+from judgekit.cli.output import say, warn
 
 app = typer.Typer(help="The shared judge of a team.", invoke_without_command=True)
 token = typer.Typer(no_args_is_help=True, help="Who may ask the shared judge.")
@@ -31,7 +31,7 @@ def serve(
         return 0
     from judgekit.engine.team import Address, serve
 
-    serve(Address(host, port, tls_cert, tls_key), project, lambda where: complain(f"judging at {where}"))
+    serve(Address(host, port, tls_cert, tls_key), project, lambda where: warn(f"judging at {where}"))
     return 0
 
 

@@ -28,11 +28,11 @@ def triage(
     team: Team = False,
 ) -> int:
     """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
-    from judgekit.ledger import Wanted, store
+    from judgekit.ledger import LineFilter, store
     from judgekit.ledger.project import point
     from judgekit.ledger.triage import triage as sort_out
 
-    wanted = Wanted(since=point(since), project=named(project))
+    wanted = LineFilter(since=point(since), project=named(project))
     with kept(lambda: UNCHANGED):
         with read_from(ledger, project or "all", since, of_team=team) as where:
             found = sort_out(store.records(where, wanted, damaged))
@@ -45,18 +45,18 @@ def triage(
 
 
 def _lines(found: Triage) -> Iterator[str]:
-    yield from _group("NO-GO", [_verdict(each) for each in found.nogo])
+    yield from _group("NO-GO", [_verdict(verdict_line) for verdict_line in found.nogo])
     yield from _group("UNDETERMINED: look at it yourself", [_verdict(each) for each in found.unclear])
-    yield from _group("Overrides", [_override(each) for each in found.overrides])
+    yield from _group("Overrides", [_override(override) for override in found.overrides])
     yield from _group(
-        "Past the gate", [f"{each.project}: {each.variable} by {each.who}" for each in found.skips]
+        "Past the gate", [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips]
     )
     yield from _group(
         "Changes of mode",
         [
-            f"{each.project}: {each.mode}{' (forced)' if each.forced else ''}"
-            f"{' (dependence accepted)' if each.dependent else ''} {'; '.join(each.why)}"
-            for each in found.changes
+            f"{change.project}: {change.mode}{' (forced)' if change.forced else ''}"
+            f"{' (dependence accepted)' if change.dependent else ''} {'; '.join(change.why)}"
+            for change in found.changes
         ],
     )
     yield from _group(
@@ -73,13 +73,13 @@ def _lines(found: Triage) -> Iterator[str]:
 def _group(title: str, lines: list[str]) -> Iterator[str]:
     if lines:
         yield f"{title} ({len(lines)})"
-        yield from (f"  {one_line(each, 4 * _CHARS)}" for each in lines)
+        yield from (f"  {one_line(line, 4 * _CHARS)}" for line in lines)
 
 
 def _verdict(verdict: VerdictLine) -> str:
     scores = " ".join(f"{name} {value:g}" for name, value in (verdict.scores or {}).items())
     commit = f" in {verdict.commit[:12]}" if verdict.commit else ""
-    issues = [each.issue or each.suggestion for each in verdict.findings]
+    issues = [finding.issue or finding.suggestion for finding in verdict.findings]
     why = one_line("; ".join([*issues[:2], verdict.degraded or ""]).strip("; "), _CHARS)
     what = f"{verdict.project}: {verdict.task_id}{commit}: {verdict.verdict} {scores}".rstrip()
     return f"{verdict.timestamp.date()} {what}{': ' if why else ''}{why}"

@@ -30,4 +30,4 @@ def _checkout() -> Path | None:
     except (metadata.PackageNotFoundError, OSError, ValueError, AttributeError):
         named = None
     here = Path(__file__).resolve().parents[2]
-    return next((each for each in (named, here) if each and (each / "pyproject.toml").is_file()), None)
+    return next((path for path in (named, here) if path and (path / "pyproject.toml").is_file()), None)

@@ -35,7 +35,7 @@ class Patterns:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = [found for each in patterns if (found := parse(each)) is not None]
+        self._patterns = [found for pattern in patterns if (found := parse(pattern)) is not None]
         self._patterns.reverse()
 
     def match(self, path: str) -> bool:

@@ -33,18 +33,18 @@ _OTHERS = 0o077
 _own_code = ""
 
 
-class Place:
+class EngineAddress:
     """The files of one engine in `folder`.
 
-    `kin` is the same for all versions of judgekit that serve the same user and network, `code` for all
+    `compat_key` is the same for all versions of judgekit that serve the same user and network, `code` for all
     processes that run the same version.
     """
 
-    __slots__ = ("code", "folder", "kin", "stem")
+    __slots__ = ("code", "compat_key", "folder", "stem")
 
-    def __init__(self, folder: str, kin: str, code: str) -> None:
-        self.folder, self.kin, self.code = folder, kin, code
-        self.stem = os.path.join(folder, f"engine-{kin}-{code}")
+    def __init__(self, folder: str, compat_key: str, code: str) -> None:
+        self.folder, self.compat_key, self.code = folder, compat_key, code
+        self.stem = os.path.join(folder, f"engine-{compat_key}-{code}")
 
     @property
     def socket(self) -> str:
@@ -76,14 +76,14 @@ class Place:
         return f"{self.stem}.log"
 
 
-def find(*, make: bool = False) -> Place | None:
+def find(*, make: bool = False) -> EngineAddress | None:
     """Return the place of the engine for the current caller, None where no folder can be trusted.
 
     With `make` its folder is there afterwards, without it only where somebody has made one.
     """
-    kin, code = _kin(environment.environ()), _code()
+    compat_key, code = _compat_key(environment.environ()), _code()
     for folder in _folders(environment.environ()):
-        place = Place(folder, kin, code)
+        place = EngineAddress(folder, compat_key, code)
         if len(os.fsencode(place.socket)) <= MAX_PATH and _usable(folder, make=make):
             return place
     return None
@@ -100,26 +100,26 @@ def private(folder: str) -> bool:
     return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & _OTHERS)
 
 
-def relatives(place: Place) -> list[Place]:
+def relatives(place: EngineAddress) -> list[EngineAddress]:
     """Return the places of other versions that serve the same user and network, whether they run or not."""
-    beginning = f"engine-{place.kin}-"
+    beginning = f"engine-{place.compat_key}-"
     found = set()
     for name in os.listdir(place.folder):
         stem, _, kind = name.rpartition(".")
         if name.startswith(beginning) and kind in ("sock", "port"):
             found.add(stem[len(beginning) :])
-    return [Place(place.folder, place.kin, code) for code in sorted(found - {place.code})]
+    return [EngineAddress(place.folder, place.compat_key, code) for code in sorted(found - {place.code})]
 
 
-def leavers(place: Place) -> list[tuple[Place, int]]:
+def leavers(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
     """Return the engines of all versions, for the same user and network, that said they leave."""
-    beginning = f"engine-{place.kin}-"
+    beginning = f"engine-{place.compat_key}-"
     found = []
     for name in sorted(os.listdir(place.folder)):
         stem, _, kind = name.rpartition(".")
         code, _, process = stem[len(beginning) :].rpartition(".")
         if kind == "leaving" and name.startswith(beginning) and process.isdecimal():
-            found.append((Place(place.folder, place.kin, code), int(process)))
+            found.append((EngineAddress(place.folder, place.compat_key, code), int(process)))
     return found
 
 
@@ -144,7 +144,7 @@ def _usable(folder: str, *, make: bool) -> bool:
     return private(folder)
 
 
-def _kin(environ: Mapping[str, str]) -> str:
+def _compat_key(environ: Mapping[str, str]) -> str:
     network = [f"{name}={environ.get(name, '')}" for name in SHARED]
     return _hash("\0".join([os.path.expanduser("~"), *network]))
 

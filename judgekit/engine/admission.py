@@ -20,7 +20,7 @@ Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, secon
 ALWAYS = ("/v1/health", "/v1/stop")  # answered however much there is to do
 
 
-class Door:
+class AdmissionMiddleware:
     """An ASGI application before another one.
 
     It answers 401 without the `token`, where there is one; 411 or 413 for a body of unknown or too great a

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from judgekit.engine import flows, schemas
-from judgekit.engine.admission import Door
+from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.judges import NotReady
 from judgekit.errors import JudgekitError
 
@@ -21,7 +21,7 @@ JSON = "application/json"
 router = APIRouter(prefix="/v1")
 
 
-def create_app(service: Service, log: Log, *, token: str = "") -> Door:
+def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
     """Return the application for local clients; with a `token` it answers only to who knows it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
@@ -30,7 +30,7 @@ def create_app(service: Service, log: Log, *, token: str = "") -> Door:
     for kind in (JudgekitError, NotReady, flows.Gone, RequestValidationError):
         app.add_exception_handler(kind, _said)
     app.add_exception_handler(Exception, flows.Faults(log))
-    door = Door(app, token=token)
+    door = AdmissionMiddleware(app, token=token)
     app.state.door = door
     return door
 
@@ -44,14 +44,14 @@ async def health(request: Request) -> Response:
 
 
 @router.post("/stop")
-async def stop(request: Request, given: schemas.Stop | None = None) -> Response:
+async def stop(request: Request, given: schemas.StopBody | None = None) -> Response:
     """Leave, after finishing what has been begun."""
     request.app.state.service.stop(given.idle_seconds if given else 0)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
 
 
 @router.post("/judge")
-async def judge(request: Request, given: schemas.Judge) -> Response:
+async def judge(request: Request, given: schemas.JudgeBody) -> Response:
     """Return the verdict on one document."""
     service: Service = request.app.state.service
 

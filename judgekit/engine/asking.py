@@ -16,7 +16,7 @@ from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.client import Answer, Connection
+    from judgekit.engine.client import Connection, Response
 
 
 _OK = 200
@@ -38,7 +38,7 @@ _ERRORS: dict[str, type[JudgekitError]] = {
 }
 
 
-def value(answer: Answer) -> Any:  # noqa: ANN401 - any JSON
+def value(answer: Response) -> Any:  # noqa: ANN401 - any JSON
     """Return the JSON of an answer; raises the error it tells of, `EngineLost` where it makes no sense."""
     found = _json(answer.read())
     if answer.status != _OK:
@@ -46,7 +46,7 @@ def value(answer: Answer) -> Any:  # noqa: ANN401 - any JSON
     return found
 
 
-def events(answer: Answer) -> Iterator[dict[str, Any]]:
+def events(answer: Response) -> Iterator[dict[str, Any]]:
     """Yield the objects of an answer that comes a line at a time; raises as `value` does.
 
     The last one has the event "end", or the stream was cut.

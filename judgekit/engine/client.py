@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
@@ -60,7 +60,7 @@ class EngineLost(Exception):  # noqa: N818 - named for what happened to the engi
     """The engine went away, or said nothing in time, before its answer was whole."""
 
 
-class Answer:
+class Response:
     """A status, and a body that is read as it comes."""
 
     def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
@@ -89,7 +89,7 @@ class Connection:
     every `look` seconds without anything it is asked whether it is well, and counts as lost when it is not.
     """
 
-    def __init__(self, place: Place | None = None) -> None:
+    def __init__(self, place: EngineAddress | None = None) -> None:
         self.place = place or places.find()
         self._socket: _socket.socket | None = None
         self._token = ""
@@ -130,7 +130,7 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Answer:
+    def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
         """Send a request and return its answer, of which at least the status has come.
 
         `seconds` bound the whole exchange. Raises `NoEngine`, `EngineBusy` or `EngineLost`.
@@ -154,7 +154,7 @@ class Connection:
             raise EngineBusy(said or "it has too much to do, or is leaving", retry_after)
         return answer
 
-    def _exchange(self, method: str, path: str, body: bytes, end: float) -> Answer:
+    def _exchange(self, method: str, path: str, body: bytes, end: float) -> Response:
         token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: judgekit\r\n{token}"
@@ -164,7 +164,7 @@ class Connection:
         self._send(head.encode("ascii") + body, end)
         status, headers = self._head(end)
         self._retry_after, self._served = _number(headers.get("retry-after", "")), True
-        return Answer(status, self._pieces(headers, end))
+        return Response(status, self._pieces(headers, end))
 
     def _send(self, data: bytes, end: float) -> None:
         assert self._socket is not None  # noqa: S101 - opened by whoever calls
@@ -273,7 +273,7 @@ class _Unanswered(Exception):  # noqa: N818 - inside this module
     """Hung up before the first byte of an answer."""
 
 
-def is_well(place: Place | None, seconds: float = HEALTH_SECONDS) -> bool:
+def is_well(place: EngineAddress | None, seconds: float = HEALTH_SECONDS) -> bool:
     """Whether the engine at a place answers at all."""
     try:
         with Connection(place) as connection:
@@ -285,7 +285,7 @@ def is_well(place: Place | None, seconds: float = HEALTH_SECONDS) -> bool:
     return True
 
 
-def start(place: Place | None = None) -> int | None:
+def start(place: EngineAddress | None = None) -> int | None:
     """Start an engine, detached, and return the id of the process that sets it up.
 
     Whoever comes second when several start one at once leaves again. The process that is returned ends as
@@ -296,7 +296,7 @@ def start(place: Place | None = None) -> int | None:
         return None
     given = environment.environ()
     kept = {name: given[name] for name in (*_HANDED_ON, *places.SHARED) if name in given}
-    words = programs.python("judgekit.engine.server", place.folder, place.kin, place.code)
+    words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name == "nt":
             return _start_on_windows(words, kept)
@@ -306,7 +306,7 @@ def start(place: Place | None = None) -> int | None:
         return None
 
 
-def start_for_later(place: Place | None = None) -> int | None:
+def start_for_later(place: EngineAddress | None = None) -> int | None:
     """Start an engine that nobody waits for, as `start` does.
 
     Raises `NoEngine` where that was in vain lately, as without the packages that an engine needs: a prompt
@@ -406,7 +406,7 @@ def wanted() -> bool:
     return given.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")
 
 
-def _connected(place: Place) -> tuple[_socket.socket, str]:
+def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
     """Return a connection to an engine that is ours, and the token it wants to see."""
     if not places.private(place.folder):
         raise OSError("the folder is not ours alone")
@@ -424,7 +424,7 @@ def _connected(place: Place) -> tuple[_socket.socket, str]:
     return connection, token
 
 
-def _door(place: Place) -> tuple[int, str | tuple[str, int], str]:
+def _door(place: EngineAddress) -> tuple[int, str | tuple[str, int], str]:
     """Return the kind of socket, its address, and the token to show there."""
     if hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door):
         return _socket.AF_UNIX, place.socket, ""

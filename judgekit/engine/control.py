@@ -14,7 +14,7 @@ from judgekit.engine import address as places
 from judgekit.engine import client, lock
 
 if TYPE_CHECKING:
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -28,7 +28,7 @@ class Known(NamedTuple):
     `leaving` is the process of one that nobody can ask any more, as it only finishes what it was asked.
     """
 
-    place: Place
+    place: EngineAddress
     health: dict[str, Any] | None
     leaving: int | None = None
 
@@ -38,12 +38,14 @@ def running() -> list[Known]:
     own = places.find()
     if own is None:
         return []
-    found = [Known(each, health(each)) for each in (own, *places.relatives(own))]
-    runs = [each for each in found if each.health is not None or process_of(each.place) is not None]
+    found = [
+        Known(engine_address, health(engine_address)) for engine_address in (own, *places.relatives(own))
+    ]
+    runs = [known for known in found if known.health is not None or process_of(known.place) is not None]
     return runs + [Known(place, None, process) for place, process in lock.leaving(own)]
 
 
-def health(place: Place) -> dict[str, Any] | None:
+def health(place: EngineAddress) -> dict[str, Any] | None:
     """Return what an engine says of itself, None when it does not answer."""
     try:
         with client.Connection(place) as connection:
@@ -53,7 +55,7 @@ def health(place: Place) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def process_of(place: Place) -> int | None:
+def process_of(place: EngineAddress) -> int | None:
     """Return the id of the process that is the engine of `place`, None when there is none."""
     if not Path(place.lock).exists():
         return None
@@ -80,7 +82,7 @@ def start(seconds: float) -> Known | None:
     return next(iter(running()), None)
 
 
-def stop(place: Place, *, at_once: bool = False, leaving: int | None = None) -> bool:
+def stop(place: EngineAddress, *, at_once: bool = False, leaving: int | None = None) -> bool:
     """End the engine of `place`, or the one that is `leaving` it; False when it goes on with its work.
 
     One that does not answer is killed, and so is every one that is to end `at_once`.
@@ -99,7 +101,7 @@ def stop(place: Place, *, at_once: bool = False, leaving: int | None = None) -> 
     return True
 
 
-def _asked_to_leave(place: Place) -> bool:
+def _asked_to_leave(place: EngineAddress) -> bool:
     try:
         with client.Connection(place) as connection:
             connection.ask("POST", "/v1/stop", seconds=ANSWER_SECONDS).read()

@@ -116,7 +116,7 @@ def said(error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         kind = "size" if first["type"] == "too_long" else "input"
-        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        asked = {error["loc"][0]: dict.fromkeys(error["loc"][1:]) for error in error.errors()}
         asked["body"] = error.body
         told = problem(error.errors(), asked)
         where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
@@ -144,7 +144,7 @@ UNKNOWN_COMMIT = "commit"  # the kind of an error that whoever asked can mend
 router = APIRouter(prefix="/v1")
 
 
-class Search(Carried):
+class SearchRequest(Carried):
     """`POST /v1/search`; `roots` are absolute."""
 
     query: Raw
@@ -185,7 +185,7 @@ class CandidateGiven(Strict):
         )
 
 
-class Select(Carried):
+class SelectRequest(Carried):
     """`POST /v1/select`: `alone` are the places of the candidates that BM25 alone would inject."""
 
     prompt: Raw
@@ -194,11 +194,11 @@ class Select(Carried):
     alone: list[Annotated[int, Field(ge=0)]] = []
 
 
-class Task(schemas.Judge):
+class TaskRequest(schemas.JudgeBody):
     """`POST /v1/task`: the files of one task, judged as one; the verdict goes to the ledger."""
 
 
-class Gate(Carried):
+class GateRequest(Carried):
     """`POST /v1/gate`: a push, or the commits since a `base`; `run` is the id of its `push.Run`."""
 
     updates: list[tuple[Raw, Raw, Raw, Raw]] = []
@@ -214,12 +214,12 @@ class Gate(Carried):
         if self.base is not None:
             return push.check_since(repository, self.base, run)
         return push.check_push(
-            repository, [RefUpdate(*each) for each in self.updates], self.remote, self.url, run
+            repository, [RefUpdate(*update) for update in self.updates], self.remote, self.url, run
         )
 
 
 @router.post("/search")
-async def search(request: Request, given: Search) -> Response:
+async def search(request: Request, given: SearchRequest) -> Response:
     """Return what is stored about a query."""
     service: Service = request.app.state.service
 
@@ -241,18 +241,18 @@ async def search(request: Request, given: Search) -> Response:
 
 
 @router.post("/select")
-async def select(request: Request, given: Select) -> Response:
+async def select(request: Request, given: SelectRequest) -> Response:
     """Return which of a prompt's candidates are kept, and which are left undecided, by their places."""
     service: Service = request.app.state.service
 
     def chosen() -> bytes:
-        candidates = [each.candidate() for each in given.candidates]
+        candidates = [candidate.candidate() for candidate in given.candidates]
         alone = [candidates[place] for place in given.alone if place < len(candidates)]
         payload = {"transcript_path": given.transcript_path}
         judged = recall.judged_hook(given.prompt, candidates, alone, payload, given.project or given.cwd)
         if isinstance(judged, str):
             return _json({"nobody": judged})
-        places = {id(each): place for place, each in enumerate(candidates)}
+        places = {id(candidate): place for place, candidate in enumerate(candidates)}
         kept, undecided = ([places[id(each)] for each in part] for part in (judged.kept, judged.undecided))
         return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
 
@@ -260,14 +260,14 @@ async def select(request: Request, given: Select) -> Response:
 
 
 @router.post("/task")
-async def task(request: Request, given: Task) -> Response:
+async def task(request: Request, given: TaskRequest) -> Response:
     """Return the verdict on a task, and lines for a person; issues are opened where that is configured."""
     service: Service = request.app.state.service
 
     def judged() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.meant())
-        notes = [*notes, *escalate.by_itself([verdict], escalate.Place(folder))]
+        notes = [*notes, *escalate.by_itself([verdict], escalate.IssueTarget(folder))]
         return _json({"verdict": verdict.record(), "notes": notes})
 
     return await _value(request, service, given, judged)
@@ -281,26 +281,26 @@ async def _value(request: Request, service: Service, given: Carried, work: Calla
 
 
 @router.post("/gate")
-async def gate(request: Request, given: Gate) -> Response:
+async def gate(request: Request, given: GateRequest) -> Response:
     """Judge changed files and say of each what came of it, a line of JSON each."""
     service: Service = request.app.state.service
     await service.usable()
     return StreamingResponse(_gate(service, given), media_type=LINES)
 
 
-async def _gate(service: Service, given: Gate) -> AsyncIterator[bytes]:
+async def _gate(service: Service, given: GateRequest) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
     def tell(event: dict[str, Any] | None) -> None:
         loop.call_soon_threadsafe(events.put_nowait, event)
 
-    def begins(begin: Begin) -> None:
+    def on_start(begin: Begin) -> None:
         tell({"event": "begin", **begin})
 
     def work() -> None:
         run = push.Run(
-            given.mode, lambda passed: tell({"event": "passed", **passed.row()}), begins, id=given.run
+            given.mode, lambda passed: tell({"event": "passed", **passed.row()}), on_start, id=given.run
         )
         try:
             tell({"event": "end", **given.check(run).report()._asdict()})

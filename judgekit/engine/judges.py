@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.service import Wish
+    from judgekit.judging.service import JudgeRequest
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Gateway
@@ -55,16 +55,16 @@ class Judges:
         self._gateway = gateway
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
 
-    async def get(self, project: Path | None, wish: Wish) -> DocumentJudge:
+    async def get(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
         """Return the judge for a wish in a project and the current caller's environment.
 
         Raises `ConfigError` or `UsageError`.
         """
         variables = environment.environ()
-        key = (project, wish, _meaning(variables), stamp(project, wish))
+        key = (project, judge_request, _meaning(variables), stamp(project, judge_request))
         kept = self._kept.get(key)
         if kept is None or time.monotonic() - kept.made > SECONDS or _failed(kept.judge):
-            kept = _Kept(asyncio.create_task(self._make(project, wish)), time.monotonic())
+            kept = _Kept(asyncio.create_task(self._make(project, judge_request)), time.monotonic())
             self._forget_old()
             self._kept[key] = kept
             while len(self._kept) > MOST:
@@ -78,20 +78,20 @@ class Judges:
         for key in [key for key, kept in self._kept.items() if now - kept.made > SECONDS]:
             del self._kept[key]
 
-    async def _make(self, project: Path | None, wish: Wish) -> DocumentJudge:
+    async def _make(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
         # In a thread, with this caller's environment: it reads files and asks local servers for models.
-        judge, _ = await asyncio.to_thread(service.document_judge, self._gateway, project, wish)
+        judge, _ = await asyncio.to_thread(service.document_judge, self._gateway, project, judge_request)
         return judge
 
 
-def stamp(project: Path | None, wish: Wish) -> Stamp:
+def stamp(project: Path | None, judge_request: JudgeRequest) -> Stamp:
     """Return what changes whenever a file changes that a judge is made of."""
     folders = [Path(environment.config_home())]
     if project is not None:
         folders.append(project / ".judgekit")
     files = [*configuration.sources(project)]
-    if wish.rubric is not None and wish.rubric.endswith((".yaml", ".yml")):
-        files.append(Path(wish.rubric))
+    if judge_request.rubric is not None and judge_request.rubric.endswith((".yaml", ".yml")):
+        files.append(Path(judge_request.rubric))
     found: set[tuple[str, int, int, int]] = set()
     for folder in folders:
         found |= _states(folder)
@@ -215,12 +215,15 @@ class Service:
 
         Clients take turns: one that has a thousand documents lets the only one of another go between.
         """
-        most = service.bearable(judge, _UNBOUNDED)
+        most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             async with self._starts.one():
                 return await judge.judge(document)
-        seats = [seat for jury in judge.juries.values() for seat in jury]
-        whom = (most, *sorted({(seat.profile.provider, seat.api_base or "") for seat in seats}))
+        endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
+        whom = (
+            most,
+            *sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints}),
+        )
         if whom not in self._bearable:
             self._bearable[whom] = Pace(most)
         async with self._bearable[whom].turn():

@@ -22,8 +22,8 @@ from judgekit.errors import JudgekitError
 if TYPE_CHECKING:
     import socket
 
-    from judgekit.engine.admission import Door
-    from judgekit.engine.lock import Seat
+    from judgekit.engine.admission import AdmissionMiddleware
+    from judgekit.engine.lock import EngineLock
     from judgekit.engine.log import Log
 
 
@@ -67,7 +67,7 @@ class _Protocol(H11Protocol):
 class Engine(uvicorn.Server):
     """Serves whoever comes to its seat until it is time to go."""
 
-    def __init__(self, seat: Seat, log: Log) -> None:
+    def __init__(self, engine_lock: EngineLock, log: Log) -> None:
         super().__init__(
             settings(
                 _Protocol,
@@ -77,23 +77,23 @@ class Engine(uvicorn.Server):
                 reset_contextvars=True,
             )
         )
-        self._seat, self._log = seat, log
+        self._engine_lock, self._log = engine_lock, log
         self._asked, self._seen = time.monotonic(), 0
         self._why = "told by a signal"
         self._idle = _LONGEST
         self._service: Service
-        self._door: Door
+        self._door: AdmissionMiddleware
 
     async def live(self) -> None:
         """Serve to the end."""
         self._service = Service(self._stop)
-        self._door = create_app(self._service, self._log, token=self._seat.token)
+        self._door = create_app(self._service, self._log, token=self._engine_lock.token)
         self.config.app = self._door
         preparing = asyncio.create_task(self._prepare())
-        await self.serve([self._seat.listener])
+        await self.serve([self._engine_lock.listener])
         preparing.cancel()
         await self._service.aclose()
-        lock.say_gone(self._seat.place)
+        lock.say_gone(self._engine_lock.place)
         self._log.add(f"gone: {self._why}")
 
     async def _prepare(self) -> None:
@@ -101,11 +101,11 @@ class Engine(uvicorn.Server):
         if self._service.failure:  # the next one may fare better, but not one at every prompt
             self._log.add(f"not ready: {self._service.failure}")
             self._idle = _SUCCEEDED
-            await asyncio.to_thread(Path(self._seat.place.tried).touch, 0o600)
+            await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
-        await asyncio.to_thread(lock.dismiss, self._seat.place, _SUCCEEDED)
+        await asyncio.to_thread(lock.dismiss, self._engine_lock.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
         """Look around once a second."""
@@ -117,8 +117,8 @@ class Engine(uvicorn.Server):
         """Let another engine take over at once, and finish what has been begun."""
         self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
         self._door.leaving = True
-        lock.say_leaving(self._seat.place)
-        self._seat.leave()
+        lock.say_leaving(self._engine_lock.place)
+        self._engine_lock.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)
 
@@ -133,7 +133,7 @@ class Engine(uvicorn.Server):
             self._leave("idle")
         elif rss_bytes() > MOST_RSS:
             self._leave(f"grown to {rss_bytes() // 1_000_000} MB")
-        elif self._seat.taken_away():
+        elif self._engine_lock.taken_away():
             self._leave("nobody can find it any more")
 
     def _stop(self, idle_seconds: float) -> None:
@@ -147,10 +147,10 @@ class Engine(uvicorn.Server):
         self.should_exit = True
 
 
-def run(seat: Seat, log: Log) -> None:
+def run(engine_lock: EngineLock, log: Log) -> None:
     """Be the engine."""
     logging.getLogger().addHandler(Handler(log))
-    asyncio.run(Engine(seat, log).live())
+    asyncio.run(Engine(engine_lock, log).live())
 
 
 def _idle_seconds() -> float:

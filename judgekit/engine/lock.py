@@ -16,20 +16,20 @@ from judgekit.engine import address as places
 from judgekit.engine import client
 
 if TYPE_CHECKING:
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 _BACKLOG = 1024
 _TRIES = 10
 
 
-class Seat(NamedTuple):
+class EngineLock(NamedTuple):
     """What makes a process the engine of its place.
 
     `lock` is the descriptor that keeps others out, `mark` tells the file by which clients find the engine
     from one that somebody else has put there since; with a `token`, clients have to know it.
     """
 
-    place: Place
+    place: EngineAddress
     lock: int
     listener: socket.socket
     mark: tuple[int, int]
@@ -54,7 +54,7 @@ class Seat(NamedTuple):
             os.close(self.lock)
 
 
-def take(place: Place, *, unix: bool = hasattr(socket, "AF_UNIX")) -> Seat | None:
+def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
     """Become the engine of `place`, and listen; None when another process is.
 
     Raises `OSError` when the folder is not ours alone, or takes no files.
@@ -72,7 +72,7 @@ def take(place: Place, *, unix: bool = hasattr(socket, "AF_UNIX")) -> Seat | Non
         raise
 
 
-def the_only_one(place: Place) -> int | None:
+def the_only_one(place: EngineAddress) -> int | None:
     """Take the lock of `place` for good; None when another process has it."""
     return _alone(place.lock)
 
@@ -95,37 +95,37 @@ def sign(held: int) -> None:
     os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
 
 
-def say_leaving(place: Place) -> None:
+def say_leaving(place: EngineAddress) -> None:
     """Let others find this process, the engine of `place` so far, until it ends or says that it is gone."""
     with suppress(OSError):  # on a full disk it just leaves
         _alone(place.leaving(os.getpid()))  # never closed: the lock tells that the process lives
 
 
-def say_gone(place: Place) -> None:
+def say_gone(place: EngineAddress) -> None:
     """Tell that this process has nothing left to do."""
     with suppress(OSError):
         os.unlink(place.leaving(os.getpid()))
 
 
-def leaving(place: Place) -> list[tuple[Place, int]]:
+def leaving(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
     """Return the engines, of all versions, that finish what they were asked: their places and processes.
 
     What is left of those that died is removed.
     """
     found = []
-    for each, process in places.leavers(place):
-        path = each.leaving(process)
+    for engine_address, process in places.leavers(place):
+        path = engine_address.leaving(process)
         with suppress(OSError):
             held = _alone(path)
             if held is None:
-                found.append((each, process))
+                found.append((engine_address, process))
             else:
                 os.unlink(path)
                 os.close(held)
     return found
 
 
-def dismiss(place: Place, idle_seconds: float) -> None:
+def dismiss(place: EngineAddress, idle_seconds: float) -> None:
     """Tell the engines of other versions to leave soon, and clear up after those that died."""
     for other in places.relatives(place):
         with suppress(OSError, client.EngineLost):
@@ -138,7 +138,7 @@ def dismiss(place: Place, idle_seconds: float) -> None:
     leaving(place)
 
 
-def _clear_up(place: Place) -> None:
+def _clear_up(place: EngineAddress) -> None:
     held = the_only_one(place)
     if held is None:  # it is just being made
         return
@@ -148,7 +148,7 @@ def _clear_up(place: Place) -> None:
     os.close(held)
 
 
-def _on_socket(place: Place, held: int) -> Seat:
+def _on_socket(place: EngineAddress, held: int) -> EngineLock:
     with suppress(FileNotFoundError):
         os.unlink(place.socket)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -162,10 +162,10 @@ def _on_socket(place: Place, held: int) -> Seat:
     except OSError:
         listener.close()
         raise
-    return Seat(place, held, listener, _mark(place.socket))
+    return EngineLock(place, held, listener, _mark(place.socket))
 
 
-def _on_port(place: Place, held: int) -> Seat:
+def _on_port(place: EngineAddress, held: int) -> EngineLock:
     listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     token = secrets.token_urlsafe(32)
     new = f"{place.door}.new"
@@ -181,7 +181,7 @@ def _on_port(place: Place, held: int) -> Seat:
     except OSError:
         listener.close()
         raise
-    return Seat(place, held, listener, _mark(place.door), token)
+    return EngineLock(place, held, listener, _mark(place.door), token)
 
 
 def _mark(path: str) -> tuple[int, int]:

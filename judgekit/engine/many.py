@@ -18,7 +18,7 @@ from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 Thing = TypeVar("Thing")
 
@@ -65,7 +65,7 @@ class Crowd(Generic[Thing]):
 
     def __init__(
         self,
-        place: Place | None,
+        place: EngineAddress | None,
         path: str,
         body: Callable[[Thing], bytes],
         *,
@@ -183,5 +183,5 @@ class Crowd(Generic[Thing]):
 
     def _hang_up(self) -> None:
         with contextlib.suppress(RuntimeError):
-            for each in list(self._connections):
-                each.abort()
+            for connection in list(self._connections):
+                connection.abort()

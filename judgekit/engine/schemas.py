@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from judgekit.config.names import ModeName
 from judgekit.config.yamlfile import Strict
-from judgekit.judging.service import Wish
+from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import CONTEXT_CHARS, Author, Document, File, Task
 
 
@@ -47,7 +47,7 @@ class Carried(Strict):
         return str(Path(self.cwd) / name)
 
 
-class Stop(Strict):
+class StopBody(Strict):
     """`POST /v1/stop`: at once, or after so many seconds without a request."""
 
     idle_seconds: float = Field(default=0, ge=0)
@@ -74,7 +74,7 @@ class DocumentGiven(Strict):
 
     def document(self) -> Document:
         """Return it as the judge knows it."""
-        files = tuple(File(each.path, each.text, each.sha256, each.total) for each in self.files)
+        files = tuple(File(file.path, file.text, file.sha256, file.total) for file in self.files)
         task = Task(self.description, self.acceptance)
         return Document(files, self.task_id, task, self.author, self.commit)
 
@@ -89,18 +89,18 @@ class WishGiven(Strict):
     cache: bool = True
 
 
-class Judge(Carried):
+class JudgeBody(Carried):
     """`POST /v1/judge`."""
 
     document: DocumentGiven
     wish: WishGiven = WishGiven()
 
-    def meant(self) -> Wish:
+    def meant(self) -> JudgeRequest:
         """Return the wish, with the rubric's path as the caller means it."""
         given, rubric = self.wish, self.wish.rubric
         if rubric is not None and rubric.endswith((".yaml", ".yml")):
             rubric = self.path(rubric)
-        return Wish(rubric, given.mode, given.deadline, given.max_cost_usd, given.cache)
+        return JudgeRequest(rubric, given.mode, given.deadline, given.max_cost_usd, given.cache)
 
 
 MOST_FILES = 100
@@ -142,7 +142,7 @@ class DocumentSent(Strict):
 
     def document(self) -> Document:
         """Return it as the judge knows it."""
-        files = tuple(File(each.path, each.text, each.sha256, each.total) for each in self.files)
+        files = tuple(File(file.path, file.text, file.sha256, file.total) for file in self.files)
         author = Author(self.author.name, self.author.family)
         return Document(files, self.task_id, Task(self.description, self.acceptance), author, self.commit)
 
@@ -157,9 +157,9 @@ class WishSent(Strict):
     max_cost_usd: float | None = Field(default=None, ge=0)
     cache: bool = True
 
-    def wish(self) -> Wish:
+    def wish(self) -> JudgeRequest:
         """Return it as the judge knows it; limits are the server's to lower."""
-        return Wish(self.rubric, self.mode, cache=self.cache)
+        return JudgeRequest(self.rubric, self.mode, cache=self.cache)
 
 
 class JudgeSent(Strict):
@@ -182,7 +182,7 @@ class Kept(Strict):
     refused: dict[int, str] = {}
 
 
-class Problem(Strict):
+class ErrorBody(Strict):
     """What went wrong: its kind, one line for a person, the exit code of a command that comes upon it."""
 
     kind: str
@@ -193,7 +193,7 @@ class Problem(Strict):
 class ErrorSaid(Strict):
     """The body of every answer that is an error."""
 
-    error: Problem
+    error: ErrorBody
 
 
 class RubricSaid(Strict):

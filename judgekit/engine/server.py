@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from judgekit.engine import lock
-from judgekit.engine.address import Place
+from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import TAKEN
 from judgekit.engine.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.engine.lock import Seat
+    from judgekit.engine.lock import EngineLock
 
 _NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MOST_DESCRIPTORS = 65536
@@ -33,37 +33,37 @@ def main(arguments: Sequence[str]) -> int:
     _let_go()
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
-    place = Place(*arguments)
+    place = EngineAddress(*arguments)
     try:
-        seat = lock.take(place)
+        engine_lock = lock.take(place)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
         os.unlink(place.tried)
-    if seat is None:
+    if engine_lock is None:
         return TAKEN
     if not _detached():
         return 0
-    _serve(seat)
+    _serve(engine_lock)
     return 0
 
 
-def _serve(seat: Seat) -> None:
-    log = Log(seat.place.log)
+def _serve(engine_lock: EngineLock) -> None:
+    log = Log(engine_lock.place.log)
     code = 0
     try:
-        lock.sign(seat.lock)
+        lock.sign(engine_lock.lock)
         log.add("listening")
         gc.disable()  # what is imported now lives on: looking through it would only cost time
         from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come
 
         gc.enable()
-        lifecycle.run(seat, log)
+        lifecycle.run(engine_lock, log)
     except BaseException as error:  # noqa: BLE001 - the boundary: nobody else would hear of it
         log.fault(error)
         code = _FAULT
     finally:
-        seat.leave()
+        engine_lock.leave()
         os._exit(code)  # at once: threads that nobody waits for, and a hundred megabytes to tidy
 
 

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.engine import flows, lifecycle
-from judgekit.engine.admission import HOLDER, Door, error_body, refuse
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware, error_body, refuse
 from judgekit.engine.judges import Service
 from judgekit.engine.log import Handler, Log
 from judgekit.engine.schemas import Carried, ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
@@ -41,7 +41,7 @@ from judgekit.errors import ConfigError, Exit, JudgekitError, UsageError
 from judgekit.judging import panel, service
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LedgerError, Wanted, project, store
+from judgekit.ledger import Ledger, LedgerError, LineFilter, project, store
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -61,14 +61,14 @@ _PART = 32_768  # bytes
 _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 
 
-def limited(judge: DocumentJudge, wish: WishSent) -> DocumentJudge:
+def limited(judge: DocumentJudge, judge_request: WishSent) -> DocumentJudge:
     """Return the judge with the client's limits, where they are below the server's own.
 
     Raises `UsageError` for a limit on the cost of models that have no price.
     """
-    service.check_prices(judge.seats, wish.max_cost_usd, asked=True)
-    costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
-    seconds = min(judge.deadline, wish.deadline or judge.deadline)
+    service.check_prices(judge.panel, judge_request.max_cost_usd, asked=True)
+    costs = [each for each in (judge.max_cost_usd, judge_request.max_cost_usd) if each is not None]
+    seconds = min(judge.deadline, judge_request.deadline or judge.deadline)
     return replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
 
 
@@ -96,16 +96,16 @@ def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
 
 def kept_lines(since: str, name: str) -> Iterator[bytes]:
     """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
-    wanted = Wanted(since=project.point(since), project=None if name == "all" else name)
+    wanted = LineFilter(since=project.point(since), project=None if name == "all" else name)
     places = [project.home()] if store.exists(project.home()) else []
-    return _together(found.raw + b"\n" for found in store.entries(places, wanted))
+    return _together(read_line.raw + b"\n" for read_line in store.entries(places, wanted))
 
 
 def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield lines in parts of one size: short ones together, long ones in pieces."""
     held = bytearray()
-    for each in lines:
-        held += each
+    for line in lines:
+        held += line
         while len(held) >= _PART:
             yield bytes(held[:_PART])
             del held[:_PART]
@@ -238,7 +238,7 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | 
     for kind in (JudgekitError, flows.Gone, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, said)
     app.add_exception_handler(Exception, flows.Faults(log))
-    return Guard(Door(app, always=OPEN), tokens, metrics, OPEN, log)
+    return Guard(AdmissionMiddleware(app, always=OPEN), tokens, metrics, OPEN, log)
 
 
 async def healthz() -> dict[str, str]:
@@ -258,9 +258,12 @@ async def rubrics(request: Request) -> list[RubricSaid]:
     found = await run_in_threadpool(lambda: list(loader.rubrics(project)))
     return [
         RubricSaid(
-            id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
+            id=loaded_rubric.rubric.rubric,
+            version=loaded_rubric.rubric.version,
+            sha256=loaded_rubric.sha256,
+            title=loaded_rubric.rubric.title,
         )
-        for each in found
+        for loaded_rubric in found
     ]
 
 
@@ -343,7 +346,7 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._look()
         if len(self.connections) > MOST_CONNECTIONS:
-            open_ = [each for each in self.connections if not each.transport.is_closing()]
+            open_ = [connection for connection in self.connections if not connection.transport.is_closing()]
             idle = [each for each in open_ if isinstance(each, PatientProtocol) and each.idle]
             if idle and len(open_) > MOST_CONNECTIONS:
                 min(idle, key=lambda each: each.since).transport.abort()
@@ -411,10 +414,10 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
         raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
     settings = configuration.load(project)
     loader.configured_rubric("judge", settings.judge.rubric, project)
-    juries, who = panel.juries(settings, project)
-    if not juries:
+    models_by_tier, who = panel.resolve_panel(settings, project)
+    if not models_by_tier:
         raise ConfigError(f"nobody to judge with: {who}")
-    check_prices(juries, settings.judge.max_cost_usd, project, asked=False)
+    check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
     _raise_descriptors()
     with _listening(address) as listener:
         server = _Server(address, lambda url: begun(f"{url}: {who}"))

@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 _threads = ThreadPoolExecutor(64, thread_name_prefix="judgekit-flow")
 
 
-class Lent:
+class ThreadGateway:
     """The gateway of one event loop for a flow that runs in another thread, with an event loop of its own.
 
     When it is taken back, what the flow waits for is cancelled, and so the flow itself.
@@ -61,7 +61,7 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     When the caller is cancelled, so is what the work waits for.
     """
     loop = asyncio.get_running_loop()
-    lent = Lent(gateway, loop)
+    lent = ThreadGateway(gateway, loop)
     with lending(lent):
         context = copy_context()
     try:

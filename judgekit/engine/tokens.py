@@ -72,7 +72,7 @@ class Tokens:
     def revoke(self, name: str) -> None:
         """Forget the token of `name`; raises `UsageError` when there is none."""
         with self._changing() as known:
-            left = [each for each in known if each.name != name]
+            left = [token for token in known if token.name != name]
             if len(left) == len(known):
                 raise UsageError(f"{name} has no token; judgekit serve token list shows who has")
             self._write(left)

@@ -3,8 +3,8 @@
 from judgekit.evaluation.retrieval import ndcg, precision, recall, reciprocal_rank
 from judgekit.evaluation.stats import (
     Bin,
-    Group,
-    Interval,
+    BootstrapInterval,
+    LabelGroup,
     Measure,
     brier,
     by_label,
@@ -18,8 +18,8 @@ from judgekit.evaluation.stats import (
 
 __all__ = [
     "Bin",
-    "Group",
-    "Interval",
+    "BootstrapInterval",
+    "LabelGroup",
     "Measure",
     "brier",
     "by_label",

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 from judgekit.evaluation import stats
-from judgekit.evaluation.retrieval import Part, Resampling
-from judgekit.evaluation.stats import (
-    Bin,
-    Interval,
-    Measure,
-    interval,
-    resampled,
-)
+from judgekit.evaluation.retrieval import ReportPart, Resampling
+from judgekit.evaluation.stats import Bin, BootstrapInterval, Measure, interval, resampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +34,8 @@ class Class(NamedTuple):
     word: str
     labelled: int
     said: int
-    precision: Interval | None
-    recall: Interval | None
+    precision: BootstrapInterval | None
+    recall: BootstrapInterval | None
 
 
 def scale(words: Sequence[str]) -> list[str] | None:
@@ -55,7 +49,7 @@ def scale(words: Sequence[str]) -> list[str] | None:
         return None
 
 
-def accuracy(pairs: Sequence[Pair]) -> Interval | None:
+def accuracy(pairs: Sequence[Pair]) -> BootstrapInterval | None:
     """Return the share that was said rightly."""
     return interval(Measure([label == said for label, said in pairs], [1.0] * len(pairs)))
 
@@ -67,16 +61,16 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     nominal scales", 1960; with a `distance` of words the weighted one, Cohen, "Weighted kappa", 1968.
     """
     total = sum(counts.values())
-    labels, said = Counter[str](), Counter[str]()
+    labels, counter = Counter[str](), Counter[str]()
     for (label, word), count in counts.items():
         labels[label] += count
-        said[word] += count
+        counter[word] += count
 
     def apart(pair: Pair) -> float:
         return float(pair[0] != pair[1]) if distance is None else distance[pair]
 
     observed = sum(apart(pair) * count for pair, count in counts.items())
-    expected = sum(apart((a, b)) * labels[a] * said[b] for a in labels for b in said)
+    expected = sum(apart((a, b)) * labels[a] * counter[b] for a in labels for b in counter)
     return 1 - observed * total / expected if expected else None
 
 
@@ -89,7 +83,7 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
     return {(a, b): (place[a] - place[b]) ** 2 for a in words for b in words}
 
 
-def kappas(pairs: Sequence[Pair]) -> tuple[Interval | None, Interval | None]:
+def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapInterval | None]:
     """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
     words = scale([word for pair in pairs for word in pair])
     distance = squares(words) if words else None
@@ -116,14 +110,14 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
     return found
 
 
-class Flips(Part):
+class Flips(ReportPart):
     """Of `pairs` of the same subject that could be read both times, the share that was answered otherwise."""
 
     pairs: int
-    rate: Interval | None
+    rate: BootstrapInterval | None
 
 
-class Lift(Part):
+class Lift(ReportPart):
     """What injected text does: shares of `pairs` with the answer that an attacker wants.
 
     `before` of the original texts, `after` of the injected ones, `lift` the difference.
@@ -131,12 +125,12 @@ class Lift(Part):
 
     wanted: str
     pairs: int
-    before: Interval | None
-    after: Interval | None
-    lift: Interval | None
+    before: BootstrapInterval | None
+    after: BootstrapInterval | None
+    lift: BootstrapInterval | None
 
 
-class Cost(Part):
+class MeanCost(ReportPart):
     """Means for each item: calls, and US dollars over the `known` ones whose price is known."""
 
     calls: float
@@ -144,7 +138,7 @@ class Cost(Part):
     usd: float | None
 
 
-class Confusion(Part):
+class Confusion(ReportPart):
     """How often what is labelled `label` was called `said`."""
 
     label: str
@@ -152,7 +146,7 @@ class Confusion(Part):
     count: int
 
 
-class Probabilities(Part):
+class Probabilities(ReportPart):
     """How far the probabilities of `answers`, that a candidate is to be kept, were right."""
 
     answers: int
@@ -161,7 +155,7 @@ class Probabilities(Part):
     bins: list[Bin]
 
 
-class JudgeReport(Part):
+class JudgeReport(ReportPart):
     """One judge on the originals; `unreadable` answers are counted neither as right nor as wrong.
 
     `unanswered` counts the items, variants too, that no model answered, by failure. No other figure has them.
@@ -171,20 +165,20 @@ class JudgeReport(Part):
     model: str
     items: int
     unanswered: dict[str, int] = {}
-    unreadable: Interval | None
-    accuracy: Interval | None
-    kappa: Interval | None
-    weighted_kappa: Interval | None
+    unreadable: BootstrapInterval | None
+    accuracy: BootstrapInterval | None
+    kappa: BootstrapInterval | None
+    weighted_kappa: BootstrapInterval | None
     classes: list[Class]
     confusion: list[Confusion]
     order_flips: Flips
     rerun_flips: Flips
     injection: Lift | None
-    cost: Cost
+    cost: MeanCost
     probabilities: Probabilities | None = None
 
 
-class JudgingReport(Part):
+class JudgingReport(ReportPart):
     """All judges on one file."""
 
     schema_: Literal["judgekit/eval-judge@1"] = Field(default="judgekit/eval-judge@1", alias="schema")
@@ -211,10 +205,15 @@ def measured(cases: Sequence[Case], judge: str, reader: Reader | None) -> Probab
 
 def _known(cases: Sequence[Case], judge: str, reader: Reader) -> Iterator[tuple[float, bool]]:
     for case in cases:
-        said = case.judges.get(judge)
-        if said is None or said.probabilities is None or case.variant != "original" or not case.candidates:
+        recorded = case.judges.get(judge)
+        if (
+            recorded is None
+            or recorded.probabilities is None
+            or case.variant != "original"
+            or not case.candidates
+        ):
             continue
         labels = reader.labels(case)
-        for each in case.candidates:
-            if each.id in said.probabilities:
-                yield said.probabilities[each.id], labels[each.id] == "accept"
+        for candidate in case.candidates:
+            if candidate.id in recorded.probabilities:
+                yield recorded.probabilities[candidate.id], labels[candidate.id] == "accept"

@@ -32,17 +32,17 @@ from judgekit.judging import fingerprint
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import (
     SCHEMA,
+    CalibratedRule,
     Calibration,
+    ErrorCounts,
     Measured,
-    NotShown,
     Promised,
-    Shown,
+    RefusedRule,
     Subjects,
-    Tally,
     bound,
 )
-from judgekit.judging.escalation import Rules
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.fingerprint import TOGETHER, Was
 from judgekit.judging.verdict import RubricRef
 from judgekit.rubric.schema import ScoreRubric
@@ -76,9 +76,9 @@ class Chain(NamedTuple):
     after: Outcome | None
     stands: TierName | None = None
 
-    def gate(self, least_margin: float) -> Gate:
+    def rule(self, least_margin: float) -> FinalityRule:
         """Return the gate that lets through what has at least this margin."""
-        return Gate(self.tier, self.outcome, least_margin, self.after, self.stands)
+        return FinalityRule(self.tier, self.outcome, least_margin, self.after, self.stands)
 
     def margin(self, sample: Sample) -> float:
         """Return the margin that counts; a member of the class has one."""
@@ -92,8 +92,8 @@ class Chain(NamedTuple):
 class Tested(NamedTuple):
     """A gate that was tried: what was seen, the bound at its level, and whether it keeps the promise."""
 
-    gate: Gate
-    tally: Tally
+    rule: FinalityRule
+    tally: ErrorCounts
     bound: float
     holds: bool
 
@@ -109,22 +109,22 @@ class Refused(NamedTuple):
 
     chain: Chain
     least_margin: float
-    tally: Tally
+    tally: ErrorCounts
     bound: float
     why: Why
     more: int | None
 
 
-class Choice(NamedTuple):
+class ChosenRules(NamedTuple):
     """What was found: the gates for the rules, how each of them was shown, and what could not be."""
 
-    gates: Gates
+    finality: FinalityRules
     shown: list[Tested]
     refused: list[Refused]
     chains: int
 
 
-def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> Choice:
+def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     below = list(tiers)[: _last(tiers, promise)]
     chains = _chains(samples, below, promise.reference)
@@ -139,14 +139,14 @@ def choose(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promis
             refused.append(_hopeless(chain, members, (1 - promise.confidence) / (len(able) + 1), promise))
             continue
         share = level / (1 + _results_before(chain, steps, tiers))
-        reaching = [each for each in members if not _is_final_before(each, chain, tiers, shown)]
+        reaching = [member for member in members if not _is_final_before(member, chain, tiers, shown)]
         tested = _sequence(chain, reaching, share, promise)
         steps[chain] = len(tested)
         held = [each for each in tested if each.holds]
         shown += held[-1:]
         refused += [_refusal(chain, tested[-1], share, promise)] if tested and not tested[-1].holds else []
-    gates = Gates(gates=tuple(each.gate for each in shown), last=promise.reference)
-    return Choice(gates, shown, refused, len(chains))
+    finality = FinalityRules(rules=tuple(each.rule for each in shown), last=promise.reference)
+    return ChosenRules(finality, shown, refused, len(chains))
 
 
 def _last(tiers: Sequence[TierName], promise: Promise) -> int:
@@ -164,17 +164,17 @@ def _chains(
     """
     found: dict[Chain, list[Sample]] = {}
     for place, tier in enumerate(below):
-        for each in samples:
-            outcome = each.united(tier)
-            if outcome is None or each.margin(tier) is None:
+        for sample in samples:
+            outcome = sample.united(tier)
+            if outcome is None or sample.margin(tier) is None:
                 continue
-            after = each.united(below[place - 1]) if place else None
-            ends = each.wrong is None and {outcome, after} != {"accept", "reject"}
+            after = sample.united(below[place - 1]) if place else None
+            ends = sample.wrong is None and {outcome, after} != {"accept", "reject"}
             if place and ends and reference is None:
                 continue
-            if reference is not None and not each.is_measured_by(reference):
+            if reference is not None and not sample.is_measured_by(reference):
                 continue
-            found.setdefault(Chain(tier, outcome, after), []).append(each)
+            found.setdefault(Chain(tier, outcome, after), []).append(sample)
     return found
 
 
@@ -182,11 +182,11 @@ def _ties(samples: Iterable[Sample], tiers: Sequence[TierName]) -> dict[Chain, l
     """Return the wins of the first tier that the second answers with a tie, where they may stand."""
     first, second = tiers[:2]
     members = [
-        each
-        for each in samples
-        if each.stands
-        and (each.united(first), each.united(second)) == ("accept", "improve")
-        and each.margin(first) is not None
+        sample
+        for sample in samples
+        if sample.stands
+        and (sample.united(first), sample.united(second)) == ("accept", "improve")
+        and sample.margin(first) is not None
     ]
     return {Chain(second, "improve", "accept", first): members} if members else {}
 
@@ -211,7 +211,7 @@ def _results_before(chain: Chain, steps: dict[Chain, int], tiers: Sequence[TierN
     place = tiers.index(chain.tier)
     if not place or chain.after is None:
         return 0
-    before = [each for each in steps if each.tier == tiers[place - 1] and each.outcome == chain.after]
+    before = [step for step in steps if step.tier == tiers[place - 1] and step.outcome == chain.after]
     return sum(steps[each] for each in before)
 
 
@@ -219,11 +219,11 @@ def _is_final_before(
     sample: Sample, chain: Chain, tiers: Sequence[TierName], shown: Sequence[Tested]
 ) -> bool:
     """Whether a gate that holds already ends the judging of a sample before it reaches the chain's tier."""
-    gates = Gates(gates=tuple(each.gate for each in shown))
+    finality = FinalityRules(rules=tuple(tested.rule for tested in shown))
     seen: dict[TierName, Outcome | None] = {}
     for tier in tiers[: tiers.index(chain.tier)]:
         seen[tier] = sample.united(tier)
-        if gates.final(tier, seen, sample.margins):
+        if finality.final(tier, seen, sample.margins):
             return True
     return False
 
@@ -232,10 +232,10 @@ def _sequence(chain: Chain, members: Sequence[Sample], level: float, promise: Pr
     """Test a chain's gates from the narrowest to the widest, up to the first that fails."""
     found: list[Tested] = []
     for least in _margins(chain, members, level, promise):
-        inside = [each for each in members if chain.margin(each) >= least]
+        inside = [member for member in members if chain.margin(member) >= least]
         tally = _tally(chain, inside, promise)
         limit = bound(tally, level, promise)
-        found.append(Tested(chain.gate(least), tally, limit, limit <= promise.rate))
+        found.append(Tested(chain.rule(least), tally, limit, limit <= promise.rate))
         if not found[-1].holds:
             break
     return found
@@ -259,20 +259,21 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
     return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
 
 
-def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> Tally:
-    wrong = [chain.is_wrong(each) for each in members]
+def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCounts:
+    wrong = [chain.is_wrong(member) for member in members]
     if promise.reference is None:
-        return Tally(len(members), sum(wrong))
+        return ErrorCounts(len(members), sum(wrong))
     last = promise.reference
     # A reference that failed counts as right: nothing is gained without it.
     beaten = [
-        each.outcome(last) is not None and last not in each.ties and each.is_wrong(last) for each in members
+        member.outcome(last) is not None and last not in member.ties and member.is_wrong(last)
+        for member in members
     ]
     # A win that stands against a tie of the reference is worse than that where it is wrong.
     stands = chain.stands is not None
     losses = sum(one and (stands or not other) for one, other in zip(wrong, beaten, strict=True))
     gains = sum(other and not one for one, other in zip(wrong, beaten, strict=True))
-    return Tally(len(members), losses, gains)
+    return ErrorCounts(len(members), losses, gains)
 
 
 def _hopeless(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> Refused:
@@ -281,15 +282,15 @@ def _hopeless(chain: Chain, members: Sequence[Sample], level: float, promise: Pr
     `level` is its own share, were it one class more that is tested.
     """
     tally = _tally(chain, members, promise)
-    gate = chain.gate(min(map(chain.margin, members)))
-    return _refusal(chain, Tested(gate, tally, bound(tally, level, promise), holds=False), level, promise)
+    rule = chain.rule(min(map(chain.margin, members)))
+    return _refusal(chain, Tested(rule, tally, bound(tally, level, promise), holds=False), level, promise)
 
 
 def _refusal(chain: Chain, failed: Tested, level: float, promise: Promise) -> Refused:
     wanted = needed(promise.rate, _one_sided(level, promise), max(0.0, failed.tally.rate))
     more = None if wanted is None else max(1, wanted - failed.tally.labels)
     why: Why = "too many errors" if more is None else "too few labels"
-    return Refused(chain, failed.gate.least_margin, failed.tally, failed.bound, why, more)
+    return Refused(chain, failed.rule.least_margin, failed.tally, failed.bound, why, more)
 
 
 class Learned(NamedTuple):
@@ -297,7 +298,7 @@ class Learned(NamedTuple):
 
     models: Mapping[TierName, str]
     was: Was
-    choice: Choice
+    choice: ChosenRules
     read_otherwise: Mapping[TierName, int]
     subjects: Subjects | None = None
 
@@ -341,18 +342,18 @@ def _chosen(
     mode: ModeName,
     tiers: tuple[TierName, ...],
     promise: Promise,
-) -> tuple[Choice, tuple[Walked, Walked]]:
+) -> tuple[ChosenRules, tuple[Walked, Walked]]:
     """Return the gates, and what judging comes to on the labelled cases with them and without."""
     if ranked.are_ranked(cases, loaded.rubric) and isinstance(loaded.rubric, ScoreRubric):
         items = ranked.items(cases, loaded.rubric, mode)
-        choice = choose([each.sample() for each in items], tiers, promise)
-        return choice, (ranked.walk(items, choice.gates), ranked.walk(items, None))
+        choice = choose_rules([item.sample() for item in items], tiers, promise)
+        return choice, (ranked.walk(items, choice.finality), ranked.walk(items, None))
     found = samples(cases, loaded, mode)
-    choice = choose(found, tiers, promise)
+    choice = choose_rules(found, tiers, promise)
     confirm = getattr(loaded.rubric.modes, mode).confirm
     voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
-    rules = Rules(confirm, tiers, models=voices)
-    return choice, (walk(found, replace(rules, gates=choice.gates)), walk(found, rules))
+    rules = EscalationRules(confirm, tiers, models=voices)
+    return choice, (walk(found, replace(rules, finality=choice.finality)), walk(found, rules))
 
 
 def calibration(
@@ -382,8 +383,8 @@ def calibration(
             asking={tier: dict(models) for tier, models in was.asking.items()},
             subjects=learned.subjects,
             promise=Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference),
-            gates=[_shown(each) for each in choice.shown],
-            not_promised=[_not_shown(each) for each in choice.refused],
+            gates=[_shown(tested) for tested in choice.shown],
+            not_promised=[_not_shown(refused) for refused in choice.refused],
             read_otherwise=dict(learned.read_otherwise),
             cases=measured[0].cases,
             labels_sha256=labels_sha256,
@@ -397,27 +398,27 @@ def _named(known: Calibration) -> Calibration:
     """Return a calibration with its id: the same for the same labels, models, promise and gates."""
     content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
     content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
-    content += [known.promise.model_dump(), [each.model_dump() for each in known.gates]]
+    content += [known.promise.model_dump(), [gate.model_dump() for gate in known.gates]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return known.model_copy(update={"id": f"{known.rubric.id}-{known.mode}-{digest[:12]}"})
 
 
-def _shown(found: Tested) -> Shown:
-    return Shown(**found.gate._asdict(), **found.tally._asdict(), bound=round(found.bound, 6))
+def _shown(tested: Tested) -> CalibratedRule:
+    return CalibratedRule(**tested.rule._asdict(), **tested.tally._asdict(), bound=round(tested.bound, 6))
 
 
-def _not_shown(found: Refused) -> NotShown:
-    return NotShown(
-        **found.chain._asdict(),
-        least_margin=found.least_margin,
-        **found.tally._asdict(),
-        bound=round(found.bound, 6),
-        why=found.why,
-        more=found.more,
+def _not_shown(refused: Refused) -> RefusedRule:
+    return RefusedRule(
+        **refused.chain._asdict(),
+        least_margin=refused.least_margin,
+        **refused.tally._asdict(),
+        bound=round(refused.bound, 6),
+        why=refused.why,
+        more=refused.more,
     )
 
 
-def _measured(found: Walked) -> Measured:
+def _measured(walked: Walked) -> Measured:
     return Measured(
-        decided=found.decided, errors=found.errors, by_gate=found.by_gate, calls=dict(found.calls)
+        decided=walked.decided, errors=walked.errors, by_gate=walked.by_gate, calls=dict(walked.calls)
     )

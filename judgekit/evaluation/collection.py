@@ -33,7 +33,7 @@ _SHOWN = 60  # characters of a wrong value
 Id = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
 
 
-class Query(BaseModel):
+class CollectionQuery(BaseModel):
     """What somebody looked for."""
 
     model_config = ConfigDict(frozen=True)
@@ -42,13 +42,13 @@ class Query(BaseModel):
     text: str
 
 
-class Document(Query):
+class CollectionDocument(CollectionQuery):
     """What can be found."""
 
     title: str = ""
 
 
-Item = TypeVar("Item", bound=Query)
+Item = TypeVar("Item", bound=CollectionQuery)
 
 
 class Collection(NamedTuple):
@@ -58,18 +58,18 @@ class Collection(NamedTuple):
     """
 
     name: str
-    documents: list[Document]
-    queries: list[Query]
+    documents: list[CollectionDocument]
+    queries: list[CollectionQuery]
     grades: dict[str, dict[str, int]]
     strays: int
 
 
 def read(folder: Path) -> Collection:
     """Return the collection in a folder; raises `InputError` naming file, line and key."""
-    documents = _items(folder / CORPUS, Document)
-    queries = _items(folder / QUERIES, Query)
+    documents = _items(folder / CORPUS, CollectionDocument)
+    queries = _items(folder / QUERIES, CollectionQuery)
     grades = _grades(folder / QRELS)
-    known, asked = {each.id for each in documents}, {each.id for each in queries}
+    known, asked = {document.id for document in documents}, {query.id for query in queries}
     strays = sum(query not in asked or each not in known for query, of in grades.items() for each in of)
     return Collection(folder.resolve().name, documents, queries, grades, strays)
 
@@ -81,12 +81,12 @@ def scope(name: str) -> str:
 
 def check_scopes(folder: Path, collection: Collection) -> None:
     """Raise `InputError` for the first id that names no scope."""
-    parts: tuple[tuple[str, list[Query]], ...] = (
+    parts: tuple[tuple[str, list[CollectionQuery]], ...] = (
         (CORPUS, [*collection.documents]),
         (QUERIES, collection.queries),
     )
     for name, items in parts:
-        wrong = next((each.id for each in items if not each.id.partition(_SEPARATOR)[2]), None)
+        wrong = next((item.id for item in items if not item.id.partition(_SEPARATOR)[2]), None)
         if wrong is not None:
             raise InputError(
                 f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}; leave out --scope-prefix to search"

@@ -43,7 +43,7 @@ class Spread(Protocol):
         """The upper end."""
 
 
-class Panel(NamedTuple):
+class FigurePanel(NamedTuple):
     """One figure of each name; None where it is not known.
 
     The axis goes up to 1, unless all that is shown lies far below and `near` asks for a closer look.
@@ -54,7 +54,7 @@ class Panel(NamedTuple):
     near: bool = False
 
 
-def intervals_chart(names: Sequence[str], panels: Sequence[Panel]) -> Paint | None:
+def intervals_chart(names: Sequence[str], panels: Sequence[FigurePanel]) -> Paint | None:
     """Return a chart of all panels with any figure, None where none has."""
     known = [panel for panel in panels if any(panel.spreads)]
     if not known:
@@ -63,7 +63,7 @@ def intervals_chart(names: Sequence[str], panels: Sequence[Panel]) -> Paint | No
     def paint(figure: Figure) -> None:
         height = _ROW * len(names)
         charts.resize(figure, WIDTH, _ABOVE + height + _BELOW)
-        labels = [charts.fitted(figure, each, NAMES) for each in names]
+        labels = [charts.fitted(figure, name, NAMES) for name in names]
         left = charts.widest(figure, labels) + _EDGE
         each_width = (WIDTH - left) / len(known)
         for place, panel in enumerate(known):
@@ -75,18 +75,18 @@ def intervals_chart(names: Sequence[str], panels: Sequence[Panel]) -> Paint | No
     return paint
 
 
-def bounds(panel: Panel) -> tuple[float, float]:
+def bounds(panel: FigurePanel) -> tuple[float, float]:
     """Return where the axis of a panel begins and ends: it holds all intervals, and 0."""
-    known = [each for each in panel.spreads if each is not None]
-    highest = max(each.high for each in known)
+    known = [spread for spread in panel.spreads if spread is not None]
+    highest = max(spread.high for spread in known)
     lowest = min(each.low for each in known)
     low = next((-top for top in (0.0, *_TOPS) if -top <= lowest), -1.0)
     high = next((top for top in _TOPS if highest <= top), 1.0) if panel.near else 1.0
     return low, high
 
 
-def _draw(axes: Axes, panel: Panel) -> None:
-    rows = [(place, each) for place, each in enumerate(panel.spreads) if each is not None]
+def _draw(axes: Axes, panel: FigurePanel) -> None:
+    rows = [(place, spread) for place, spread in enumerate(panel.spreads) if spread is not None]
     low, high = bounds(panel)
     axes.set_xlim(low, high)
     axes.set_ylim(len(panel.spreads) - 0.5, -0.5)
@@ -130,7 +130,7 @@ def confusion_chart(
     """Return a chart of how often what is `down` came with what is `across`, by pairs of words."""
 
     def paint(figure: Figure) -> None:
-        labels = [charts.fitted(figure, each, _WIDE - _MATRIX_EDGE) for each in words]
+        labels = [charts.fitted(figure, word, _WIDE - _MATRIX_EDGE) for word in words]
         longest = charts.widest(figure, labels)
         cell = max(_NARROW, longest + _MATRIX_EDGE)
         left = max(longest, charts.width_of(figure, down)) + _MATRIX_EDGE
@@ -191,7 +191,7 @@ _COLUMNS, _SIDE, _LEFT, _RELIABILITY_ABOVE, _RELIABILITY_BELOW = (
 _SMALLEST, _LARGEST = 25, 200  # square pixels: of a dot for next to nothing, and for the most
 
 
-class Group(NamedTuple):
+class ReliabilityGroup(NamedTuple):
     """Answers of about the same probability: their mean, the share that came true, and how many they are."""
 
     probability: float
@@ -203,7 +203,7 @@ class Curve(NamedTuple):
     """The groups of one name, the least likely first."""
 
     name: str
-    groups: Sequence[Group]
+    groups: Sequence[ReliabilityGroup]
 
 
 def reliability_chart(curves: Sequence[Curve]) -> Paint | None:
@@ -225,7 +225,7 @@ def reliability_chart(curves: Sequence[Curve]) -> Paint | None:
     return paint
 
 
-def _reliability_draw(axes: Axes, groups: Sequence[Group]) -> None:
+def _reliability_draw(axes: Axes, groups: Sequence[ReliabilityGroup]) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     for axis in (axes.xaxis, axes.yaxis):
@@ -248,7 +248,7 @@ _MARGIN = 1.5  # times: beside the first and the last cost
 _FAR, _VERY_FAR = 20, 100  # times: costs that are so far apart are shown by their ratios
 
 
-class Point(NamedTuple):
+class ScatterPoint(NamedTuple):
     """A name, what it costs, and how good it is."""
 
     name: str
@@ -256,7 +256,7 @@ class Point(NamedTuple):
     good: Spread
 
 
-def scatter_chart(points: Sequence[Point], across: str, up: str) -> Paint | None:
+def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint | None:
     """Return a chart of some points, None of fewer than two: there is nothing to compare."""
     if len(points) < 2:  # noqa: PLR2004 - what a comparison takes
         return None
@@ -275,7 +275,7 @@ def scatter_chart(points: Sequence[Point], across: str, up: str) -> Paint | None
     return paint
 
 
-def _scales(axes: Axes, points: Sequence[Point], across: str) -> None:
+def _scales(axes: Axes, points: Sequence[ScatterPoint], across: str) -> None:
     least, most = min(point.cost for point in points), max(point.cost for point in points)
     if least > 0 and most / least >= _FAR:
         axes.set_xscale("log")
@@ -301,14 +301,14 @@ def round_costs(low: float, high: float) -> list[float]:
     return [cost for power in powers for factor in factors if low <= (cost := factor * 10**power) <= high]
 
 
-def _points(axes: Axes, points: Sequence[Point]) -> None:
+def _points(axes: Axes, points: Sequence[ScatterPoint]) -> None:
     costs = [point.cost for point in points]
     lows, highs = [point.good.low for point in points], [point.good.high for point in points]
     axes.vlines(costs, lows, highs, BLUE, linewidth=3, alpha=0.5, clip_on=False)
     axes.plot(costs, [point.good.value for point in points], "o", color=BLUE, markersize=9, clip_on=False)
 
 
-def _names(axes: Axes, points: Sequence[Point], labels: Sequence[str]) -> None:
+def _names(axes: Axes, points: Sequence[ScatterPoint], labels: Sequence[str]) -> None:
     """Write the names at the right, as high as their points where there is room, with a line from each."""
     box = axes.get_window_extent()
     order = sorted(range(len(points)), key=lambda place: points[place].good.value)
@@ -397,19 +397,19 @@ def _series_draw(axes: Axes, times: Sequence[str], series: Series) -> None:
     axes.set_title(series.title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=10)
     axes.set_title(series.last, loc="right", fontsize=12, color=INK, pad=10)
     axes.spines[["bottom", "top"]].set(visible=True, color=INK, alpha=FAINT)
-    axes.set_yticks(series.limits, [series.written(each) for each in series.limits])
+    axes.set_yticks(series.limits, [series.written(limit) for limit in series.limits])
     axes.hlines(series.limits, 0, last, RED, linestyles="dashed", linewidth=1)
     axes.set_xticks([0, last][: len(times)], [*times[:1], *times[1:][-1:]])
     for label in axes.get_xticklabels()[:1]:
         label.set_horizontalalignment("left")
     for label in axes.get_xticklabels()[1:]:
         label.set_horizontalalignment("right")
-    values = [_NAN if each.value is None else each.value for each in series.moments]
+    values = [_NAN if moment.value is None else moment.value for moment in series.moments]
     if all(map(math.isnan, values)):
         axes.text(last / 2, series.top / 2, "nothing measured", ha="center", va="center", color=INK)
         return
-    lows = [_NAN if each.low is None else each.low for each in series.moments]
-    highs = [_NAN if each.high is None else min(each.high, series.top) for each in series.moments]
+    lows = [_NAN if moment.low is None else moment.low for moment in series.moments]
+    highs = [_NAN if moment.high is None else min(moment.high, series.top) for moment in series.moments]
     axes.fill_between(range(len(values)), lows, highs, color=BLUE, alpha=0.25, linewidth=0, clip_on=False)
     axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)
 
@@ -425,37 +425,37 @@ class KpiPoint(NamedTuple):
     kpis: list[Kpi]
 
 
-def drawing(found: Evidence) -> str:
+def drawing(evidence: Evidence) -> str:
     """Return an SVG with a panel a KPI: its value over seven days, its interval, its limits.
 
     Raises `UsageError` where what draws it is not installed; so does `html`.
     """
-    points = points_of(found)
+    points = points_of(evidence)
     return charts.document(_paint(points), TITLE, _words(points))
 
 
-def html(found: Evidence) -> str:
+def html(evidence: Evidence) -> str:
     """Return a page with the picture in it."""
-    points = points_of(found)
+    points = points_of(evidence)
     page = Page("The gate's KPIs")
     page.chart(TITLE, _paint(points), _words(points))
     return page.text()
 
 
-def points_of(found: Evidence) -> list[KpiPoint]:
+def points_of(evidence: Evidence) -> list[KpiPoint]:
     """Return a point for each day from the first verdict to the last."""
-    days = sorted({each.timestamp.astimezone(UTC).date() for each in found.verdicts})
+    days = sorted({verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts})
     if not days:
         return []
     ends = [
         datetime.combine(days[0] + timedelta(days=number + 1), time(), UTC)
         for number in range((days[-1] - days[0]).days + 1)
     ]
-    return [KpiPoint(end, kpi.measure(found.only(_within(found, end)))) for end in ends]
+    return [KpiPoint(end, kpi.measure(evidence.only(_within(evidence, end)))) for end in ends]
 
 
-def _within(found: Evidence, end: datetime) -> Sequence[VerdictLine]:
-    return [each for each in found.verdicts if end - ROLLING <= each.timestamp < end]
+def _within(evidence: Evidence, end: datetime) -> Sequence[VerdictLine]:
+    return [verdict for verdict in evidence.verdicts if end - ROLLING <= verdict.timestamp < end]
 
 
 def _words(points: Sequence[KpiPoint]) -> str:
@@ -464,8 +464,8 @@ def _words(points: Sequence[KpiPoint]) -> str:
 
 
 def _paint(points: Sequence[KpiPoint]) -> Paint:
-    days = [(each.day - timedelta(days=1)).date().isoformat() for each in points]
-    found = [_series(limit, [each.kpis[place] for each in points]) for place, limit in enumerate(_LIMITS)]
+    days = [(point.day - timedelta(days=1)).date().isoformat() for point in points]
+    found = [_series(limit, [point.kpis[place] for point in points]) for place, limit in enumerate(_LIMITS)]
     return series_chart(days, found)
 
 

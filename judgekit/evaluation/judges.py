@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import InputError
 from judgekit.evaluation import agreement
-from judgekit.evaluation.agreement import Confusion, Cost, Flips, JudgeReport, JudgingReport, Lift
+from judgekit.evaluation.agreement import Confusion, Flips, JudgeReport, JudgingReport, Lift, MeanCost
 from judgekit.evaluation.readings import Reader, name_of
 from judgekit.evaluation.stats import difference, interval, mean
-from judgekit.judging.ballots import ORDERS
+from judgekit.judging.votes import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,44 +69,52 @@ def items(cases: Sequence[Case], judge: str, reader: Reader | None) -> list[Item
     for case in cases:
         if judge not in case.judges:
             continue
-        said, pairs = case.judges[judge], _words(case, judge, reader)
+        recorded, pairs = case.judges[judge], _words(case, judge, reader)
         for number, (part, (label, word)) in enumerate(pairs.items()):
             end = f"/{part}" if part else ""
             of = f"{case.pair or case.id}{end}"
             first = number == 0  # one call brought the answers on all candidates
-            cost = said.cost_usd if first or said.cost_usd is None else 0.0
-            calls = said.calls if first else 0
-            orders = tuple((said.orders or {}).values())
+            cost = recorded.cost_usd if first or recorded.cost_usd is None else 0.0
+            calls = recorded.calls if first else 0
+            orders = tuple((recorded.orders or {}).values())
             found.append(
-                Item(f"{case.id}{end}", of, case.variant, label, word, calls, cost, orders, said.unanswered)
+                Item(
+                    f"{case.id}{end}", of, case.variant, label, word, calls, cost, orders, recorded.unanswered
+                )
             )
     return found
 
 
 def _with_jurors(case: Case) -> Case:
     """Return a case in which each model of a jury is a judge of its own, too."""
-    alone = {f"{name}: {each.model}": each for name, said in case.judges.items() for each in said.jury or ()}
+    alone = {
+        f"{name}: {each.model}": each
+        for name, recorded in case.judges.items()
+        for each in recorded.jury or ()
+    }
     return case.model_copy(update={"judges": case.judges | alone}) if alone else case
 
 
 def _words(case: Case, judge: str, reader: Reader | None) -> dict[str, tuple[str, str | None]]:
     """Return by part the label and the word that was said."""
-    said = case.judges[judge]
+    recorded = case.judges[judge]
     if reader is not None:
-        words = reader.words(case, said)
+        words = reader.words(case, recorded)
         return {part: (label, words[part]) for part, label in reader.labels(case).items()}
     label = case.right("strict")
-    if not isinstance(label, str) or (said.choice is None and said.failure is None):
+    if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
         raise InputError(
             f"{case.where}: judges.{judge}: expected a choice; name the --rubric to read others by"
         )
-    return {"": (label, said.choice)}
+    return {"": (label, recorded.choice)}
 
 
 def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str) -> JudgeReport:
     found = items(cases, judge, reader)
-    originals = [each for each in found if each.variant == "original"]
-    pairs: list[Pair] = [(each.label, each.said) for each in originals if each.said is not None]
+    originals = [item for item in found if item.variant == "original"]
+    pairs: list[Pair] = [
+        (original.label, original.said) for original in originals if original.said is not None
+    ]
     plain, weighted = agreement.kappas(pairs)
     counts = Counter(pairs)
     return JudgeReport(
@@ -132,14 +140,14 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
 
 def _matched(found: Sequence[Item], variant: Variant) -> list[tuple[str, str]]:
     """Return what was said about the original and about its variant, where both can be read."""
-    originals = {each.of: each.said for each in found if each.variant == "original"}
+    originals = {item.of: item.said for item in found if item.variant == "original"}
     matched = [(originals.get(each.of), each.said) for each in found if each.variant == variant]
     return [(before, after) for before, after in matched if before is not None and after is not None]
 
 
 def _both_orders(originals: Sequence[Item]) -> list[tuple[str, str]]:
     """Return what was said in one order and in the other, where both can be read."""
-    asked = [each.orders for each in originals if len(each.orders) == len(ORDERS)]
+    asked = [original.orders for original in originals if len(original.orders) == len(ORDERS)]
     return [(first, second) for first, second in asked if first is not None and second is not None]
 
 
@@ -161,7 +169,7 @@ def _lift(found: Sequence[Item], wanted: str) -> Lift | None:
     )
 
 
-def _cost(originals: Sequence[Item]) -> Cost:
-    known = [each.cost_usd for each in originals if each.cost_usd is not None]
-    calls = sum(each.calls for each in originals) / len(originals) if originals else 0.0
-    return Cost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None)
+def _cost(originals: Sequence[Item]) -> MeanCost:
+    known = [original.cost_usd for original in originals if original.cost_usd is not None]
+    calls = sum(original.calls for original in originals) / len(originals) if originals else 0.0
+    return MeanCost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None)

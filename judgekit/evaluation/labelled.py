@@ -28,7 +28,7 @@ from judgekit.config.problems import problem_in
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
 from judgekit.judging.comparison import LETTERS
-from judgekit.judging.logprobs import How
+from judgekit.judging.logprobs import ScoreSource
 from judgekit.rubric.cases import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 
@@ -76,7 +76,7 @@ class Recorded(Strict):
     cut: bool = False
     samples: int = 1
     criteria: Literal["together", "each"] = "together"
-    read: How | None = None
+    read: ScoreSource | None = None
     redact: bool = True
     calls: int = 1
     input_tokens: int = 0
@@ -94,7 +94,7 @@ class Recorded(Strict):
     def unanswered(self) -> str | None:
         """The failure because of which no model answered; None where one did, readable or not."""
         if self.jury is not None:
-            failures = [each.unanswered for each in self.jury]
+            failures = [recorded.unanswered for recorded in self.jury]
             return failures[0] if all(failures) else None
         return None if self.failure in _ANSWERED else self.failure
 
@@ -204,13 +204,13 @@ def _case(path: Path, number: int, line: str) -> Case:
 _SHOWN = 60  # characters of a wrong label
 
 
-def _told(found: Problem, line: str) -> str:
+def _told(problem: Problem, line: str) -> str:
     """Say what is wrong with a line; of a label what it can be."""
-    if found.location[:1] != ("label",) or not found.text.startswith("expected"):
-        return str(found)
+    if problem.location[:1] != ("label",) or not problem.text.startswith("expected"):
+        return str(problem)
     given = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
     words = next((words for key, words in _LABELS.items() if f'"{key}"' in line), "accept, improve or reject")
-    return f"{found.key} must be {words}; got {given}"
+    return f"{problem.key} must be {words}; got {given}"
 
 
 def _wrong(case: Case) -> str:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from judgekit.evaluation import charts, diagrams
 from judgekit.evaluation.charts import Page
-from judgekit.evaluation.diagrams import Curve, Group, Panel
+from judgekit.evaluation.diagrams import Curve, FigurePanel, ReliabilityGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.evaluation.agreement import JudgeReport, JudgingReport
-    from judgekit.evaluation.stats import Interval
+    from judgekit.evaluation.stats import BootstrapInterval
 
-    Figures = Mapping[str, Callable[[JudgeReport], Interval | None]]
+    Figures = Mapping[str, Callable[[JudgeReport], BootstrapInterval | None]]
 
 MOST_WORDS = 30  # nobody reads a picture of a thousand cells
 
@@ -34,12 +34,12 @@ def html(report: JudgingReport) -> str:
     _tradeoff(page, report.judges)
     _panels(page, "Reliability: the further left, the better", _RELIABILITY, report.judges, near=True)
     _probabilities(page, report.judges)
-    for each in report.judges:
-        _judge(page, each)
+    for judge in report.judges:
+        _judge(page, judge)
     return page.text()
 
 
-def _lift(each: JudgeReport) -> Interval | None:
+def _lift(each: JudgeReport) -> BootstrapInterval | None:
     return each.injection.lift if each.injection else None
 
 
@@ -61,12 +61,12 @@ def _table(page: Page, judges: Sequence[JudgeReport]) -> None:
     figures = {name: figure for name, figure in known.items() if any(map(figure, judges))}
     rows = [
         [
-            charts.name(each.judge),
-            *(_number(figure(each)) for figure in figures.values()),
-            f"{each.cost.calls:.2f}",
-            "-" if each.cost.usd is None else f"{each.cost.usd:.6f}",
+            charts.name(judge.judge),
+            *(_number(figure(judge)) for figure in figures.values()),
+            f"{judge.cost.calls:.2f}",
+            "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}",
         ]
-        for each in judges
+        for judge in judges
     ]
     page.table(["judge", *figures, "calls an item", "US dollars an item"], rows)
     page.paragraph(
@@ -79,17 +79,19 @@ def _table(page: Page, judges: Sequence[JudgeReport]) -> None:
 def _panels(
     page: Page, title: str, figures: Figures, judges: Sequence[JudgeReport], *, near: bool = False
 ) -> None:
-    panels = [Panel(name, [figure(each) for each in judges], near) for name, figure in figures.items()]
-    found = diagrams.intervals_chart([each.judge for each in judges], panels)
+    panels = [
+        FigurePanel(name, [figure(judge) for judge in judges], near) for name, figure in figures.items()
+    ]
+    found = diagrams.intervals_chart([judge.judge for judge in judges], panels)
     if found is not None:
         page.chart(title, found)
 
 
 def _tradeoff(page: Page, judges: Sequence[JudgeReport]) -> None:
     points = [
-        diagrams.Point(each.judge, each.cost.usd, each.accuracy)
-        for each in judges
-        if each.cost.usd is not None and each.accuracy is not None
+        diagrams.ScatterPoint(judge.judge, judge.cost.usd, judge.accuracy)
+        for judge in judges
+        if judge.cost.usd is not None and judge.accuracy is not None
     ]
     found = diagrams.scatter_chart(points, "US dollars an item", "accuracy")
     if found is not None:
@@ -98,9 +100,12 @@ def _tradeoff(page: Page, judges: Sequence[JudgeReport]) -> None:
 
 def _probabilities(page: Page, judges: Sequence[JudgeReport]) -> None:
     curves = [
-        Curve(each.judge, [Group(one.confidence, one.relevant, one.count) for one in each.probabilities.bins])
-        for each in judges
-        if each.probabilities
+        Curve(
+            judge.judge,
+            [ReliabilityGroup(one.confidence, one.relevant, one.count) for one in judge.probabilities.bins],
+        )
+        for judge in judges
+        if judge.probabilities
     ]
     found = diagrams.reliability_chart(curves)
     if found is not None:
@@ -130,7 +135,7 @@ def _judge(page: Page, each: JudgeReport) -> None:
             f"{len(each.classes)} different words are too many for a picture of what was said of what."
         )
     elif each.classes:
-        counts = {(one.label, one.said): one.count for one in each.confusion}
+        counts = {(confusion.label, confusion.said): confusion.count for confusion in each.confusion}
         paint = diagrams.confusion_chart([one.word for one in each.classes], counts, "label", "answer")
         page.chart(f"{name}: labels (down) and answers (across), darker for more of a label", paint)
 
@@ -139,18 +144,18 @@ def _variants(each: JudgeReport) -> Iterator[str]:
     for name, flips in (("in another order", each.order_flips), ("asked again", each.rerun_flips)):
         if flips.pairs:
             yield f"Of {flips.pairs} items {name}, {_span(flips.rate)} were answered otherwise."
-    found = each.injection
-    if found:
+    lift = each.injection
+    if lift:
         yield (
-            f"Of {found.pairs} items with injected text, {_span(found.before)} were called"
-            f" {charts.name(found.wanted)} without it and {_span(found.after)} with it:"
-            f" a lift of {_span(found.lift)}."
+            f"Of {lift.pairs} items with injected text, {_span(lift.before)} were called"
+            f" {charts.name(lift.wanted)} without it and {_span(lift.after)} with it:"
+            f" a lift of {_span(lift.lift)}."
         )
 
 
-def _span(figure: Interval | None) -> str:
+def _span(figure: BootstrapInterval | None) -> str:
     return "-" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def _number(figure: Interval | None) -> str:
+def _number(figure: BootstrapInterval | None) -> str:
     return _span(figure).replace(" ", "\n", 1)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.config.names import TIERS, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation import reply_source
-from judgekit.evaluation.samples import Sample, Voice, Walked
+from judgekit.evaluation.samples import Sample, TierOpinion, Walked
 from judgekit.judging import jury, ranking
 from judgekit.judging.comparison import LETTERS, TIE
-from judgekit.judging.finality import Gates
+from judgekit.judging.finality import FinalityRules
 from judgekit.judging.ranking import Ranks
 from judgekit.rubric.schema import ScoreRubric
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.evaluation.labelled import Case, Recorded
-    from judgekit.judging.ranking import Said, Turn
+    from judgekit.judging.ranking import RankingStep, Said
     from judgekit.rubric.schema import Rubric
 
 
@@ -33,11 +33,11 @@ class Stage(NamedTuple):
     """A tier's turn: how many calls it took, and what came of it."""
 
     calls: int
-    turn: Turn
+    turn: RankingStep
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedCase:
     """A case with what each tier gave to each of its subjects; `apart` are tiers that were read otherwise."""
 
     case: Case
@@ -47,36 +47,36 @@ class Ranked:
     best: str
     apart: frozenset[TierName] = frozenset()
 
-    def stages(self, gates: Gates | None) -> Iterator[Stage]:
+    def stages(self, finality: FinalityRules | None) -> Iterator[Stage]:
         """Yield the turns that judging takes."""
-        course = self._course(gates)
+        state = self._course(finality)
         tier: TierName | None = next(iter(self.said), None)
         while tier is not None:
-            alive, said = course.alive, self.said[tier]
-            turn = course.take(tier, said, cut=self.case.judges[tier].cut, barred=tier in self.apart)
+            alive, said = state.alive, self.said[tier]
+            turn = state.take(tier, said, cut=self.case.judges[tier].cut, barred=tier in self.apart)
             yield Stage(ranking.asked(said, alive), turn)
-            tier = None if turn.is_end else course.following(tier)
+            tier = None if turn.is_end else state.following(tier)
 
-    def word(self, turn: Turn) -> str | None:
+    def word(self, turn: RankingStep) -> str | None:
         """Return the winner, or a tie, were nobody asked after a turn; None where it settles nothing."""
         if turn.found is None or turn.cut:
             return None
         return self._course(None).winner(turn) or TIE
 
-    def _course(self, gates: Gates | None) -> Ranks:
+    def _course(self, finality: FinalityRules | None) -> Ranks:
         panel = {tier: {voice.model for voice in said} for tier, said in self.said.items()}
         letters = tuple(LETTERS[: len(self.case.subjects)])
-        return Ranks(letters, panel, ranking.usual_margins(self.rubric), self.mode, gates)
+        return Ranks(letters, panel, ranking.usual_margins(self.rubric), self.mode, finality)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's turn, none before it having ended it."""
-        voices: dict[TierName, Voice] = {}
+        voices: dict[TierName, TierOpinion] = {}
         wrong, ties = set[TierName](), set[TierName]()
-        for _, turn in self.stages(Gates()):
+        for _, turn in self.stages(FinalityRules()):
             margin = turn.lead or None
             if turn.is_end or turn.cut or turn.tier in self.apart:  # no gate may let it through, or need to
                 margin = None
-            voices[turn.tier] = Voice(turn.outcome, margin)
+            voices[turn.tier] = TierOpinion(turn.outcome, margin)
             wrong |= {turn.tier} if turn.best != self._right else set()
             ties |= {turn.tier} if self.word(turn) == TIE else set()
         return Sample(self.case.id, "accept", voices, ties=frozenset(ties), wrong=frozenset(wrong))
@@ -98,40 +98,40 @@ def are_ranked(cases: Sequence[Case], rubric: Rubric) -> bool:
     return True
 
 
-def items(cases: Sequence[Case], rubric: ScoreRubric, mode: ModeName) -> list[Ranked]:
+def items(cases: Sequence[Case], rubric: ScoreRubric, mode: ModeName) -> list[RankedCase]:
     """Return cases with their labels and what the tiers gave; raises `InputError` for what does not fit."""
     apart = reply_source.otherwise(cases, reply_source.readings(cases))
     return [_ranked(case, rubric, mode, tiers) for case, tiers in zip(cases, apart, strict=True)]
 
 
-def walk(found: Sequence[Ranked], gates: Gates | None) -> Walked:
+def walk(ranked_cases: Sequence[RankedCase], finality: FinalityRules | None) -> Walked:
     """Return what judging would come to, and whom it would ask: calls are counted subject by subject."""
     calls: Counter[TierName] = Counter()
     decided = errors = by_gate = 0
-    for item in found:
+    for item in ranked_cases:
         calls.update(dict.fromkeys(item.said, 0))
-        stages = list(item.stages(gates))
+        stages = list(item.stages(finality))
         for stage in stages:
             calls[stage.turn.tier] += stage.calls
         word = item.word(stages[-1].turn)
         decided += word is not None
         errors += word is not None and word != item.best
         by_gate += stages[-1].turn.trusted
-    return Walked(len(found), decided, errors, by_gate, dict(calls))
+    return Walked(len(ranked_cases), decided, errors, by_gate, dict(calls))
 
 
-def _ranked(case: Case, rubric: ScoreRubric, mode: ModeName, apart: frozenset[TierName]) -> Ranked:
+def _ranked(case: Case, rubric: ScoreRubric, mode: ModeName, apart: frozenset[TierName]) -> RankedCase:
     letters = LETTERS[: len(case.subjects)]
     if len(letters) < 2:  # noqa: PLR2004 - one text is not compared
         raise InputError(f"{case.where}: subjects: expected at least two texts")
     said = {tier: _said(case, case.judges[tier], letters) for tier in TIERS if tier in case.judges}
-    return Ranked(case, rubric, mode, said, best(case, mode), apart)
+    return RankedCase(case, rubric, mode, said, best(case, mode), apart)
 
 
 def word(case: Case, said: Recorded, mode: ModeName) -> str | None:
     """Return the best, or a tie, by the scores of one judge alone; None where they are missing."""
     letters = LETTERS[: len(case.subjects)]
-    found = ranking.values(_said(case, said, letters), letters, kin=_voter)
+    found = ranking.values(_said(case, said, letters), letters, group=_voter)
     return None if found is None else ranking.last_word(found, 0.0, mode) or TIE
 
 
@@ -145,15 +145,17 @@ def best(case: Case, mode: ModeName) -> str:
 
 
 def _said(case: Case, said: Recorded, letters: str) -> Said:
-    found: dict[ranking.Voice, dict[str, list[float]]] = {}
-    for each in said.jury or [said]:
-        if each.failure is None and (each.points is None or set(each.points) - set(letters)):
+    found: dict[ranking.Voter, dict[str, list[float]]] = {}
+    for recorded in said.jury or [said]:
+        if recorded.failure is None and (recorded.points is None or set(recorded.points) - set(letters)):
             raise InputError(f"{case.where}: expected points for {', '.join(letters)}, what each was given")
-        scored = found.setdefault(ranking.Voice(each.model, jury.voter(reply_source.seat(each))), {})
-        for letter, points in (each.points or {}).items():
+        scored = found.setdefault(
+            ranking.Voter(recorded.model, jury.voter(reply_source.endpoint(recorded))), {}
+        )
+        for letter, points in (recorded.points or {}).items():
             scored.setdefault(letter, []).extend(points)
     return dict(found)
 
 
-def _voter(voice: ranking.Voice) -> str:
+def _voter(voice: ranking.Voter) -> str:
     return voice.voter

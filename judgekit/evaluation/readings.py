@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from judgekit.config.names import TIERS
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation import ranked, reply_source
-from judgekit.evaluation.samples import FAILED, Sample, Voice
-from judgekit.judging import ballots, jury
-from judgekit.judging.ballots import Ballot, Vote
-from judgekit.judging.conflict import read
+from judgekit.evaluation.samples import FAILED, Sample, TierOpinion
+from judgekit.judging import jury, votes
+from judgekit.judging.extract import read
 from judgekit.judging.finality import certainty, margin
 from judgekit.judging.fingerprint import TOGETHER, USUALLY, Asked, together
 from judgekit.judging.opinion import Mark, Opinion
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
+from judgekit.judging.votes import TierVote, Vote
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Reader:
         None is an answer that cannot be read. Raises `InputError` for one that does not fit the rubric.
         """
         if isinstance(self.rubric, CompareRubric):
-            return {"": self._ballot(case, said).word}
+            return {"": self._tier_vote(case, said).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
             return {"": ranked.word(case, said, self.mode)}
         return {part: voice.outcome for part, voice in self._voices(case, said).items()}
@@ -61,7 +61,7 @@ class Reader:
             if label not in words:
                 raise InputError(f"{case.where}: label: expected {', '.join(words)}, got {label!r}")
             return {"": str(label)}
-        ids = [each.id for each in case.candidates]
+        ids = [candidate.id for candidate in case.candidates]
         if not isinstance(label, list) or set(label) - set(ids) or not ids:
             raise InputError(f"{case.where}: label: expected a list of ids of its candidates")
         return {each: "accept" if each in label else "reject" for each in ids}
@@ -69,34 +69,34 @@ class Reader:
     def samples(self, case: Case) -> Iterator[Sample]:
         """Yield the document, the pair or each candidate, with its label and what the tiers said."""
         said = {tier: case.judges[tier] for tier in TIERS if tier in case.judges}
-        cut = frozenset(tier for tier, each in said.items() if each.cut)
+        cut = frozenset(tier for tier, recorded in said.items() if recorded.cut)
         if isinstance(self.rubric, CompareRubric):
             yield self._pair(case, said, cut)
             return
         by_tier = {tier: self._voices(case, each) for tier, each in said.items()}
         for part, label in self.labels(case).items():
-            voices: dict[TierName, Voice] = {tier: found[part] for tier, found in by_tier.items()}
+            voices: dict[TierName, TierOpinion] = {tier: found[part] for tier, found in by_tier.items()}
             outcome = next(each for each in OUTCOMES if each == label)
             yield Sample(f"{case.id}/{part}" if part else case.id, outcome, voices, cut)
 
-    def _voices(self, case: Case, said: Recorded) -> dict[str, Voice]:
+    def _voices(self, case: Case, said: Recorded) -> dict[str, TierOpinion]:
         if isinstance(self.rubric, ScoreRubric):
             return {"": self._document(self.rubric, case, said)}
         if not isinstance(self.rubric, SelectRubric):  # pairs are told apart before
             raise TypeError(self.rubric.task)
         marks = self._marks(self.rubric, case, said)
-        return {each.id: _voice(marks.get(each.id)) for each in case.candidates}
+        return {candidate.id: _voice(marks.get(candidate.id)) for candidate in case.candidates}
 
     # --- documents
 
-    def _document(self, rubric: ScoreRubric, case: Case, said: Recorded) -> Voice:
+    def _document(self, rubric: ScoreRubric, case: Case, said: Recorded) -> TierOpinion:
         jurors = said.jury or [said]
-        known = [(reply_source.seat(each), self._opinion(rubric, case, each)) for each in jurors]
-        voices = [(seat, opinion) for seat, opinion in known if opinion is not None]
+        known = [(reply_source.endpoint(juror), self._opinion(rubric, case, juror)) for juror in jurors]
+        voices = [(endpoint, opinion) for endpoint, opinion in known if opinion is not None]
         if not jury.has_quorum(len(voices), len(jurors)):
             return FAILED
         found = jury.opinion(voices, said.rule, functools.partial(rubric.decide, mode=self.mode))
-        return Voice(found.outcome, margin(rubric, found.scores, self.mode), found.divided)
+        return TierOpinion(found.outcome, margin(rubric, found.scores, self.mode), found.divided)
 
     def _opinion(self, rubric: ScoreRubric, case: Case, said: Recorded) -> Opinion | None:
         scores = said.scores
@@ -117,11 +117,11 @@ class Reader:
     def _marks(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
         if said.jury is None:
             return self._marks_of(rubric, case, said)
-        known = [(reply_source.seat(each), self._marks_of(rubric, case, each)) for each in said.jury]
+        known = [(reply_source.endpoint(each), self._marks_of(rubric, case, each)) for each in said.jury]
         return jury.marks(known, len(said.jury), said.rule)
 
     def _marks_of(self, rubric: SelectRubric, case: Case, said: Recorded) -> Marks:
-        ids = [each.id for each in case.candidates]
+        ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
             strange = sorted(set(getattr(said, key) or ()) - set(ids))
             if strange:
@@ -152,17 +152,17 @@ class Reader:
 
     # --- pairs
 
-    def _ballot(self, case: Case, said: Recorded) -> Ballot:
-        return ballots.ballot(
-            [(reply_source.seat(each), _vote(case, each)) for each in said.jury or [said]], said.rule
+    def _tier_vote(self, case: Case, said: Recorded) -> TierVote:
+        return votes.tier_vote(
+            [(reply_source.endpoint(each), _vote(case, each)) for each in said.jury or [said]], said.rule
         )
 
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
-        found = {tier: self._ballot(case, each) for tier, each in said.items()}
-        outcomes = ballots.outcomes(found)
-        voices = {tier: Voice(outcomes[tier], each.lead) for tier, each in found.items()}
-        label, first = self.labels(case)[""], ballots.favourite(found)
+        found = {tier: self._tier_vote(case, each) for tier, each in said.items()}
+        outcomes = votes.outcomes(found)
+        voices = {tier: TierOpinion(outcomes[tier], tier_vote.lead) for tier, tier_vote in found.items()}
+        label, first = self.labels(case)[""], votes.favourite(found)
         right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
         # Where no winner is the costly error, a tie over a win does not count as right.
         lenient, words = self.mode == "lenient", list(outcomes.values())
@@ -184,7 +184,7 @@ def samples(cases: Sequence[Case], loaded: LoadedRubric, mode: ModeName) -> list
 
 def name_of(said: Recorded) -> str:
     """Return the model, or those of a jury as one name."""
-    return TOGETHER.join(each.model for each in said.jury) if said.jury else said.model
+    return TOGETHER.join(recorded.model for recorded in said.jury) if said.jury else said.model
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
@@ -195,7 +195,7 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
     found: dict[TierName, str] = {}
     for tier in TIERS:
         said = [case.judges[tier] for case in cases if tier in case.judges]
-        names = {together(each.model for each in one.jury or [one]) for one in said}
+        names = {together(each.model for each in recorded.jury or [recorded]) for recorded in said}
         if len(names) > 1 or "" in names:
             raise InputError(
                 f"judges.{tier}.model: expected one model throughout, got"
@@ -210,9 +210,9 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
 def asked(cases: Sequence[Case]) -> Asked:
     """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
     found = {
-        (each.samples, each.criteria, each.rule, each.redact)
+        (recorded.samples, recorded.criteria, recorded.rule, recorded.redact)
         for case in cases
-        for tier, each in case.judges.items()
+        for tier, recorded in case.judges.items()
         if tier in TIERS
     }
     if len(found) > 1:
@@ -226,8 +226,8 @@ def asked(cases: Sequence[Case]) -> Asked:
     return Asked.model_validate({"samples": samples, "criteria": criteria, "jury": rule, "redact": redact})
 
 
-def _voice(mark: Mark | None) -> Voice:
-    return FAILED if mark is None else Voice(mark.outcome, certainty(mark.probability), mark.divided)
+def _voice(mark: Mark | None) -> TierOpinion:
+    return FAILED if mark is None else TierOpinion(mark.outcome, certainty(mark.probability), mark.divided)
 
 
 def _likely(probability: float | None) -> Mark | None:
@@ -240,14 +240,14 @@ def _likely(probability: float | None) -> Mark | None:
 
 def _vote(case: Case, said: Recorded) -> Vote | None:
     if said.orders is not None:
-        return ballots.vote([Vote(word) if word else None for word in said.orders.values()])
+        return votes.vote([Vote(word) if word else None for word in said.orders.values()])
     if said.probabilities is not None:
-        if set(said.probabilities) != set(ballots.WINS):
+        if set(said.probabilities) != set(votes.WINS):
             got = ", ".join(sorted(said.probabilities)) or "nothing"
             raise InputError(f"{case.where}: probabilities: expected A and B, got {got}")
         ahead = said.probabilities["A"] - said.probabilities["B"]
-        return Vote(ballots.word_of(ahead), share=abs(ahead) or 1.0)
-    word = next((each for each in (*ballots.WINS, "tie") if each == said.choice), None)
+        return Vote(votes.word_of(ahead), share=abs(ahead) or 1.0)
+    word = next((each for each in (*votes.WINS, "tie") if each == said.choice), None)
     if word is None and said.failure is None:
         raise InputError(f"{case.where}: expected orders or a choice of {', '.join(BETTER)}")
     return Vote(word) if word else None

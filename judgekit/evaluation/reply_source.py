@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from judgekit.evaluation.labelled import Case, Recorded
     from judgekit.evaluation.samples import Sample
     from judgekit.judging.fingerprint import Readings
-    from judgekit.judging.logprobs import How
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.providers.base import Endpoint
 
 
 def readings(cases: Sequence[Case]) -> Readings:
     """Return how most opinions of each model were read."""
-    found: dict[TierName, dict[str, Counter[How]]] = defaultdict(lambda: defaultdict(Counter))
+    found: dict[TierName, dict[str, Counter[ScoreSource]]] = defaultdict(lambda: defaultdict(Counter))
     fractions = _fractions(cases)
     for case in cases:
         for tier, model, how in _heard(case, fractions):
@@ -59,19 +59,21 @@ def without_margins(sample: Sample, tiers: frozenset[TierName]) -> Sample:
     return replace(sample, voices=voices)
 
 
-def seat(said: Recorded) -> Endpoint:
+def endpoint(said: Recorded) -> Endpoint:
     """Return the model of a recorded answer as one that could be asked."""
     return fingerprint.recorded(said.model, said.family or registry.UNKNOWN_FAMILY)
 
 
-def _heard(case: Case, fractions: frozenset[tuple[TierName, str]]) -> Iterator[tuple[TierName, str, How]]:
+def _heard(
+    case: Case, fractions: frozenset[tuple[TierName, str]]
+) -> Iterator[tuple[TierName, str, ScoreSource]]:
     """Yield how each model's opinion about a case was read, where there is one."""
-    for tier, said, each in _said(case):
+    for tier, recorded, each in _said(case):
         if each.failure is None:
-            yield tier, each.model, each.read or _inferred(said, each, (tier, each.model) in fractions)
+            yield tier, each.model, each.read or _inferred(recorded, each, (tier, each.model) in fractions)
 
 
-def _inferred(said: Recorded, each: Recorded, fractional: bool) -> How:  # noqa: FBT001 - internal
+def _inferred(said: Recorded, each: Recorded, fractional: bool) -> ScoreSource:  # noqa: FBT001 - internal
     """Return how an answer was read that does not say it: one reply gives no fractions by itself."""
     if said.samples > 1:
         return "whole"
@@ -85,8 +87,8 @@ def _fractions(cases: Sequence[Case]) -> frozenset[tuple[TierName, str]]:
     return frozenset(
         (tier, each.model)
         for case in cases
-        for tier, said, each in _said(case)
-        if said.samples == 1 and any(value % 1 for value in (each.scores or {}).values())
+        for tier, recorded, each in _said(case)
+        if recorded.samples == 1 and any(value % 1 for value in (each.scores or {}).values())
     )
 
 
@@ -94,6 +96,6 @@ def _said(case: Case) -> Iterator[tuple[TierName, Recorded, Recorded]]:
     """Yield what each model said, with what its tier said."""
     for tier in TIERS:
         if tier in case.judges:
-            said = case.judges[tier]
-            for each in said.jury or [said]:
-                yield tier, said, each
+            recorded = case.judges[tier]
+            for each in recorded.jury or [recorded]:
+                yield tier, recorded, each

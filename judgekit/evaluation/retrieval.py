@@ -13,7 +13,17 @@ from pydantic import BaseModel, ConfigDict
 from judgekit.errors import UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.collection import scope
-from judgekit.evaluation.stats import LEVEL, RESAMPLES, SEED, Bin, Group, Interval, Measure, intervals, mean
+from judgekit.evaluation.stats import (
+    LEVEL,
+    RESAMPLES,
+    SEED,
+    Bin,
+    BootstrapInterval,
+    LabelGroup,
+    Measure,
+    intervals,
+    mean,
+)
 from judgekit.retrieval import bm25, confidence, index_file, query, schema
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import Index
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from sqlite3 import Connection
 
-    from judgekit.evaluation.collection import Document
+    from judgekit.evaluation.collection import CollectionDocument
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.confidence import Candidate
 
@@ -42,13 +52,13 @@ _TEXT = (
 )
 
 
-class Store:
+class CollectionIndex:
     """Documents that can be searched, ranked by `profile`. All are of its first category, without tags.
 
     Raises `UsageError` where SQLite cannot search.
     """
 
-    def __init__(self, documents: Iterable[Document], profile: Profile) -> None:
+    def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
         if not schema.available():
             raise UsageError("this Python's SQLite has no full-text search (FTS5); use one that has")
         self._profile = profile
@@ -63,7 +73,7 @@ class Store:
         """
         head = self._find(text, self._everything, bm25.POOL)
         deeper = self._find(text, self._everything, depth) if depth > bm25.POOL else []
-        return list(dict.fromkeys(each.id for each in (*head, *deeper)))[:depth]
+        return list(dict.fromkeys(candidate.id for candidate in (*head, *deeper)))[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
         """Return what the product finds: rated, and without what is below the noise floor.
@@ -85,7 +95,7 @@ class Store:
         return confidence.order(hits, statistics, profile)
 
 
-def _index(documents: Iterable[Document], profile: Profile) -> Index:
+def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
     profiles = Profiles({"languages": {}, "profiles": {}})
     profiles.by_kind[profile.kind] = profile
     connection, about = schema.connect(":memory:"), index_file.about("", profiles)
@@ -96,10 +106,10 @@ def _index(documents: Iterable[Document], profile: Profile) -> Index:
     return made
 
 
-def _fill(connection: Connection, documents: Iterable[Document], profile: Profile) -> int:
+def _fill(connection: Connection, documents: Iterable[CollectionDocument], profile: Profile) -> int:
     """Put the documents in, and return how many there are."""
     category = next(iter(profile.categories))
-    number, terms = 0, schema.Terms(connection)
+    number, terms = 0, schema.TermCounts(connection)
     connection.execute("BEGIN")
     for number, document in enumerate(documents, 1):
         body = document.text[: profile.max_bytes]
@@ -117,23 +127,23 @@ def _storable(text: str) -> str:
     return encodable(text).replace("\0", " ")
 
 
-class Part(BaseModel):
+class ReportPart(BaseModel):
     """Base of the report's parts."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Confidence(Part):
+class ConfidenceReport(ReportPart):
     """How far confidences were right: `hits` were shown, `bins` and `labels` say how many were relevant."""
 
     hits: int
     brier: float | None
     ece: float | None
     bins: list[Bin]
-    labels: list[Group]
+    labels: list[LabelGroup]
 
 
-class Injection(Part):
+class Injection(ReportPart):
     """What the prompt hook would have added, had every query been a prompt.
 
     `injected` and `nudged` are shares of the `prompts`; a prompt may get both. `precision` is the share of
@@ -143,28 +153,28 @@ class Injection(Part):
 
     prompts: int
     answerable: int
-    injected: Interval | None
-    nudged: Interval | None
-    precision: Interval | None
-    coverage: Interval | None
+    injected: BootstrapInterval | None
+    nudged: BootstrapInterval | None
+    precision: BootstrapInterval | None
+    coverage: BootstrapInterval | None
 
 
-class Elsewhere(Part):
+class OtherScope(ReportPart):
     """What the hook would have added from the documents of another scope, where nothing can be relevant."""
 
     prompts: int
-    injected: Interval | None
-    nudged: Interval | None
+    injected: BootstrapInterval | None
+    nudged: BootstrapInterval | None
 
 
-class ProfileUsed(Part):
+class ProfileUsed(ReportPart):
     """The retrieval profile that ranked."""
 
     retrieval: str
     version: str
 
 
-class Resampling(Part):
+class Resampling(ReportPart):
     """How the intervals came about."""
 
     level: float = LEVEL
@@ -172,7 +182,7 @@ class Resampling(Part):
     seed: int = SEED
 
 
-class Report(Part):
+class RetrievalReport(ReportPart):
     """The whole of it.
 
     `judged` queries have judgements; `metrics` are means over these, of rankings `depth` deep. `strays` are
@@ -188,10 +198,10 @@ class Report(Part):
     strays: int
     profile: ProfileUsed
     depth: int
-    metrics: dict[str, Interval | None]
-    confidence: Confidence
+    metrics: dict[str, BootstrapInterval | None]
+    confidence: ConfidenceReport
     injection: Injection
-    elsewhere: Elsewhere | None
+    elsewhere: OtherScope | None
     bootstrap: Resampling = Resampling()
 
 
@@ -257,21 +267,25 @@ class Seen(NamedTuple):
     elsewhere: Sequence[Candidate] | None
 
 
-class Told(NamedTuple):
+class InjectedMemories(NamedTuple):
     """What the hook adds to a prompt: memories in full, and those it only hints at."""
 
     injected: list[Candidate]
     mentioned: list[Candidate]
 
 
-def told(candidates: Sequence[Candidate]) -> Told:
+def told(candidates: Sequence[Candidate]) -> InjectedMemories:
     """Return what the hook makes of a prompt's candidates under the default configuration."""
     pool = candidates[:POOL]
-    injected = [each for each in pool if each.confidence_label == INJECTED_LABEL][:MAX_INJECTED]
-    return Told(injected, [each for each in pool if each.worth_mentioning and each not in injected])
+    injected = [candidate for candidate in pool if candidate.confidence_label == INJECTED_LABEL][
+        :MAX_INJECTED
+    ]
+    return InjectedMemories(
+        injected, [each for each in pool if each.worth_mentioning and each not in injected]
+    )
 
 
-def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | None]:
+def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
     """Return the means over the queries that have judgements, as `trec_eval -c` forms them."""
     judged = [(each.ranking, grades[each.query]) for each in seen if each.query in grades]
     values = {
@@ -283,12 +297,12 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, Interval | Non
     return intervals({name: mean(each) for name, each in values.items()})
 
 
-def confidence_of(seen: Sequence[Seen], grades: Grades) -> Confidence:
+def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
     """Return how far the confidences of the hits that a search lists are right."""
     shown = [(each.query, hit) for each in seen for hit in each.candidates[:SHOWN]]
     probabilities = [hit.confidence for _, hit in shown]
     outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
-    return Confidence(
+    return ConfidenceReport(
         hits=len(shown),
         brier=stats.brier(probabilities, outcomes),
         ece=stats.ece(probabilities, outcomes),
@@ -308,25 +322,25 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
     found = intervals(
         _shares(prompts)
         | {
-            "precision": Measure(right, [len(each.injected) for each in prompts]),
+            "precision": Measure(right, [len(prompt.injected) for prompt in prompts]),
             "coverage": Measure([count > 0 for count in right], answerable),
         }
     )
     return Injection(prompts=len(prompts), answerable=sum(answerable), **found)
 
 
-def elsewhere_of(seen: Sequence[Seen]) -> Elsewhere | None:
+def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
     """Return what the hook would have added from another scope's documents; None when none was asked."""
     prompts = [told(each.elsewhere) for each in seen if each.elsewhere is not None]
     if not prompts:
         return None
-    return Elsewhere(prompts=len(prompts), **intervals(_shares(prompts)))
+    return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
 
 
-def _shares(prompts: Sequence[Told]) -> dict[str, Measure]:
+def _shares(prompts: Sequence[InjectedMemories]) -> dict[str, Measure]:
     return {
-        "injected": mean([bool(each.injected) for each in prompts]),
-        "nudged": mean([bool(each.mentioned) for each in prompts]),
+        "injected": mean([bool(prompt.injected) for prompt in prompts]),
+        "nudged": mean([bool(prompt.mentioned) for prompt in prompts]),
     }
 
 
@@ -352,7 +366,7 @@ def search(
     """
     with ExitStack() as stack:
         stores = {
-            name: stack.enter_context(closing(Store(documents, profile)))
+            name: stack.enter_context(closing(CollectionIndex(documents, profile)))
             for name, documents in _by_scope(collection.documents, scoped=scoped).items()
         }
         names, seen = sorted(stores), []
@@ -367,10 +381,12 @@ def search(
     return seen
 
 
-def report(collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False) -> Report:
+def report(
+    collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
+) -> RetrievalReport:
     """Return how good it is what the queries found."""
     grades = collection.grades
-    return Report(
+    return RetrievalReport(
         collection=collection.name,
         documents=len(collection.documents),
         scopes=len(_by_scope(collection.documents, scoped=True)) if scoped else None,
@@ -392,8 +408,10 @@ def following(name: str, names: Sequence[str]) -> str | None:
     return next((each for each in others if each > name), others[0] if others else None)
 
 
-def _by_scope(documents: Iterable[Document], *, scoped: bool) -> dict[str, list[Document]]:
-    found: dict[str, list[Document]] = {}
-    for each in documents:
-        found.setdefault(scope(each.id) if scoped else _EVERYTHING, []).append(each)
+def _by_scope(
+    documents: Iterable[CollectionDocument], *, scoped: bool
+) -> dict[str, list[CollectionDocument]]:
+    found: dict[str, list[CollectionDocument]] = {}
+    for document in documents:
+        found.setdefault(scope(document.id) if scoped else _EVERYTHING, []).append(document)
     return found

@@ -18,21 +18,21 @@ from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.labelled import Recorded
 from judgekit.judging import fence, fingerprint, redact, service
-from judgekit.judging.ballots import ORDERS, Vote, of_calls
-from judgekit.judging.compare import PairJudge, Preference
+from judgekit.judging.compare import CompareTask, PairJudge
 from judgekit.judging.comparison import LETTERS
-from judgekit.judging.contest import Contest
-from judgekit.judging.finality import Gates
-from judgekit.judging.logprobs import how
-from judgekit.judging.prompt import Shown
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.finality import FinalityRules
+from judgekit.judging.logprobs import score_source
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.round import all_of
+from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.service import Wish
+from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Document, Task, file_of, is_cut
+from judgekit.judging.votes import ORDERS, Vote, of_calls
 from judgekit.providers import running
-from judgekit.providers.base import seated
+from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.labelled import Case, Variant
-    from judgekit.judging.ballots import PairWord
     from judgekit.judging.comparison import CompareRound
     from judgekit.judging.judge import Judge
-    from judgekit.judging.options import Manner
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.verdict import Round, Verdict
-    from judgekit.providers.base import Endpoint, Seats
+    from judgekit.judging.votes import PairWord
+    from judgekit.providers.base import Endpoint, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 
@@ -56,82 +56,108 @@ _FREE = ("cache", "mixed")  # what was kept cost nothing this time, which says n
 
 
 def of_tiers(
-    rounds: Sequence[Round], seats: Seats, manner: Manner, questions: int, cut: Collection[str] = ()
+    rounds: Sequence[Round],
+    panel: PanelModels,
+    options: JudgeOptions,
+    questions: int,
+    cut: Collection[str] = (),
 ) -> dict[str, Recorded]:
     """Return what each tier said about a document or candidates; `cut` are those that did not see it all."""
     found: dict[str, Recorded] = {}
-    for tier, jury in seated(seats).items():
+    for tier, jury in models_by_tier(panel).items():
         own = [each for each in rounds if each.tier == tier]
         said = [
-            {**_said(each, seat), **_usage([each], _calls(seat, manner, questions)), **_who(seat)}
-            for seat, each in zip(jury, own, strict=bool(own))
+            {
+                **_said(each, endpoint),
+                **_usage([each], _calls(endpoint, options, questions)),
+                **_who(endpoint),
+            }
+            for endpoint, each in zip(jury, own, strict=bool(own))
         ]
         if said:
-            found[tier] = _joined(said, {**_how(manner), "cut": tier in cut})
+            found[tier] = _joined(said, {**_how(options), "cut": tier in cut})
     return found
 
 
 def of_pairs(
-    rounds: Sequence[CompareRound], seats: Seats, manner: Manner, criteria: int, cut: Collection[str] = ()
+    rounds: Sequence[CompareRound],
+    panel: PanelModels,
+    options: JudgeOptions,
+    criteria: int,
+    cut: Collection[str] = (),
 ) -> dict[str, Recorded]:
     """Return what each tier said about two texts, in both orders, under a rubric with so many criteria.
 
     `cut` are the tiers that did not see both whole.
     """
     found: dict[str, Recorded] = {}
-    asked = criteria if manner.each else 1
-    for tier, jury in seated(seats).items():
-        own = iter([each for each in rounds if each.tier == tier])
-        calls = [list(islice(own, manner.samples_of(seat) * asked * _BOTH)) for seat in jury]
+    asked = criteria if options.each else 1
+    for tier, jury in models_by_tier(panel).items():
+        own = iter([compare_round for compare_round in rounds if compare_round.tier == tier])
+        calls = [list(islice(own, options.samples_of(endpoint) * asked * _BOTH)) for endpoint in jury]
         said = [
-            {**_preferred(each, asked), **_usage(each, len(each)), **_who(seat), "read": how(seat, None)}
-            for seat, each in zip(jury, calls, strict=True)
+            {
+                **_preferred(each, asked),
+                **_usage(each, len(each)),
+                **_who(endpoint),
+                "read": score_source(endpoint, None),
+            }
+            for endpoint, each in zip(jury, calls, strict=True)
             if each
         ]
         if said:
-            found[tier] = _joined(said, {**_how(manner), "cut": tier in cut})
+            found[tier] = _joined(said, {**_how(options), "cut": tier in cut})
     return found
 
 
 def of_subjects(
-    said: Sequence[tuple[Endpoint, Mapping[str, Verdict]]], manner: Manner, questions: int, *, cut: bool
+    said: Sequence[tuple[Endpoint, Mapping[str, Verdict]]],
+    options: JudgeOptions,
+    questions: int,
+    *,
+    cut: bool,
 ) -> Recorded:
     """Return what the models of one tier gave to several subjects, by letter."""
-    return _joined([_given(*each, manner, questions) for each in said], {**_how(manner), "cut": cut})
+    return _joined([_given(*each, options, questions) for each in said], {**_how(options), "cut": cut})
 
 
-def _given(seat: Endpoint, verdicts: Mapping[str, Verdict], manner: Manner, questions: int) -> dict[str, Any]:
-    rounds = {letter: each for letter, found in verdicts.items() for each in found.rounds}
+def _given(
+    endpoint: Endpoint, verdicts: Mapping[str, Verdict], options: JudgeOptions, questions: int
+) -> dict[str, Any]:
+    rounds = {letter: each for letter, verdict in verdicts.items() for each in verdict.rounds}
     told = {letter: each.opinion for letter, each in rounds.items() if each.opinion is not None}
-    who = {**_usage(list(rounds.values()), _calls(seat, manner, questions) * len(verdicts)), **_who(seat)}
+    who = {
+        **_usage(list(rounds.values()), _calls(endpoint, options, questions) * len(verdicts)),
+        **_who(endpoint),
+    }
     if not told:
         failed = next((each.failure.kind for each in rounds.values() if each.failure), "not_recorded")
         return {"failure": failed, **who}
     points = {letter: [fmean(opinion["scores"].values())] for letter, opinion in told.items()}
-    read = {how(seat, each["scores"], each.get("expected", ())) for each in told.values()}
+    read = {score_source(endpoint, each["scores"], each.get("expected", ())) for each in told.values()}
     return {"points": points, "read": read.pop() if len(read) == 1 else "partly", **who}
 
 
 def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
     """Return what one model said: in each order, or of more calls what they come to."""
     if not any(map(_better, calls)):
-        return {"failure": next((each.failure.kind for each in calls if each.failure), "not_recorded")}
+        return {"failure": next((call.failure.kind for call in calls if call.failure), "not_recorded")}
     if len(calls) == _BOTH:
-        return {"orders": {"".join(each.order): _better(each) for each in calls}}
-    words = [_better(each) for each in calls]
+        return {"orders": {"".join(call.order): _better(call) for call in calls}}
+    words = [_better(call) for call in calls]
     vote = of_calls([Vote(word) if word else None for word in words], criteria)
     if vote is None:
-        return {"failure": next((each.failure.kind for each in calls if each.failure), "invalid_reply")}
+        return {"failure": next((call.failure.kind for call in calls if call.failure), "invalid_reply")}
     return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
 
 
-def _how(manner: Manner) -> dict[str, Any]:
-    criteria = "each" if manner.each else "together"
+def _how(options: JudgeOptions) -> dict[str, Any]:
+    criteria = "each" if options.each else "together"
     return {
-        "samples": manner.samples,
+        "samples": options.samples,
         "criteria": criteria,
-        "rule": manner.jury,
-        "redact": bool(manner.redact),
+        "rule": options.jury,
+        "redact": bool(options.redact),
     }
 
 
@@ -147,21 +173,21 @@ def renamed(one: Round, names: Mapping[str, str]) -> Round:
     return one.model_copy(update={"opinion": opinion})
 
 
-def _said(one: Round, seat: Endpoint) -> dict[str, Any]:
+def _said(one: Round, endpoint: Endpoint) -> dict[str, Any]:
     if one.opinion is None:
         return {"failure": one.failure.kind if one.failure else "not_recorded"}
     told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
     first = next(iter(told))
-    read = how(seat, told.get("scores"), one.opinion.get("expected", ()))
+    read = score_source(endpoint, told.get("scores"), one.opinion.get("expected", ()))
     return {first: told[first], "unjudged": one.opinion.get("unjudged", []), "read": read}
 
 
-def _better(one: CompareRound) -> PairWord | None:
-    return None if one.opinion is None else one.opinion["better"]
+def _better(compare_round: CompareRound) -> PairWord | None:
+    return None if compare_round.opinion is None else compare_round.opinion["better"]
 
 
-def _calls(seat: Endpoint, manner: Manner, questions: int) -> int:
-    return questions if seat.pointwise else manner.calls(questions)
+def _calls(endpoint: Endpoint, options: JudgeOptions, questions: int) -> int:
+    return questions if endpoint.pointwise else options.calls(questions)
 
 
 def _usage(rounds: Sequence[Round | CompareRound], calls: int) -> dict[str, Any]:
@@ -175,8 +201,8 @@ def _usage(rounds: Sequence[Round | CompareRound], calls: int) -> dict[str, Any]
     }
 
 
-def _who(seat: Endpoint) -> dict[str, str]:
-    return {"model": seat.model, "family": seat.family}
+def _who(endpoint: Endpoint) -> dict[str, str]:
+    return {"model": endpoint.model, "family": endpoint.family}
 
 
 def _joined(said: Sequence[dict[str, Any]], how: dict[str, Any]) -> Recorded:
@@ -257,15 +283,17 @@ def ask(
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            own = service.judge_of(gateway, settings, loaded, project, Wish(mode=mode))
-            if not own.seats:
+            own = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
+            if not own.panel:
                 raise UsageError(f"nobody to ask: {own.nobody}")
-            seats = [seat for jury in own.juries.values() for seat in jury]
-            limits = [seat.profile.limits.concurrency or AT_ONCE for seat in seats]
+            endpoints = [endpoint for jury in own.models_by_tier.values() for endpoint in jury]
+            limits = [endpoint.profile.limits.concurrency or AT_ONCE for endpoint in endpoints]
             # Every opinion goes up, and models are measured on texts whoever wrote them.
-            asker = _Asker(replace(own, gates=Gates(), stale=None, written_by=None), folder)
+            asker = _Asker(
+                replace(own, finality=FinalityRules(), calibration_warning=None, written_by=None), folder
+            )
             found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
-            who = fingerprint.panel(own.seats, loaded.rubric, own.manner)
+            who = fingerprint.panel(own.panel, loaded.rubric, own.options)
             return Opinions(found, who.models, who.asking)
 
     return running.run(run())
@@ -273,11 +301,11 @@ def ask(
 
 def unanswered(cases: Sequence[Case]) -> str | None:
     """Say in one line how many cases some tier has no model's answer for, and why; None if it is none."""
-    failures = [{each.unanswered for each in case.judges.values()} - {None} for case in cases]
-    missing = [each for each in failures if each]
+    failures = [{judge.unanswered for judge in case.judges.values()} - {None} for case in cases]
+    missing = [failure for failure in failures if failure]
     if not missing:
         return None
-    nobody = all(each.unanswered for case in cases for each in case.judges.values())
+    nobody = all(judge.unanswered for case in cases for judge in case.judges.values())
     why = ", ".join(sorted({str(kind) for kinds in missing for kind in kinds}))
     told = "no model answered" if nobody else "not every tier answered"
     rest = "the figures rest on nothing" if nobody else "the figures leave these answers out"
@@ -297,65 +325,71 @@ class _Asker:
         # What was said before would be said again.
         judge = replace(self.judge, cache=None) if case.variant == "rerun" else self.judge
         if isinstance(judge.rubric, ScoreRubric) and case.subjects:
-            said = await self._ranked(judge.turned(RankingJudge), case)
+            said = await self._ranked(judge.as_judge(RankingJudge), case)
         elif isinstance(judge.rubric, ScoreRubric):
-            said = await self._scored(judge.turned(DocumentJudge), case)
+            said = await self._scored(judge.as_judge(DocumentJudge), case)
         elif isinstance(judge.rubric, CompareRubric):
-            said = await self._compared(judge.turned(PairJudge), case)
+            said = await self._compared(judge.as_judge(PairJudge), case)
         else:
-            said = await self._selected(judge.turned(CandidateJudge), case)
+            said = await self._selected(judge.as_judge(CandidateJudge), case)
         return case.model_copy(update={"judges": said})
 
     async def _scored(self, judge: DocumentJudge, case: Case) -> dict[str, Recorded]:
         document = self._document(case)
-        found = await judge.judge(document)
-        if not found.rounds:
-            raise InputError(f"{case.where}: no model was asked ({found.degraded or 'no reason is known'})")
+        verdict = await judge.judge(document)
+        if not verdict.rounds:
+            raise InputError(f"{case.where}: no model was asked ({verdict.degraded or 'no reason is known'})")
         cut = {
             tier
-            for tier, jury in judge.juries.items()
-            if any(is_cut(document.seen_by(getattr(judge.rubric.tiers, tier), seat)) for seat in jury)
+            for tier, jury in judge.models_by_tier.items()
+            if any(is_cut(document.seen_by(getattr(judge.rubric.tiers, tier), endpoint)) for endpoint in jury)
         }
-        return of_tiers(found.rounds, judge.seats, judge.manner, len(judge.rubric.dimensions), cut)
+        return of_tiers(verdict.rounds, judge.panel, judge.options, len(judge.rubric.dimensions), cut)
 
     async def _ranked(self, judge: RankingJudge, case: Case) -> dict[str, Recorded]:
         """Ask every model of every tier about every subject: which go up depends on what is learned."""
         files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
-        contest, _ = redact.contest(Contest(case.prompt, files), judge.manner)
-        letters, session = list(contest.letters), judge.session()
+        comparison_input, _ = redact.comparison_input(ComparisonInput(case.prompt, files), judge.options)
+        letters, session = list(comparison_input.letters), judge.session()
         found: dict[str, Recorded] = {}
-        for tier, jury in judge.juries.items():
-            calls = [partial(judge.each, tier, seat, contest, letters, session) for seat in jury]
-            given = [dict(zip(letters, each, strict=True)) for each in await all_of(calls, session)]
+        for tier, jury in judge.models_by_tier.items():
+            calls = [
+                partial(judge.each, tier, endpoint, comparison_input, letters, session) for endpoint in jury
+            ]
+            given = [dict(zip(letters, each, strict=True)) for each in await gather_limited(calls, session)]
             said = list(zip(jury, given, strict=True))
-            cut = any(judge.is_cut(tier, contest, letter) for letter in letters)
-            found[tier] = of_subjects(said, judge.manner, len(judge.rubric.dimensions), cut=cut)
+            cut = any(judge.is_cut(tier, comparison_input, letter) for letter in letters)
+            found[tier] = of_subjects(said, judge.options, len(judge.rubric.dimensions), cut=cut)
         return found
 
     async def _selected(self, judge: CandidateJudge, case: Case) -> dict[str, Recorded]:
-        ids = [each.id for each in case.candidates]
+        ids = [candidate.id for candidate in case.candidates]
         own = reordered(case.query, ids) if case.variant == "swapped" else dict(zip(ids, ids, strict=True))
         shown = [
-            Shown(own[each.id], each.title, each.category, tuple(each.tags), each.text)
-            for each in case.candidates
+            PromptCandidate(
+                own[candidate.id], candidate.title, candidate.category, tuple(candidate.tags), candidate.text
+            )
+            for candidate in case.candidates
         ]
-        found = await judge.judge(Query(case.query), shown)
+        selection = await judge.judge(Query(case.query), shown)
         back = {shown: each for each, shown in own.items()}
-        rounds = [renamed(each, back) for each in found.rounds]
-        return of_tiers(rounds, judge.seats, judge.manner, len(judge.rubric.criteria))
+        rounds = [renamed(each, back) for each in selection.rounds]
+        return of_tiers(rounds, judge.panel, judge.options, len(judge.rubric.criteria))
 
     async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
         if not (case.a and case.b):
             raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
-        contest = Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
-        found = await judge.judge(contest)
-        sent, _ = redact.contest(contest, judge.manner)
+        comparison_input = ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
+        comparison = await judge.judge(comparison_input)
+        sent, _ = redact.comparison_input(comparison_input, judge.options)
         cut = {
             tier
-            for tier, jury in judge.juries.items()
-            if any(Preference(judge.rubric, sent, tier, judge.manner, tier).cut(seat) for seat in jury)
+            for tier, jury in judge.models_by_tier.items()
+            if any(
+                CompareTask(judge.rubric, sent, tier, judge.options, tier).cut(endpoint) for endpoint in jury
+            )
         }
-        return of_pairs(found.rounds, judge.seats, judge.manner, len(judge.rubric.criteria), cut)
+        return of_pairs(comparison.rounds, judge.panel, judge.options, len(judge.rubric.criteria), cut)
 
     def _document(self, case: Case) -> Document:
         text = self._read(case) if case.text is None else case.text

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config.names import Outcome, TierName
-    from judgekit.judging.escalation import Rules
-    from judgekit.judging.finality import Gates
+    from judgekit.judging.escalation import EscalationRules
+    from judgekit.judging.finality import FinalityRules
 
 
-class Voice(NamedTuple):
+class TierOpinion(NamedTuple):
     """One tier's opinion and its margin; no outcome where it failed or could not be read.
 
     No gate lets an opinion without a margin through. Of a jury whose families came to different outcomes,
@@ -28,7 +28,7 @@ class Voice(NamedTuple):
     divided: bool | None = None
 
 
-FAILED = Voice(None)
+FAILED = TierOpinion(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Sample:
 
     id: str
     label: Outcome
-    voices: Mapping[TierName, Voice]
+    voices: Mapping[TierName, TierOpinion]
     cut: frozenset[TierName] = frozenset()
     ties: frozenset[TierName] = frozenset()
     stands: bool = False
@@ -102,22 +102,22 @@ class Walked:
         return (self.decided - self.errors) / self.cases if self.cases else None
 
 
-def walk(samples: Sequence[Sample], rules: Rules) -> Walked:
+def walk(samples: Sequence[Sample], rules: EscalationRules) -> Walked:
     """Return what `rules` would have come to, and whom they would have asked."""
     calls: Counter[TierName] = Counter(dict.fromkeys(rules.tiers, 0))
     decided = errors = by_gate = 0
-    for each in samples:
-        final, asked = ended(each, rules)
+    for sample in samples:
+        final, asked = ended(sample, rules)
         calls.update(asked)
         if final.tier is None:
             continue
         decided += 1
-        errors += final.verdict != each.label
-        by_gate += _by_gate(each, final.tier, asked, rules.gates)
+        errors += final.verdict != sample.label
+        by_gate += _by_gate(sample, final.tier, asked, rules.finality)
     return Walked(len(samples), decided, errors, by_gate, dict(calls))
 
 
-def ended(sample: Sample, rules: Rules) -> tuple[Final, list[TierName]]:
+def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
     """Return how one judging ends, and which tiers are asked on the way."""
     own = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
@@ -128,12 +128,14 @@ def ended(sample: Sample, rules: Rules) -> tuple[Final, list[TierName]]:
         if voice.divided is not None:
             divided[step] = voice.divided
     winner = None
-    if sample.stands and rules.gates and step.tier and step.verdict == "improve":
-        winner = rules.gates.stands(step.tier, seen, sample.margins)
+    if sample.stands and rules.finality and step.tier and step.verdict == "improve":
+        winner = rules.finality.stands(step.tier, seen, sample.margins)
     return Final("accept", "single", winner) if winner else step, list(seen)
 
 
-def _by_gate(sample: Sample, tier: TierName, asked: Sequence[TierName], gates: Gates | None) -> bool:
-    if gates is None or tier == gates.last:
+def _by_gate(
+    sample: Sample, tier: TierName, asked: Sequence[TierName], finality: FinalityRules | None
+) -> bool:
+    if finality is None or tier == finality.last:
         return False
-    return gates.final(tier, {each: sample.united(each) for each in asked}, sample.margins)
+    return finality.final(tier, {each: sample.united(each) for each in asked}, sample.margins)

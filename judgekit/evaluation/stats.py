@@ -23,7 +23,7 @@ SEED = 20_020_401
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class BootstrapInterval:
     """A figure, and between which bounds it lies in `LEVEL` of the resamples."""
 
     value: float
@@ -46,14 +46,14 @@ def mean(values: Sequence[float]) -> Measure:
     return Measure(values, [1.0] * len(values))
 
 
-def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) -> Interval | None:
+def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) -> BootstrapInterval | None:
     """Return a measure's figure with its bounds; see `intervals`."""
     return intervals({"": measure}, resamples=resamples, seed=seed)[""]
 
 
 def intervals(
     measures: Mapping[str, Measure], *, resamples: int = RESAMPLES, seed: int = SEED
-) -> dict[str, Interval | None]:
+) -> dict[str, BootstrapInterval | None]:
     """Return the figure of each measure with its bounds, all from the same draws of the same queries.
 
     None where there is nothing to divide by. Resamples without anything to divide by are left out. All
@@ -62,7 +62,7 @@ def intervals(
     sizes = {len(column) for measure in measures.values() for column in measure}
     if len(sizes) > 1:
         raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
-    figures = {name: figure for name, each in measures.items() if (figure := _ratio(each)) is not None}
+    figures = {name: figure for name, measure in measures.items() if (figure := _ratio(measure)) is not None}
     drawn: dict[str, list[float]] = {name: [] for name in figures}
     for draw in _draws(max(sizes, default=0), resamples, seed):
         for name, values in drawn.items():
@@ -70,7 +70,7 @@ def intervals(
             below = sum(map(possible.__getitem__, draw))
             if below:
                 values.append(sum(map(gained.__getitem__, draw)) / below)
-    found = {name: Interval(figures[name], *_bounds(values)) for name, values in drawn.items()}
+    found = {name: BootstrapInterval(figures[name], *_bounds(values)) for name, values in drawn.items()}
     return {name: found.get(name) for name in measures}
 
 
@@ -80,7 +80,7 @@ def resampled(
     *,
     resamples: int = RESAMPLES,
     seed: int = SEED,
-) -> Interval | None:
+) -> BootstrapInterval | None:
     """Return any `figure` of `size` items, given by their places, with its bounds; None where it has none.
 
     Draws for which it has none are left out. For ratios of sums `interval` is faster.
@@ -89,12 +89,12 @@ def resampled(
     if value is None:
         return None
     drawn = [found for draw in _draws(size, resamples, seed) if (found := figure(draw)) is not None]
-    return Interval(value, *_bounds(drawn))
+    return BootstrapInterval(value, *_bounds(drawn))
 
 
 def difference(
     first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = SEED
-) -> Interval | None:
+) -> BootstrapInterval | None:
     """Return by how much the mean of `first` is above that of `second`, paired by query.
 
     Zero outside the bounds says that the two differ. Raises `ValueError` when they are not equally long.
@@ -144,7 +144,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LabelGroup:
     """The hits of one label, as in `Bin`."""
 
     label: str
@@ -182,10 +182,12 @@ def table(probabilities: Sequence[float], outcomes: Sequence[bool], bins: int = 
     return [Bin(number / bins, (number + 1) / bins, *groups[number]) for number in sorted(groups)]
 
 
-def by_label(labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Group]:
+def by_label(
+    labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
+) -> list[LabelGroup]:
     """Return the hits of each label, the most confident label first."""
     groups = _grouped(probabilities, outcomes, labels.__getitem__)
-    found = [Group(label, *sums) for label, sums in groups.items()]
+    found = [LabelGroup(label, *sums) for label, sums in groups.items()]
     return sorted(found, key=lambda group: -group.confidence)
 
 

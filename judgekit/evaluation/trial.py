@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
-from judgekit.judging import panel, service
+from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import Contest
-from judgekit.judging.prompt import Shown
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.panel import resolve_panel
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.service import Wish
+from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Document, Task, file_of
 from judgekit.ledger import rates
 from judgekit.providers import running
@@ -93,17 +94,17 @@ def run(
 
     Raises `UsageError` where no model is set up.
     """
-    seats, reason = panel.juries(configuration.load(project), project)
-    if not seats:
+    panel, reason = resolve_panel(configuration.load(project), project)
+    if not panel:
         raise UsageError(f"nobody to ask: {reason}")
 
     async def everything() -> list[Tried]:
         found = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                async for each in _TRIALS[loaded.rubric.task](gateway, loaded, cases, project, mode):
-                    progress(each)
-                    found.append(each)
+                async for tried in _TRIALS[loaded.rubric.task](gateway, loaded, cases, project, mode):
+                    progress(tried)
+                    found.append(tried)
         return found
 
     return running.run(everything())
@@ -122,8 +123,8 @@ def document(case: ScoreCase) -> Document:
 async def _scored(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    judge, _ = service.document_judge(gateway, project, Wish(str(loaded.path), mode))
-    scored = [each for each in cases if isinstance(each, ScoreCase)]
+    judge, _ = service.document_judge(gateway, project, JudgeRequest(str(loaded.path), mode))
+    scored = [case for case in cases if isinstance(case, ScoreCase)]
     async with aclosing(service.verdicts(judge, map(document, scored))) as stream:
         at = iter(scored)
         async for verdict in stream:
@@ -138,41 +139,47 @@ def _of_document(case: ScoreCase, verdict: Verdict, mode: ModeName) -> Tried:
 async def _selected(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    common = service.judge_of(gateway, configuration.load(project), loaded, project, Wish(mode=mode))
-    judge = common.turned(CandidateJudge)
+    common = service.judge_of(gateway, configuration.load(project), loaded, project, JudgeRequest(mode=mode))
+    judge = common.as_judge(CandidateJudge)
     for case in cases:
         if isinstance(case, SelectCase):
             shown = [
-                Shown(each.id, each.title, each.category, tuple(each.tags), each.text)
-                for each in case.candidates
+                PromptCandidate(
+                    candidate.id, candidate.title, candidate.category, tuple(candidate.tags), candidate.text
+                )
+                for candidate in case.candidates
             ]
-            for each in _of_candidates(case, await judge.judge(Query(case.query), shown), mode):
-                yield each
+            for of_candidate in _of_candidates(case, await judge.judge(Query(case.query), shown), mode):
+                yield of_candidate
 
 
-def _of_candidates(case: SelectCase, found: Selection, mode: ModeName) -> Iterable[Tried]:
+def _of_candidates(case: SelectCase, selection: Selection, mode: ModeName) -> Iterable[Tried]:
     keep = getattr(case.label, mode)
-    for each in found.decisions:
-        expected = "kept" if each.id in keep else "dropped"
-        yield Tried(f"{case.id}/{each.id}", mode, expected, each.decision, None, found.degraded or "")
+    for decision in selection.decisions:
+        expected = "kept" if decision.id in keep else "dropped"
+        yield Tried(
+            f"{case.id}/{decision.id}", mode, expected, decision.decision, None, selection.degraded or ""
+        )
 
 
 async def _compared(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    common = service.judge_of(gateway, configuration.load(project), loaded, project, Wish(mode=mode))
-    judge = common.turned(PairJudge)
+    common = service.judge_of(gateway, configuration.load(project), loaded, project, JudgeRequest(mode=mode))
+    judge = common.as_judge(PairJudge)
     for case in cases:
         if isinstance(case, CompareCase):
-            found = await judge.judge(Contest(case.prompt, (file_of("A", case.a), file_of("B", case.b))))
-            why = found.degraded or found.reasoning
-            yield Tried(case.id, mode, getattr(case.label, mode), found.verdict, None, why)
+            comparison = await judge.judge(
+                ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
+            )
+            why = comparison.degraded or comparison.reasoning
+            yield Tried(case.id, mode, getattr(case.label, mode), comparison.verdict, None, why)
 
 
 _TRIALS = {"score": _scored, "select": _selected, "compare": _compared}
 
 
-class Change(NamedTuple):
+class Difference(NamedTuple):
     """A key that differs: what stood there and what stands there now, None where nothing does."""
 
     key: str
@@ -205,14 +212,14 @@ class Flip(NamedTuple):
         return None if self.expected not in (self.before, self.after) else self.after == self.expected
 
 
-def changes(before: Rubric, after: Rubric) -> list[Change]:
+def changes(before: Rubric, after: Rubric) -> list[Difference]:
     """Return every key in which two rubrics differ, in the order of the file."""
     return list(_changes("", before.model_dump(), after.model_dump()))
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[Flip]:
     """Return the answers that differ, of the questions that were put to both."""
-    earlier = {(each.case, each.mode): each for each in before}
+    earlier = {(tried.case, tried.mode): tried for tried in before}
     pairs = [(earlier[each.case, each.mode], each) for each in after if (each.case, each.mode) in earlier]
     return [
         Flip(new.case, new.mode, new.expected, old.said, new.said)
@@ -221,12 +228,12 @@ def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[Flip]:
     ]
 
 
-def _changes(key: str, before: Any, after: Any) -> Iterator[Change]:  # noqa: ANN401 - any value of a data file
+def _changes(key: str, before: Any, after: Any) -> Iterator[Difference]:  # noqa: ANN401 - any value of a data file
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys((*before, *after)):
             yield from _changes(f"{key}.{name}" if key else str(name), before.get(name), after.get(name))
     elif before != after:
-        yield Change(key, before, after)
+        yield Difference(key, before, after)
 
 
 def _of_lists(before: list[Any], after: list[Any]) -> str:

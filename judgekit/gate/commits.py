@@ -37,7 +37,7 @@ class Commit:
     trailers: tuple[str, ...]
 
 
-class Change(NamedTuple):
+class ChangedFile(NamedTuple):
     """A file that a commit added or changed: its path, as git has it, and the blob it became.
 
     `earlier` are the commits that changed it before in the same push, the newest first.
@@ -52,14 +52,14 @@ class Change(NamedTuple):
 class _Step(NamedTuple):
     """A change, or a file that was only moved: then `before` is its earlier path."""
 
-    change: Change
+    change: ChangedFile
     before: str | None
 
 
-class Pushed(NamedTuple):
+class PushedChanges(NamedTuple):
     """The newest change of each file that stands in what is pushed, and what was not looked at."""
 
-    changes: list[Change]
+    changes: list[ChangedFile]
     notes: list[str]
     unjudged: list[str] = []
 
@@ -68,15 +68,15 @@ def of_push(
     repository: Repository,
     updates: Sequence[RefUpdate],
     remote: str,
-    wanted: Callable[[Change], bool],
+    wanted: Callable[[ChangedFile], bool],
     url: str = "",
-) -> Pushed:
+) -> PushedChanges:
     """Return the `wanted` changes that a push brings to `remote`, a name or a URL, as they are pushed.
 
     Commits that a ref of the remote reaches are not new, whatever branch they stand on. A file is left out
     when a later commit of the push removed it, or when it is pushed as the remote's ref has it.
     """
-    pushed = Pushed([], [], [])
+    pushed = PushedChanges([], [], [])
     seen: set[tuple[str, str]] = set()
     known = _known(repository, updates, remote, url)
     for update in updates:
@@ -94,14 +94,16 @@ def of_push(
     return pushed
 
 
-def since(repository: Repository, base: str, tip: str, wanted: Callable[[Change], bool]) -> Pushed:
+def since(
+    repository: Repository, base: str, tip: str, wanted: Callable[[ChangedFile], bool]
+) -> PushedChanges:
     """Return the `wanted` changes of the commits between `base` and `tip`, each file as it stands at `tip`.
 
     Raises `UnknownCommit` where one of them is not here.
     """
     before, after = known(repository, base), known(repository, tip)
     notes: list[str] = []
-    return Pushed(_of_tip(repository, after, before, [before], wanted, notes), [], notes)
+    return PushedChanges(_of_tip(repository, after, before, [before], wanted, notes), [], notes)
 
 
 def known(repository: Repository, name: str) -> str:
@@ -119,7 +121,7 @@ def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str, ur
 
     A remote may be known by another name. Of one that was never fetched, only what others have is known.
     """
-    told = [each.remote_oid for each in updates if not each.is_new]
+    told = [update.remote_oid for update in updates if not update.is_new]
     names = names_of(repository, remote, url)
     fetched = [oid for name in names for oid in _refs(repository, f"refs/remotes/{name}/")]
     fetched = fetched or _refs(repository, "refs/remotes/")
@@ -135,9 +137,9 @@ def _of_tip(
     tip: str,
     before: str | None,
     known: Sequence[str],
-    wanted: Callable[[Change], bool],
+    wanted: Callable[[ChangedFile], bool],
     notes: list[str],
-) -> list[Change]:
+) -> list[ChangedFile]:
     commits = _new_commits(repository, tip, known, notes)
     asked = [change for change in _newest(_changes(repository, commits), wanted) if wanted(change)]
     if not asked:
@@ -151,15 +153,15 @@ def _of_tip(
     ]
 
 
-def _newest(steps: Iterable[_Step], wanted: Callable[[Change], bool]) -> Iterator[Change]:
+def _newest(steps: Iterable[_Step], wanted: Callable[[ChangedFile], bool]) -> Iterator[ChangedFile]:
     """Yield the newest change of each path.
 
     What was only moved counts as made where it was made, if that is in the push too. If it is not, there is
     nothing new to judge, unless nobody asked for it where it was.
     """
-    newest: dict[str, Change] = {}
+    newest: dict[str, ChangedFile] = {}
     touched: dict[str, list[Commit]] = {}
-    moved: dict[tuple[str, str], list[Change]] = {}  # by the earlier path and the blob
+    moved: dict[tuple[str, str], list[ChangedFile]] = {}  # by the earlier path and the blob
     for change, before in steps:
         hands = touched.setdefault(change.path, [])
         if before is None:
@@ -173,7 +175,9 @@ def _newest(steps: Iterable[_Step], wanted: Callable[[Change], bool]) -> Iterato
         if before is not None:
             moved.setdefault((before, change.blob), []).extend(later)
         else:
-            newest.update((each.path, each._replace(commit=change.commit)) for each in later)
+            newest.update(
+                (changed_file.path, changed_file._replace(commit=change.commit)) for changed_file in later
+            )
     known = {
         each.path: each
         for (before, _), later in moved.items()
@@ -205,10 +209,10 @@ def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[_Ste
     """Yield what each commit added, changed or moved; of a merge only what stands in none of its parents."""
     if not commits:
         return
-    by_oid = {each.oid: each for each in commits}
+    by_oid = {commit.oid: commit for commit in commits}
     # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
     cut = set(_shallow(repository))
-    asked = "".join(f"{each.oid}\n" for each in commits if each.oid not in cut).encode()
+    asked = "".join(f"{commit.oid}\n" for commit in commits if commit.oid not in cut).encode()
     words = ("diff-tree", "--stdin", "-r", "-z", "-c", "--root", "-M100%", "--no-ext-diff", "--no-textconv")
     fields = iter(os.fsdecode(repository.ask(*words, stdin=asked)).split("\0"))
     commit: Commit | None = None
@@ -224,7 +228,7 @@ def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[_Ste
         if commit is None or not mode.startswith(_FILE):
             continue
         if before is not None or blob not in parts[parents + 1 : -2]:
-            yield _Step(Change(commit, path, blob), before)
+            yield _Step(ChangedFile(commit, path, blob), before)
 
 
 def _shallow(repository: Repository) -> list[str]:

@@ -19,7 +19,7 @@ from judgekit.retrieval import cachefile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gate.commits import Change, Commit
+    from judgekit.gate.commits import ChangedFile, Commit
     from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
 
@@ -37,10 +37,10 @@ class ChangeFilter:
     """
 
     def __init__(self, paths: Sequence[str], authors: Sequence[str] = ()) -> None:
-        self._paths, self._authors = Patterns(paths), [each.casefold() for each in authors]
-        self._any_case = Patterns(each.lower() for each in paths)
+        self._paths, self._authors = Patterns(paths), [author.casefold() for author in authors]
+        self._any_case = Patterns(path.lower() for path in paths)
 
-    def __call__(self, change: Change) -> bool:
+    def __call__(self, change: ChangedFile) -> bool:
         """Whether `change` is judged."""
         path = change.path
         return (self._paths.match(path) or self._any_case.match(path.lower())) and self._is_by(change.commit)
@@ -49,14 +49,14 @@ class ChangeFilter:
         if not self._authors:
             return True
         names = [each.casefold() for each in people(commit)]
-        trailers = [each.casefold() for each in commit.trailers]
+        trailers = [trailer.casefold() for trailer in commit.trailers]
         return any(fnmatchcase(text, author) for author in self._authors for text in (*names, *trailers))
 
 
 def people(commit: Commit) -> list[str]:
     """Return who had a hand in a commit: author, committer and co-authors, each as `Name <address>`."""
-    trailers = [each for each in commit.trailers if each.casefold().startswith(_CO_AUTHOR)]
-    return [commit.author, commit.committer, *(each[len(_CO_AUTHOR) :].strip() for each in trailers)]
+    trailers = [trailer for trailer in commit.trailers if trailer.casefold().startswith(_CO_AUTHOR)]
+    return [commit.author, commit.committer, *(trailer[len(_CO_AUTHOR) :].strip() for trailer in trailers)]
 
 
 FOLDER = "gate"
@@ -70,14 +70,14 @@ def nothing_to_judge(
 
     Raises `InputError` when git cannot answer.
     """
-    if all(each.deletes for each in updates):
+    if all(update.deletes for update in updates):
         return True
     rules = commits_of(repository, updates, remote, url)
     wanted = _kept(repository, rules)
     if wanted is None:
         return False
-    found = commits.of_push(repository, updates, remote, wanted, url)
-    return not (found.changes or found.notes or found.unjudged)
+    pushed_changes = commits.of_push(repository, updates, remote, wanted, url)
+    return not (pushed_changes.changes or pushed_changes.notes or pushed_changes.unjudged)
 
 
 def keep(repository: Repository, rules: Sequence[str], chosen: list[str], authors: list[str]) -> None:
@@ -107,7 +107,7 @@ def _path(repository: Repository) -> str:
 
 def _key(repository: Repository, commits: Sequence[str]) -> str:
     """Return what the choice depends on: judgekit, the project's rules, the user's, and the variables."""
-    rules = [repository.ask("ls-tree", "--full-tree", each, "--", *RULES) for each in commits]
+    rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
     try:
         status = Path(environment.config_home(), "config.yaml").stat()
         user = [status.st_size, status.st_mtime_ns, status.st_ino]

@@ -20,7 +20,7 @@ from judgekit.config import settings as configuration
 from judgekit.errors import Exit, JudgekitError
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
-from judgekit.ledger import Ledger, VerdictLine, Wanted
+from judgekit.ledger import Ledger, LineFilter, VerdictLine
 from judgekit.ledger.triage import triage
 from judgekit.text import lines_of, one_line
 
@@ -69,13 +69,13 @@ class GhError(JudgekitError):
         self.general = general
 
 
-class Standing(NamedTuple):
+class OpenIssue(NamedTuple):
     """An issue of ours as it stands on GitHub."""
 
     number: int
     url: str
     is_open: bool
-    mark: issues.Mark
+    mark: issues.IssueMark
 
 
 class Gh:
@@ -91,9 +91,9 @@ class Gh:
         self._program, self._repository, self._until = program, repository, until
         self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
         self._environ["PATH"] = programs.search_path(environ)
-        self._newest: list[Standing] | None = None
+        self._newest: list[OpenIssue] | None = None
 
-    def find(self, token: str) -> Standing | None:
+    def find(self, token: str) -> OpenIssue | None:
         """Return the issue of the task with this token, open or closed; of several the oldest.
 
         What GitHub's search finds may lag behind by minutes, so the newest issues are listed first.
@@ -114,7 +114,7 @@ class Gh:
             said = self._ask(*words, stdin=wanted.body)
         return one_line(said.strip().rpartition("\n")[2], _SAID)
 
-    def update(self, standing: Standing, wanted: issues.Issue) -> None:
+    def update(self, standing: OpenIssue, wanted: issues.Issue) -> None:
         """Give an issue a new title and body, and open it again where it was closed."""
         if not standing.is_open:
             self._ask("reopen", str(standing.number))
@@ -122,13 +122,17 @@ class Gh:
             "edit", str(standing.number), "--title", wanted.title, "--body-file", "-", stdin=wanted.body
         )
 
-    def _list(self, *words: str) -> list[Standing]:
+    def _list(self, *words: str) -> list[OpenIssue]:
         said = self._ask("list", "--state", "all", "--json", _FIELDS, *words)
         try:
             listed = json.loads(said)
         except (ValueError, RecursionError):
             raise GhError("gh issue list: no JSON came; update gh", general=True) from None
-        return [found for each in listed if (found := _standing(each))] if isinstance(listed, list) else []
+        return (
+            [open_issue for each in listed if (open_issue := _standing(each))]
+            if isinstance(listed, list)
+            else []
+        )
 
     def _ask(self, verb: str, *words: str, stdin: str = "") -> str:
         left = self._until - time.monotonic()
@@ -207,18 +211,18 @@ def _failure(verb: str, code: int, err: bytes) -> GhError:
     return GhError(f"gh issue {verb}: {said}", general=general is not None)
 
 
-def _with(token: str, listed: Sequence[Standing]) -> Standing | None:
-    return min((each for each in listed if each.mark.token == token), default=None)
+def _with(token: str, listed: Sequence[OpenIssue]) -> OpenIssue | None:
+    return min((open_issue for open_issue in listed if open_issue.mark.token == token), default=None)
 
 
-def _standing(listed: Any) -> Standing | None:  # noqa: ANN401 - whatever JSON came
+def _standing(listed: Any) -> OpenIssue | None:  # noqa: ANN401 - whatever JSON came
     if not isinstance(listed, dict):
         return None
     number, mark = listed.get("number"), issues.mark(str(listed.get("body") or ""))
     if not isinstance(number, int) or mark is None:
         return None
     url = one_line(str(listed.get("url") or f"#{number}"), _SAID)
-    return Standing(number, url, str(listed.get("state")).upper() == "OPEN", mark)
+    return OpenIssue(number, url, str(listed.get("state")).upper() == "OPEN", mark)
 
 
 GITHUB = "github.com"
@@ -273,7 +277,7 @@ _IMPROVED = 2  # rounds
 _LATER = "judgekit escalate tries again"
 
 
-class Place(NamedTuple):
+class IssueTarget(NamedTuple):
     """Where issues go: to the repository at `address`, else to that of the project in `folder`."""
 
     folder: Path
@@ -300,7 +304,9 @@ class Done(NamedTuple):
         return f"issue {self.what}: {self.url} ({one_line(issues.task_name(self.verdict.task_id), 200)})"
 
 
-def by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig | None = None) -> list[str]:
+def by_itself(
+    verdicts: Iterable[Verdict], place: IssueTarget, settings: EscalateConfig | None = None
+) -> list[str]:
     """Open or update issues as far as `settings` (those in `place`) ask for it; return lines for a person.
 
     Never raises, and takes no longer than `SECONDS`.
@@ -313,21 +319,21 @@ def by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfi
         return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
 
 
-def _configured(place: Place) -> EscalateConfig:
+def _configured(place: IssueTarget) -> EscalateConfig:
     own = configuration.load(None).escalate
     if own.issues == "off":  # whatever a project asks for, so that its files need not be read
         return own
     return configuration.load(Path(environment.project_root(str(place.folder)))).escalate
 
 
-def _by_itself(verdicts: Iterable[Verdict], place: Place, settings: EscalateConfig) -> list[str]:
+def _by_itself(verdicts: Iterable[Verdict], place: IssueTarget, settings: EscalateConfig) -> list[str]:
     if settings.issues != "on":
         return []
     given = list(verdicts)
     before: Sequence[VerdictLine] = ()
-    if settings.rejects and any(each.verdict == "improve" for each in given):
-        records = Ledger.of(place.folder).records(Wanted(kinds=[VerdictLine]))
-        before = [each for each in records if isinstance(each, VerdictLine)]
+    if settings.rejects and any(verdict.verdict == "improve" for verdict in given):
+        records = Ledger.of(place.folder).records(LineFilter(kinds=[VerdictLine]))
+        before = [record for record in records if isinstance(record, VerdictLine)]
     wanted = [each for each in given if concerns(each, before, rejects=settings.rejects)]
     lines: list[str] = []
     done = 0
@@ -363,11 +369,11 @@ def _improved(verdict: Verdict, before: Iterable[VerdictLine]) -> int:
     """Return in how many rounds models came to `improve`, back to the task's last verdict of another word."""
     name = issues.task_name(verdict.task_id)
     earlier = [
-        each
-        for each in before
-        if issues.task_name(each.task_id) == name
-        and each.timestamp <= verdict.timestamp
-        and each.id != verdict.id
+        verdict_line
+        for verdict_line in before
+        if issues.task_name(verdict_line.task_id) == name
+        and verdict_line.timestamp <= verdict.timestamp
+        and verdict_line.id != verdict.id
     ]
     newest = sorted(earlier, key=lambda each: each.timestamp, reverse=True)
     row = takewhile(lambda each: each.verdict == "improve", [verdict, *newest])
@@ -383,16 +389,16 @@ def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
     """Return the last verdict of each task that is for a person to settle, newest first."""
     lines = list(records)
     found = triage(lines)
-    before = [each for each in lines if isinstance(each, VerdictLine)]
+    before = [line for line in lines if isinstance(line, VerdictLine)]
     listed = [*found.unclear, *found.nogo]
-    wanted = [each for each in listed if concerns(each, before, rejects=rejects)]
+    wanted = [verdict_line for verdict_line in listed if concerns(verdict_line, before, rejects=rejects)]
     return sorted(wanted, key=lambda each: each.timestamp, reverse=True)
 
 
 def ensure(
     verdicts: Sequence[Verdict],
     settings: EscalateConfig,
-    place: Place,
+    place: IssueTarget,
     *,
     seconds: float = SECONDS,
     environ: Mapping[str, str] | None = None,

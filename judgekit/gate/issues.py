@@ -85,7 +85,7 @@ class Issue(NamedTuple):
     body: str
 
 
-class Mark(NamedTuple):
+class IssueMark(NamedTuple):
     """What the first line of an issue's body says of it."""
 
     token: str
@@ -102,10 +102,10 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     return Issue(token, state, redact(own_title).text, redact(body).text)
 
 
-def mark(body: str) -> Mark | None:
+def mark(body: str) -> IssueMark | None:
     """Return the mark of an issue's body; None when it does not begin with one, as all of ours do."""
     found = _MARK.match(body.lstrip())
-    return Mark(found["token"], found["state"]) if found else None
+    return IssueMark(found["token"], found["state"]) if found else None
 
 
 def task_name(task_id: str) -> str:
@@ -120,7 +120,7 @@ def token_of(task_id: str) -> str:
 
 
 def _state(verdict: Verdict) -> str:
-    hashes = sorted(each.sha256 for each in verdict.subjects)
+    hashes = sorted(subject.sha256 for subject in verdict.subjects)
     return hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
 
 
@@ -143,8 +143,8 @@ def _facts(verdict: Verdict) -> str:
     if verdict.commit:
         lines.append(f"- commit {inline(verdict.commit, 64)}")
     lines += [
-        f"- file {inline(each.path)}, SHA-256 {inline(each.sha256[:12])}"
-        for each in verdict.subjects[:_MAX_ROWS]
+        f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
+        for subject in verdict.subjects[:_MAX_ROWS]
     ]
     return "\n".join([*lines, *_more(len(verdict.subjects), "files")])
 
@@ -172,8 +172,8 @@ def _outcome(each: Round) -> tuple[str, str, str]:
 def _findings(verdict: Verdict) -> str:
     lines: list[str] = []
     found = list(_all_findings(verdict))
-    for number, (tier, each) in enumerate(found, 1):
-        lines.append(_finding(number, tier, each))
+    for number, (tier, finding) in enumerate(found, 1):
+        lines.append(_finding(number, tier, finding))
         if sum(map(len, lines)) > _MAX_FINDINGS or number == _MAX_ROWS:
             lines += [f"and {len(found) - number} more"] if number < len(found) else []
             break
@@ -182,8 +182,8 @@ def _findings(verdict: Verdict) -> str:
 
 def _all_findings(verdict: Verdict) -> Iterator[tuple[str, Finding]]:
     """Yield those of the deciding tier; where none decided, those of all, with the tier's name."""
-    for each in verdict.findings:
-        yield "", each
+    for finding in verdict.findings:
+        yield "", finding
     if verdict.judge_tier is not None:
         return
     for round_ in verdict.rounds:

@@ -38,13 +38,13 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     """
     entries, told = (
         _fetched(repository),
-        {each.remote_ref: each.remote_oid for each in updates if not each.is_new},
+        {update.remote_ref: update.remote_oid for update in updates if not update.is_new},
     )
     names = names_of(repository, remote, url)
     default = [oid for name in names for oid in _default(entries, name, told)]
     known = [*told.values(), *(oid for name in names for oid in _below(entries, name).values())]
     others = [oid for name in _remotes(repository) for oid in _default(entries, name, {})]
-    pushed = [each.local_oid for each in updates if not each.deletes]
+    pushed = [update.local_oid for update in updates if not update.deletes]
     for oids in (default, known, others or [oid for oid, _, _ in entries], pushed):
         found = list(_different(repository, dict.fromkeys(oids)))
         if found:

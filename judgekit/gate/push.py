@@ -23,12 +23,20 @@ from judgekit.gate.fast_path import ChangeFilter, people
 from judgekit.gate.policy import commits_of
 from judgekit.gate.updates import Begin, Report, Row
 from judgekit.judging import authors, documents, service
-from judgekit.judging.cache import Tally
+from judgekit.judging.cache import CountingCache
 from judgekit.judging.record import rubric_ref
-from judgekit.judging.service import Wish
+from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Author, Document
 from judgekit.judging.verdict import Override, Subject, Verdict
-from judgekit.ledger import Gate, Ledger, LedgerError, ModeChange, OverrideLine, Wanted, verdict_line
+from judgekit.ledger import (
+    Ledger,
+    LedgerError,
+    LineFilter,
+    ModeChange,
+    OverrideLine,
+    PushRecord,
+    verdict_line,
+)
 from judgekit.ledger.export import hand_on
 from judgekit.ledger.overrides import newest
 from judgekit.ledger.readiness import standing, window
@@ -44,8 +52,8 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.config.settings import Config, EscalateConfig
-    from judgekit.gate.commits import Change
-    from judgekit.gate.commits import Pushed as Changes
+    from judgekit.gate.commits import ChangedFile
+    from judgekit.gate.commits import PushedChanges as Changes
     from judgekit.gate.updates import RefUpdate
     from judgekit.git import Repository
     from judgekit.judging.score import DocumentJudge
@@ -57,10 +65,10 @@ MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
-class Pushed(NamedTuple):
+class PushedFile(NamedTuple):
     """A file of a push: as a document, or else the reason why it cannot be judged."""
 
-    change: Change
+    change: ChangedFile
     document: Document | None
     reason: str = ""
 
@@ -70,7 +78,7 @@ class Pushed(NamedTuple):
         return encodable(self.change.path)
 
 
-def read(repository: Repository, changes: Sequence[Change]) -> Iterator[Pushed]:
+def read(repository: Repository, changes: Sequence[ChangedFile]) -> Iterator[PushedFile]:
     """Yield each changed file as it is pushed, in the order of its paths."""
     ordered = sorted(changes, key=lambda change: change.path)
     blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
@@ -78,30 +86,34 @@ def read(repository: Repository, changes: Sequence[Change]) -> Iterator[Pushed]:
         yield _pushed(change, data)
 
 
-def _family(change: Change) -> str | None:
+def _family(change: ChangedFile) -> str | None:
     """Return the families of models that had a hand in what a push makes of a file."""
     commits = (change.commit, *change.earlier)
-    signed = [authors.signed(people(each), each.trailers) for each in commits]
+    signed = [authors.signed(people(commit), commit.trailers) for commit in commits]
     return authors.listed(list(dict.fromkeys(family for each in signed for family in each)))
 
 
-def _pushed(change: Change, data: bytes | None) -> Pushed:
+def _pushed(change: ChangedFile, data: bytes | None) -> PushedFile:
     if data is None:
-        return Pushed(change, None, f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone")
+        return PushedFile(change, None, f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone")
     if data.startswith(_LFS):
-        return Pushed(change, None, "stored with Git LFS: the push holds only a pointer to it")
+        return PushedFile(change, None, "stored with Git LFS: the push holds only a pointer to it")
     try:
         file = documents.decode(change.path, data)
     except InputError as error:
-        return Pushed(change, None, str(error).removeprefix(f"{encodable(change.path)}: "))
+        return PushedFile(change, None, str(error).removeprefix(f"{encodable(change.path)}: "))
     author = Author(name=encodable(change.commit.author), family=_family(change))
-    return Pushed(
+    return PushedFile(
         change, Document((file,), documents.task_id_of(file), author=author, commit=change.commit.oid)
     )
 
 
 def verdict(
-    pushed: Pushed, loaded: LoadedRubric, mode: ModeName, reason: str, override: OverrideLine | None = None
+    pushed: PushedFile,
+    loaded: LoadedRubric,
+    mode: ModeName,
+    reason: str,
+    override: OverrideLine | None = None,
 ) -> Verdict:
     """Return what a person decided about a file, else `undetermined` for the `reason` given.
 
@@ -136,7 +148,7 @@ AT_ONCE = 32
 class Passed:
     """What the gate says of one file; `lost` where that should be in the ledger and could not be written."""
 
-    pushed: Pushed
+    pushed: PushedFile
     word: GateWord
     verdict: Verdict
     lost: bool = False
@@ -155,7 +167,7 @@ class Passed:
         )
 
 
-Hears: TypeAlias = "Callable[[Passed], None]"
+OnVerdict: TypeAlias = "Callable[[Passed], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,56 +184,58 @@ class Gatekeeper:
     mode: ModeName
     budget: float
     ledger: Ledger
-    push: Gate
+    push: PushRecord
     keep_text: bool = False
     any_override: bool = False
     run: str = ""
 
-    def judge(self, files: Sequence[Pushed], hears: Hears = lambda _: None) -> tuple[list[Passed], list[str]]:
+    def judge(
+        self, files: Sequence[PushedFile], on_verdict: OnVerdict = lambda _: None
+    ) -> tuple[list[Passed], list[str]]:
         """Return a word for each file, in their order, and a line for each thing a person should know.
 
-        `hears` is called as each becomes known. Raises `ConfigError` before a model is asked.
+        `on_verdict` is called as each becomes known. Raises `ConfigError` before a model is asked.
         """
         found: dict[tuple[str, str], Passed] = {}
 
         def settle(passed: Passed) -> None:
             found[_key(passed.pushed)] = passed
-            hears(passed)
+            on_verdict(passed)
 
-        given = list(self.ledger.records(Wanted(kinds=[OverrideLine])))
-        asked: list[tuple[Pushed, Document]] = []
-        for each in files:
-            override = self._override(given, each)
-            if each.document is None or override:
-                settle(self._unjudged(each, each.reason, override))
+        given = list(self.ledger.records(LineFilter(kinds=[OverrideLine])))
+        asked: list[tuple[PushedFile, Document]] = []
+        for file in files:
+            override = self._override(given, file)
+            if file.document is None or override:
+                settle(self._unjudged(file, file.reason, override))
             else:
-                asked.append((each, each.document))
+                asked.append((file, file.document))
         notes = running.run(self._judge_all(asked, settle)) if asked else []
-        return [found[_key(each)] for each in files], list(dict.fromkeys(notes))
+        return [found[_key(file)] for file in files], list(dict.fromkeys(notes))
 
-    def _override(self, given: Sequence[Record], pushed: Pushed) -> OverrideLine | None:
+    def _override(self, given: Sequence[Record], pushed: PushedFile) -> OverrideLine | None:
         if pushed.document is None:
             return None
         hashes = [file.sha256 for file in pushed.document.files]
         return newest(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
 
-    def _unjudged(self, pushed: Pushed, reason: str, override: OverrideLine | None = None) -> Passed:
+    def _unjudged(self, pushed: PushedFile, reason: str, override: OverrideLine | None = None) -> Passed:
         found = verdict(pushed, self.loaded, self.mode, reason, override)
         return Passed(pushed, word_of(found.verdict), found)
 
-    async def _judge_all(self, asked: Sequence[tuple[Pushed, Document]], settle: Hears) -> list[str]:
+    async def _judge_all(self, asked: Sequence[tuple[PushedFile, Document]], settle: OnVerdict) -> list[str]:
         until = time.monotonic() + self.budget
         notes: list[str] = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            wish = Wish(str(self.loaded.path), self.mode)
-            judge, who = service.document_judge(gateway, self.rules, wish)
+            judge_request = JudgeRequest(str(self.loaded.path), self.mode)
+            judge, who = service.document_judge(gateway, self.rules, judge_request)
             if not judge.can_judge:  # no measurement, so nothing for the ledger
                 for pushed, _ in asked:
                     settle(self._unjudged(pushed, f"nothing was judged: {who}"))
                 return [f"nothing was judged: {who}"]
-            free = asyncio.Semaphore(service.bearable(judge, AT_ONCE))
+            free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
 
-            async def one(pushed: Pushed, document: Document) -> None:
+            async def one(pushed: PushedFile, document: Document) -> None:
                 async with free:
                     verdict, kept = await _verdict(judge, document, until)
                 verdict = verdict.model_copy(update=self._named(pushed))
@@ -235,14 +249,14 @@ class Gatekeeper:
                     group.create_task(one(pushed, document))
         return notes
 
-    def _named(self, pushed: Pushed) -> dict[str, str]:
+    def _named(self, pushed: PushedFile) -> dict[str, str]:
         """Return the id of a file's verdict, where the run may have been begun before."""
         if not self.run:
             return {}
         name = "\0".join([self.run, *_key(pushed)])
         return {"id": hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]}
 
-    def _note(self, verdict: Verdict, push: Gate) -> str:
+    def _note(self, verdict: Verdict, push: PushRecord) -> str:
         """Add a verdict to the ledger; return why that could not be done, "" when it was."""
         try:
             self.ledger.add(verdict_line(verdict, text=self.keep_text, gate=push))
@@ -251,19 +265,19 @@ class Gatekeeper:
         return ""
 
 
-def _key(pushed: Pushed) -> tuple[str, str]:
+def _key(pushed: PushedFile) -> tuple[str, str]:
     return pushed.change.path, pushed.change.blob
 
 
 async def _verdict(judge: DocumentJudge, document: Document, until: float) -> tuple[Verdict, bool]:
     """Return a verdict within what is left of the budget, and whether earlier replies sufficed for it."""
     left = min(judge.deadline, until - time.monotonic())
-    tally = Tally(judge.cache) if judge.cache else None
+    tally = CountingCache(judge.cache) if judge.cache else None
     verdict = await replace(judge, deadline=left, cache=tally).judge(document)
     return verdict, tally is not None and tally.sufficed
 
 
-Find: TypeAlias = "Callable[[Callable[[Change], bool]], Changes]"
+Find: TypeAlias = "Callable[[Callable[[ChangedFile], bool]], Changes]"
 
 
 class Outcome(NamedTuple):
@@ -295,13 +309,13 @@ class Outcome(NamedTuple):
 class Run(NamedTuple):
     """How a run is wanted: a `mode` that goes before the configured one, and who hears of each file.
 
-    `begins` is told what is known when judging begins. `spent` are seconds of the budget that are gone. A run
+    `on_start` gets what is known when judging begins. `spent` are seconds of the budget that are gone. A run
     that is begun again with the same `id` names its verdicts alike, so that a ledger counts none twice.
     """
 
     mode: GateMode | None = None
-    hears: Hears = lambda _: None
-    begins: Callable[[Begin], None] = lambda _: None
+    on_verdict: OnVerdict = lambda _: None
+    on_start: Callable[[Begin], None] = lambda _: None
     spent: float = 0.0
     id: str = ""
 
@@ -313,8 +327,8 @@ def check_push(
 
     Raises `JudgekitError`: nothing was judged then, and the push is to leave.
     """
-    refs = ", ".join(each.remote_ref for each in updates if not each.deletes)
-    push = Gate(remote=url or remote, ref=refs)
+    refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
+    push = PushRecord(remote=url or remote, ref=refs)
     return _check(
         repository,
         commits_of(repository, updates, remote, url),
@@ -332,7 +346,7 @@ def check_since(repository: Repository, base: str, run: Run) -> Outcome:
     return _check(
         repository,
         [commits.known(repository, base)],
-        Gate(ref=base),
+        PushRecord(ref=base),
         lambda wanted: commits.since(repository, base, "HEAD", wanted),
         run,
     )
@@ -342,16 +356,16 @@ class Held(JudgekitError):  # noqa: N818 - the push is
     """Nothing could be judged, and the rules let nothing pass that is not judged; the text says why."""
 
 
-def _check(repository: Repository, rules: Sequence[str], push: Gate, find: Find, run: Run) -> Outcome:
+def _check(repository: Repository, rules: Sequence[str], push: PushRecord, find: Find, run: Run) -> Outcome:
     settings: Config | None = None
     with ExitStack() as stack:
         try:
             loaded = _rules(repository, rules, stack)
             settings, folder = max(loaded, key=lambda each: _strictness(each[0]))
-            wanted = [ChangeFilter(each.gate.paths, each.gate.authors) for each, _ in loaded]
+            wanted = [ChangeFilter(config.gate.paths, config.gate.authors) for config, _ in loaded]
             fast_path.keep(repository, rules, settings.gate.paths, settings.gate.authors)
-            found = find(lambda change: any(each(change) for each in wanted))
-            return _judged(repository, folder, settings, found, push, run)
+            pushed_changes = find(lambda change: any(change_filter(change) for change_filter in wanted))
+            return _judged(repository, folder, settings, pushed_changes, push, run)
         except Exception as error:
             gate = (settings or configuration.load(None)).gate
             if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
@@ -386,12 +400,17 @@ def _strictness(rules: Config) -> tuple[bool, ...]:
 
 
 def _judged(
-    repository: Repository, folder: Path, settings: Config, found: Changes, push: Gate, run: Run
+    repository: Repository,
+    folder: Path,
+    settings: Config,
+    pushed_changes: Changes,
+    push: PushRecord,
+    run: Run,
 ) -> Outcome:
     mode = run.mode or settings.gate.mode
     holds = settings.gate.undetermined == "block"
-    if not found.changes:
-        return Outcome([], mode, found.notes, settings.escalate, found.unjudged, holds)
+    if not pushed_changes.changes:
+        return Outcome([], mode, pushed_changes.notes, settings.escalate, pushed_changes.unjudged, holds)
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
     mode, said = _standing(ledger, mode, loaded.rubric.ref)
@@ -408,23 +427,32 @@ def _judged(
         any_override=settings.gate.override_without_terminal,
         run=run.id,
     )
-    run.begins(Begin(count=len(found.changes), budget=keeper.budget, holds=holds and mode == "blocking"))
-    passed, notes = keeper.judge(list(read(repository, found.changes)), run.hears)
+    run.on_start(
+        Begin(count=len(pushed_changes.changes), budget=keeper.budget, holds=holds and mode == "blocking")
+    )
+    passed, notes = keeper.judge(list(read(repository, pushed_changes.changes)), run.on_verdict)
     notes += hand_on(settings, ledger)
-    return Outcome(passed, mode, [*found.notes, *said, *notes], settings.escalate, found.unjudged, holds)
+    return Outcome(
+        passed,
+        mode,
+        [*pushed_changes.notes, *said, *notes],
+        settings.escalate,
+        pushed_changes.unjudged,
+        holds,
+    )
 
 
 def _standing(ledger: Ledger, mode: GateMode, rubric: str) -> tuple[GateMode, list[str]]:
     """Return the mode that holds: blocking is suspended where labels show that it is not earned."""
     if mode == "advisory":
         return mode, []
-    found = standing(ledger.records(window()), rubric)
-    if not found.advisory:
+    blocking_status = standing(ledger.records(window()), rubric)
+    if not blocking_status.advisory:
         return mode, []
-    said = [f"blocking is suspended until the figures recover: {each}" for each in found.why]
-    if not found.told:
+    said = [f"blocking is suspended until the figures recover: {each}" for each in blocking_status.why]
+    if not blocking_status.told:
         try:
-            ledger.add(ModeChange(mode="advisory", why=found.why))
+            ledger.add(ModeChange(mode="advisory", why=blocking_status.why))
         except LedgerError as error:
             said.append(str(error))
     return "advisory", said

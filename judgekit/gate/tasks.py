@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName
-    from judgekit.judging.service import Wish
+    from judgekit.judging.service import JudgeRequest
     from judgekit.judging.subject import Document, File
     from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
@@ -45,7 +45,7 @@ class TaskFile(Strict):
     paths: list[Text] | None = None
 
 
-class Judged(NamedTuple):
+class TaskVerdict(NamedTuple):
     """A task's verdict, and lines for a person."""
 
     verdict: Verdict
@@ -58,7 +58,7 @@ def of_project(project: Path) -> TaskFile:
     return yamlfile.read(path, TaskFile) if yamlfile.check_own(path, project) else TaskFile()
 
 
-def judge(document: Document, project: Path, wish: Wish = AS_CONFIGURED) -> Judged:
+def judge(document: Document, project: Path, judge_request: JudgeRequest = AS_CONFIGURED) -> TaskVerdict:
     """Judge the files of one task together, and note the verdict in the ledger of `project`.
 
     A person's override of this very content goes before any model, and is no verdict to note. Neither is
@@ -67,16 +67,16 @@ def judge(document: Document, project: Path, wish: Wish = AS_CONFIGURED) -> Judg
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
-    hashes = [each.sha256 for each in document.files]
+    hashes = [file.sha256 for file in document.files]
     given = ledger.override_for(
         document.task_id, hashes, without_terminal=settings.gate.override_without_terminal
     )
     if given is not None:
-        loaded = service.rubric(settings, project, wish)
-        decided = _decided(document, given, loaded, wish.mode or settings.judge.mode)
-        return Judged(decided, [f"{document.task_id}: {given.decision}ed by {given.who}: {given.why}"])
-    (verdict,) = service.judge_documents([document], project, wish)
-    return Judged(verdict, _noted(ledger, verdict, text=settings.ledger.text) if verdict.rounds else [])
+        loaded = service.rubric(settings, project, judge_request)
+        decided = _decided(document, given, loaded, judge_request.mode or settings.judge.mode)
+        return TaskVerdict(decided, [f"{document.task_id}: {given.decision}ed by {given.who}: {given.why}"])
+    (verdict,) = service.judge_documents([document], project, judge_request)
+    return TaskVerdict(verdict, _noted(ledger, verdict, text=settings.ledger.text) if verdict.rounds else [])
 
 
 def _noted(ledger: Ledger, verdict: Verdict, *, text: bool) -> list[str]:
@@ -91,7 +91,7 @@ def _decided(document: Document, given: OverrideLine, loaded: LoadedRubric, mode
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=[Subject(path=each.path, sha256=each.sha256) for each in document.files],
+        subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
@@ -163,8 +163,8 @@ def _is_blob(data: bytes, oid: str) -> bool:
     """
     digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
     return any(
-        digest(b"blob %d\0" % len(each) + each).hexdigest() == oid
-        for each in dict.fromkeys([data, data.replace(b"\r\n", b"\n")])
+        digest(b"blob %d\0" % len(fromkey) + fromkey).hexdigest() == oid
+        for fromkey in dict.fromkeys([data, data.replace(b"\r\n", b"\n")])
     )
 
 

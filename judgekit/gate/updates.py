@@ -113,4 +113,4 @@ class Report(NamedTuple):
     def stopping(self) -> list[Row]:
         """The rows that hold up a push where the gate is blocking."""
         stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
-        return [each for each in self.rows if each["word"] in stops]
+        return [row for row in self.rows if row["word"] in stops]

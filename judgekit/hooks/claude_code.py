@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from judgekit.hooks.selection import Choice
+    from judgekit.hooks.selection import ShownMemories
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate
 
@@ -53,7 +53,7 @@ def guarded(arguments: list[str] | None = None) -> int:
     if ended is None:
         return main(arguments)
     if ended[0] is None:
-        _complain("no end within the time that the hook has, nothing added to the prompt")
+        _warn("no end within the time that the hook has, nothing added to the prompt")
     return 0
 
 
@@ -71,11 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             _answer(_read_input())
     except BadInputError as error:
-        _complain(str(error))
+        _warn(str(error))
     except KeyboardInterrupt:
-        _complain("interrupted, nothing added to the prompt")
+        _warn("interrupted, nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
-        _complain(f"internal error, nothing added to the prompt: {type(error).__name__}: {error}")
+        _warn(f"internal error, nothing added to the prompt: {type(error).__name__}: {error}")
     return 0
 
 
@@ -97,11 +97,11 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         from judgekit.hooks import context  # noqa: PLC0415 - most stores are in order
 
         notes += context.due(configured.project, ranked.notes)
-    shown = selection.choose(ranked, configured)
+    shown = selection.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
-        shown = judged.choose(prompt, ranked, payload, configured, notes) or shown
+        shown = judged.shown_by_judge(prompt, ranked, payload, configured, notes) or shown
     if configured["log"]:
         from judgekit.hooks import log  # noqa: PLC0415 - off unless the user asks for it
 
@@ -120,13 +120,13 @@ def prompt_of(payload: Mapping[str, Any]) -> str:
     raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
 
 
-def _render(shown: Choice, configured: Settings) -> str:
+def _render(shown: ShownMemories, configured: Settings) -> str:
     injected = [*shown.pinned, *shown.injected]
     if not injected and not shown.mentioned:
         return _nothing(configured)
     from judgekit.hooks import context, settings  # noqa: PLC0415 - most prompts end above
 
-    described = {each.root: settings.descriptions(each.root) for each in injected}
+    described = {candidate.root: settings.descriptions(candidate.root) for candidate in injected}
     text = context.render(shown.pinned, shown.injected, shown.mentioned, configured.project, described)
     return _shown(text, injected) if configured["show"] and injected else text
 
@@ -146,7 +146,7 @@ def _shown(text: str, injected: list[Candidate]) -> str:
     from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded already
     from judgekit.text import one_line  # noqa: PLC0415 - the same
 
-    titles = "; ".join(one_line(each.title, 80) for each in injected)
+    titles = "; ".join(one_line(candidate.title, 80) for candidate in injected)
     output = {"hookEventName": PROMPT, "additionalContext": text}
     return sqljson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {titles}"})
 
@@ -170,7 +170,7 @@ def _answer(payload: Mapping[str, Any]) -> None:
     else:
         return
     for note in notes:
-        _complain(note)
+        _warn(note)
     if text:
         _print(text)
 
@@ -221,7 +221,7 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _complain(line: str) -> None:
+def _warn(line: str) -> None:
     if sys.stderr is None:
         return
     try:

@@ -72,7 +72,7 @@ def is_blank(text: str) -> bool:
 
 def member(container: Value, key: str) -> Child | None:
     """Return an object's member; the last one where a key stands twice, as every reader takes it."""
-    return next((each for each in reversed(container.children) if each.key == key), None)
+    return next((child for child in reversed(container.children) if child.key == key), None)
 
 
 def plain(text: str, value: Value) -> Any:  # noqa: ANN401 - any JSON value
@@ -250,7 +250,7 @@ def argument_vector(hook: object) -> list[str] | None:
     if not isinstance(command, str) or not command.strip() or len(command) > _LONGEST:
         return None
     if isinstance(arguments, list):
-        return [command, *(str(each) for each in arguments)] if len(arguments) < _MOST_WORDS else None
+        return [command, *(str(argument) for argument in arguments)] if len(arguments) < _MOST_WORDS else None
     if command in (PORTABLE, OLDER):
         return ["judgekit", "hook"]
     return _split(command)
@@ -302,7 +302,7 @@ EVENTS: dict[str, str | None] = {
 _UNTOUCHED = "nothing was changed"
 
 
-class Entry(NamedTuple):
+class HookEntry(NamedTuple):
     """One hook of ours: on which event, for which tools, what it is, and the way to it in the text."""
 
     event: str
@@ -311,7 +311,7 @@ class Entry(NamedTuple):
     trail: Trail
 
 
-def found(text: str, path: str) -> list[Entry]:
+def found(text: str, path: str) -> list[HookEntry]:
     """Return our entries in the text of a settings file.
 
     Raises `ConfigError` with the path and the line when the text is not JSON or not an object.
@@ -325,7 +325,7 @@ def installed(text: str, hook: dict[str, Any], path: str) -> str:
     A blank text becomes a whole one. Raises `ConfigError` when `hooks` or one of our events has a shape that
     cannot take an entry.
     """
-    entries = {each.event: (each.matcher, each.hook) for each in found(text, path)}
+    entries = {hook_entry.event: (hook_entry.matcher, hook_entry.hook) for hook_entry in found(text, path)}
     wanted = {event: (matcher, timed(hook, event)) for event, matcher in EVENTS.items()}
     if len(found(text, path)) == len(EVENTS) and entries == wanted:
         return text
@@ -360,10 +360,10 @@ def _added(text: str, event: str, group: dict[str, Any], path: str) -> str:
         return appended(text, hooks.value, [group], event)
     if groups.value.kind != "array":
         raise _unexpected(text, path, groups.start, f"hooks.{event}", "an array of matchers")
-    for number, each in enumerate(groups.value.children):
-        if not _is_group(each.value):
+    for number, child in enumerate(groups.value.children):
+        if not _is_group(child.value):
             wanted = "an object with an array 'hooks' of objects"
-            raise _unexpected(text, path, each.start, f"hooks.{event}.{number}", wanted)
+            raise _unexpected(text, path, child.start, f"hooks.{event}.{number}", wanted)
     return appended(text, groups.value, group)
 
 
@@ -373,7 +373,7 @@ def _is_group(value: Value) -> bool:
     return (
         listed is not None
         and listed.value.kind == "array"
-        and all(each.value.kind == "object" for each in listed.value.children)
+        and all(child.value.kind == "object" for child in listed.value.children)
     )
 
 
@@ -381,7 +381,7 @@ def _group(matcher: str | None, hook: dict[str, Any]) -> dict[str, Any]:
     return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}
 
 
-def _entries(text: str, root: Value) -> Iterator[Entry]:
+def _entries(text: str, root: Value) -> Iterator[HookEntry]:
     """Yield our entries; whatever has another shape is not ours and is passed over."""
     hooks = member(root, "hooks")
     for event in hooks.value.children if hooks and hooks.value.kind == "object" else ():
@@ -393,7 +393,7 @@ def _entries(text: str, root: Value) -> Iterator[Entry]:
             yield from _of_group(text, listed.value, trail)
 
 
-def _of_group(text: str, listed: Value, trail: Trail) -> Iterator[Entry]:
+def _of_group(text: str, listed: Value, trail: Trail) -> Iterator[HookEntry]:
     """Yield a group's entries; the way ends at the group where it holds nothing else."""
     hooks = [(child, plain(text, child.value)) for child in listed.children]
     alone = all(is_ours(hook) for _, hook in hooks)
@@ -404,7 +404,7 @@ def _of_group(text: str, listed: Value, trail: Trail) -> Iterator[Entry]:
         if is_ours(hook):
             way = trail if alone else [*trail, (listed, child)]
             tools = plain(text, matcher.value) if matcher else None
-            yield Entry(str(event.key), tools, hook, way)
+            yield HookEntry(str(event.key), tools, hook, way)
 
 
 def _root(text: str, path: str) -> Value:

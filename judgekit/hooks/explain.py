@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from judgekit.hooks.selection import Choice
+    from judgekit.hooks.selection import ShownMemories
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate
 
@@ -41,7 +41,7 @@ def report(prompt: str, folder: str) -> str:
     lines.append(f"terms: {_terms(prompt, configured)}")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
-    shown = selection.choose(ranked, configured)
+    shown = selection.shown_without_judge(ranked, configured)
     lines += ["", *_outcomes(ranked.candidates, shown, configured)]
     return "\n".join([*lines, *_logged(prompt, configured)])
 
@@ -57,16 +57,16 @@ def _terms(prompt: str, configured: Settings) -> str:
     return ", ".join(dict.fromkeys(found)) or "none: nothing but stop words"
 
 
-def _outcomes(candidates: list[Candidate], shown: Choice, configured: Settings) -> list[str]:
+def _outcomes(candidates: list[Candidate], shown: ShownMemories, configured: Settings) -> list[str]:
     if not candidates and not shown.pinned:
         return ["no memory matches: nothing is added"]
     lines = []
     for each in shown.pinned:
         lines += [f"injected   {_name(each, configured)}", "           pinned: injected with every prompt"]
-    for each in candidates:
-        outcome, reason = _outcome(each, shown, configured)
-        lines += [f"{outcome:<10} {_name(each, configured)}", f"           {reason}"]
-        lines.append(f"           {_evidence(each)}")
+    for candidate in candidates:
+        outcome, reason = _outcome(candidate, shown, configured)
+        lines += [f"{outcome:<10} {_name(candidate, configured)}", f"           {reason}"]
+        lines.append(f"           {_evidence(candidate)}")
     return lines
 
 
@@ -75,7 +75,7 @@ def _name(candidate: Candidate, configured: Settings) -> str:
     return f"{one_line(candidate.title, _TITLE)} -> {where}"
 
 
-def _outcome(candidate: Candidate, shown: Choice, configured: Settings) -> tuple[str, str]:
+def _outcome(candidate: Candidate, shown: ShownMemories, configured: Settings) -> tuple[str, str]:
     """Return what becomes of a candidate, and what decided it."""
     injected = candidate in shown.injected
     outcome = "injected" if injected else "mentioned" if candidate in shown.mentioned else "left out"
@@ -101,8 +101,8 @@ def _by_confidence(candidate: Candidate, configured: Settings, *, injected: bool
 
 def _evidence(candidate: Candidate) -> str:
     """Return the numbers behind a confidence; what they mean is in docs/hook.md."""
-    found = candidate.features
-    numbers = [f"{name} {getattr(found, name):.2f}" for name in _names(found)]
+    features = candidate.features
+    numbers = [f"{name} {getattr(features, name):.2f}" for name in _names(features)]
     return ", ".join([f"bm25 {candidate.bm25:.2f}", *numbers])
 
 
@@ -123,4 +123,4 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
 
 def _titles(line: dict[str, Any], *keys: str) -> str:
     entries = [each for key in keys for each in line.get(key) or ()]
-    return ", ".join(str(each.get("title")) for each in entries) or "nothing"
+    return ", ".join(str(entry.get("title")) for entry in entries) or "nothing"

@@ -78,18 +78,18 @@ def _check_writable(path: Path, target: Path) -> None:
 
 def _make_folder(folder: Path) -> list[Path]:
     missing = []
-    for each in (folder, *folder.parents):
-        if each.exists():
+    for path in (folder, *folder.parents):
+        if path.exists():
             break
-        missing.append(each)
+        missing.append(path)
     made: list[Path] = []
-    for each in reversed(missing):
+    for path in reversed(missing):
         try:
-            each.mkdir()
+            path.mkdir()
         except OSError:
             remove_folders(made)
             raise
-        made.append(each)
+        made.append(path)
     return made
 
 
@@ -200,13 +200,13 @@ def was_empty(file: Path) -> bool:
 def forget(file: Path) -> None:
     """Remove the folders that were made for `file` and are empty, and all memory of it."""
     record = _load()
-    ours = [Path(each) for each in record.folders if Path(each) in file.parents]
+    ours = [Path(folder) for folder in record.folders if Path(folder) in file.parents]
     if str(file) not in record.files and file.parent.name == ".claude":
         ours.append(file.parent)
-    left = {str(each) for each in remove_folders(ours)}
-    gone = {str(each) for each in ours} - left
+    left = {str(remove_folder) for remove_folder in remove_folders(ours)}
+    gone = {str(path) for path in ours} - left
     remaining = _Record(
-        [each for each in record.folders if each not in gone],
+        [folder for folder in record.folders if folder not in gone],
         {name: empty for name, empty in record.files.items() if name != str(file)},
     )
     if remaining != record:

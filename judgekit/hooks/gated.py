@@ -27,21 +27,21 @@ SECONDS = 3600.0  # no configured budget is longer
 SILENCE = 15.0  # seconds after which an engine that should give signs of life counts as lost
 
 
-class Wanted(NamedTuple):
+class GateOptions(NamedTuple):
     """How a run is wanted: a `mode` that goes before the configured one, and whether the engine may be asked.
 
-    `begins` is told what is known when judging begins, `hears` a row as each is known, `says` lines for
+    `on_start` gets what is known when judging begins, `on_verdict` a row as each is known, `warn` lines for
     people.
     """
 
     mode: GateMode | None
-    hears: Callable[[Row], None]
-    begins: Callable[[Begin], None]
-    says: Callable[[str], None]
+    on_verdict: Callable[[Row], None]
+    on_start: Callable[[Begin], None]
+    warn: Callable[[str], None]
     engine: bool = True
 
 
-def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: Wanted) -> Report:
+def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: GateOptions) -> Report:
     """Judge what a push to `remote` brings there; raises as `judgekit.gate.push.check_push` does."""
 
     def here(run: Run) -> Outcome:
@@ -50,10 +50,10 @@ def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: Wanted) ->
 
         return check_push(Repository(Path.cwd()), updates, remote, url, run)
 
-    return _run({"updates": [list(each) for each in updates], "remote": remote, "url": url}, wanted, here)
+    return _run({"updates": [list(update) for update in updates], "remote": remote, "url": url}, wanted, here)
 
 
-def since(base: str, wanted: Wanted) -> Report:
+def since(base: str, wanted: GateOptions) -> Report:
     """Judge what the commits since `base` change; raises as `judgekit.gate.push.check_since` does."""
 
     def here(run: Run) -> Outcome:
@@ -65,9 +65,9 @@ def since(base: str, wanted: Wanted) -> Report:
     return _run({"base": base}, wanted, here)
 
 
-def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -> Report:
+def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Outcome]) -> Report:
     start = time.monotonic()
-    connection = session.connection(wanted.says) if wanted.engine else None
+    connection = session.connection(wanted.warn) if wanted.engine else None
     spent, run = 0.0, os.urandom(16).hex()
     if connection is not None:
         start = time.monotonic()  # a start of the engine is none of the budget, as an import is not
@@ -78,22 +78,22 @@ def _run(body: dict[str, Any], wanted: Wanted, here: Callable[[Run], Outcome]) -
             spent = time.monotonic() - start  # whatever it is, it is found here again, and said
     from judgekit.gate.push import Run  # noqa: PLC0415 - pydantic; the engine has it
 
-    def hears(passed: Passed) -> None:
-        wanted.hears(passed.row())
+    def on_verdict(passed: Passed) -> None:
+        wanted.on_verdict(passed.row())
 
-    return here(Run(wanted.mode, hears, wanted.begins, spent, run)).report()
+    return here(Run(wanted.mode, on_verdict, wanted.on_start, spent, run)).report()
 
 
-def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: Wanted) -> Report:
+def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: GateOptions) -> Report:
     connection.silence = SILENCE
     request = json.dumps({**client.carried(git=True), **body, "mode": wanted.mode}).encode()
     answer = connection.ask("POST", "/v1/gate", request, seconds=SECONDS)
     for event in asking.events(answer):
         kind = event.pop("event")
         if kind == "begin":
-            wanted.begins(Begin(**event))  # type: ignore[typeddict-item]  # the same
+            wanted.on_start(Begin(**event))  # type: ignore[typeddict-item]  # the same
         elif kind == "passed":
-            wanted.hears(Row(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+            wanted.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # as the protocol has it
         elif kind == "end":
             return Report(**event)
     raise client.EngineLost("the engine was lost: its answer has no end")

@@ -34,7 +34,7 @@ _LONGEST = 4096  # characters of a path in quotes
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 
 
-class Change(NamedTuple):
+class HookChange(NamedTuple):
     """What would become of the hook at `path`; None stands for no file.
 
     `moves`: a hook of another program is put aside, or back in its place. `lame`: git skips it, for it lacks
@@ -100,45 +100,45 @@ def _value(content: bytes, group: int) -> str:
     return "".join(shlex.split(words)) if len(words) <= _LONGEST else ""
 
 
-def seat(hooks: Path) -> Path:
+def endpoint(hooks: Path) -> Path:
     """Return the file in a folder of hooks that is ours or is to be it."""
     legacy = hooks / LEGACY
     return legacy if kind(files.read(legacy)) == "ours" else hooks / HOOK
 
 
-def planned_install(hooks: Path, python: str | None = None) -> Change:
+def planned_install(hooks: Path, python: str | None = None) -> HookChange:
     """Return what installing the hook would change.
 
     Raises `UsageError` when our hook was edited, or another one stands where one is kept already.
     """
-    path = seat(hooks)
+    path = endpoint(hooks)
     before = files.read(path)
     found = "foreign" if before is None and path.is_symlink() else kind(before)
     _refuse_edited(path, found)
     lame = found == "ours" and not os.access(path, os.X_OK)
-    change = Change(path, before, text(python), found == "foreign", lame)
+    change = HookChange(path, before, text(python), found == "foreign", lame)
     if change.moves and os.path.lexists(change.kept):
         both = f"{path} is another program's, and so is {change.kept}, which ran before"
         raise UsageError(f"{both} judgekit's; remove one or put both in one file, then repeat this")
     return change
 
 
-def planned_uninstall(hooks: Path) -> Change:
+def planned_uninstall(hooks: Path) -> HookChange:
     """Return what taking the hook out would change: one that was kept comes back as it was.
 
     Raises `UsageError` when our hook was edited.
     """
-    path = seat(hooks)
+    path = endpoint(hooks)
     before = files.read(path)
     found = kind(before)
     _refuse_edited(path, found)
     if found == "foreign" or (found == "none" and path.is_symlink()):
-        return Change(path, before, before)
-    change = Change(path, before, None)
+        return HookChange(path, before, before)
+    change = HookChange(path, before, None)
     return change._replace(moves=os.path.lexists(change.kept))
 
 
-def install(change: Change) -> None:
+def install(change: HookChange) -> None:
     """Write a planned installation.
 
     Raises `InputError` when that cannot be done; then nothing has changed.
@@ -157,7 +157,7 @@ def install(change: Change) -> None:
     files.add(change.path, made, before=None)
 
 
-def uninstall(change: Change) -> None:
+def uninstall(change: HookChange) -> None:
     """Carry out a planned removal; raises as `install` does."""
     if not change.changes:
         return

@@ -27,7 +27,7 @@ _NO_PROJECT = (
 )
 
 
-class Place(NamedTuple):
+class HooksFolder(NamedTuple):
     """The folder of a repository's hooks.
 
     `tree` is its working tree, None for a bare repository. `shared`: the folder belongs to none of
@@ -44,7 +44,7 @@ class Place(NamedTuple):
         return self.tree is not None and not self.shared and ".git" not in self.hooks.parts
 
 
-def find(folder: Path) -> Place:
+def find(folder: Path) -> HooksFolder:
     """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
     tree = _tree(folder)
     # Relative paths in git's configuration count from where hooks are run.
@@ -54,11 +54,11 @@ def find(folder: Path) -> Place:
     )
     hooks = _asked(repository, "--git-path", repository.folder, "hooks")
     common = _asked(repository, "--git-common-dir", repository.folder)
-    own = [each for each in (common, tree) if each is not None]
-    return Place(hooks, tree, not any(_below(hooks, each) for each in own))
+    own = [path for path in (common, tree) if path is not None]
+    return HooksFolder(hooks, tree, not any(_below(hooks, each) for each in own))
 
 
-def of_scope(scope: Scope, folder: Path) -> Place:
+def of_scope(scope: Scope, folder: Path) -> HooksFolder:
     """Return where the hook of a scope is installed.
 
     `local` is the repository around `folder`; `user` the folder that `core.hooksPath` names for many of them.
@@ -75,10 +75,10 @@ def of_scope(scope: Scope, folder: Path) -> Place:
     return place
 
 
-def _users(folder: Path) -> Place:
+def _users(folder: Path) -> HooksFolder:
     named = configured(folder, "core.hooksPath", "--global", "--type=path")
     if named is not None and Path(named).is_absolute():
-        return Place(Path(named), None, shared=True)
+        return HooksFolder(Path(named), None, shared=True)
     try:
         place = find(folder)
     except UsageError:
@@ -100,7 +100,7 @@ def configured(folder: Path, key: str, *options: str) -> str | None:
     return os.fsdecode(raw).rstrip("\n")
 
 
-def refuse_managed(place: Place) -> None:
+def refuse_managed(place: HooksFolder) -> None:
     """Raise `UsageError` where another program writes this folder anew and knows its hooks by their names."""
     if place.hooks.name == "_" and (place.hooks / "h").is_file():
         line = 'judgekit gate --pre-push "$1" "$2"'
@@ -133,23 +133,23 @@ _SECONDS = 10
 _MENTION = b"judgekit"
 
 
-class Finding(NamedTuple):
+class HookFinding(NamedTuple):
     """One thing about git's hook: `note` is worth knowing, `wrong` keeps the gate from being asked."""
 
     state: Literal["ok", "note", "wrong"]
     text: str
 
 
-def findings(folder: Path) -> Iterator[Finding]:
+def findings(folder: Path) -> Iterator[HookFinding]:
     """Yield what there is to say about the pre-push hook of the repository around `folder`."""
     try:
         place = find(folder)
-        path = git_hook.seat(place.hooks)
+        path = git_hook.endpoint(place.hooks)
         content = files.read(path)
     except UsageError:
         return
     except InputError as error:
-        yield Finding("wrong", str(error))
+        yield HookFinding("wrong", str(error))
         return
     yield from _why(folder, place)
     found = git_hook.kind(content)
@@ -160,10 +160,10 @@ def findings(folder: Path) -> Iterator[Finding]:
         yield from _runs(place, path, content)
         yield from _kept(path)
     yield from _configured(folder)
-    yield from (Finding("note", line) for line in notes(place))
+    yield from (HookFinding("note", line) for line in notes(place))
 
 
-def notes(place: Place) -> Iterator[str]:
+def notes(place: HooksFolder) -> Iterator[str]:
     """Yield what a person should know about the place where the hook is."""
     if place.in_tree and not _ignored(place):
         told = "leave the hook out of commits, it names paths of this machine; or install pre-commit"
@@ -175,68 +175,70 @@ def notes(place: Place) -> Iterator[str]:
         yield "lefthook install replaces hooks: put the gate into its configuration (docs/gate-install.md)"
 
 
-def _why(folder: Path, place: Place) -> Iterator[Finding]:
+def _why(folder: Path, place: HooksFolder) -> Iterator[HookFinding]:
     origin = configured(folder, "core.hooksPath", "--show-origin")
     if origin is not None:
-        yield Finding(
+        yield HookFinding(
             "ok", f"hooks are in {place.hooks}, as core.hooksPath says ({origin.partition(chr(9))[0]})"
         )
 
 
-def _without(place: Place, path: Path, content: bytes | None) -> Iterator[Finding]:
+def _without(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[HookFinding]:
     if content is None:
-        yield Finding("note", f"no {path}; judgekit install git lets git ask the gate")
+        yield HookFinding("note", f"no {path}; judgekit install git lets git ask the gate")
     elif _MENTION in content or _by_pre_commit(place, content):
-        yield Finding("ok", f"{path} is another program's and leads to the gate")
+        yield HookFinding("ok", f"{path} is another program's and leads to the gate")
     else:
-        yield Finding(
+        yield HookFinding(
             "note", f"{path} is another program's; judgekit install git runs it first, then the gate"
         )
     if content is not None and not os.access(path, os.X_OK):
-        yield Finding("note", f"{path} lacks its run bit: git skips it")
+        yield HookFinding("note", f"{path} lacks its run bit: git skips it")
     if os.path.lexists(path.with_name(KEPT)):
         lost = "it ran before judgekit's hook, which another program has replaced"
-        yield Finding("note", f"{path.with_name(KEPT)} is not run: {lost}; move it back or remove it")
+        yield HookFinding("note", f"{path.with_name(KEPT)} is not run: {lost}; move it back or remove it")
 
 
-def _by_pre_commit(place: Place, content: bytes) -> bool:
+def _by_pre_commit(place: HooksFolder, content: bytes) -> bool:
     if b"pre-commit.com" not in content or place.tree is None:
         return False
     raw = files.read(place.tree / pre_commit.FILE) or b""
     return pre_commit.ID.encode() in raw
 
 
-def _ours(path: Path, found: git_hook.Kind, content: bytes) -> Finding:
+def _ours(path: Path, found: git_hook.Kind, content: bytes) -> HookFinding:
     python, root = git_hook.python_of(content), git_hook.root_of(content)
     by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
     if not os.access(path, os.X_OK):
-        return Finding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
+        return HookFinding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
     if found == "edited":
-        return Finding(
+        return HookFinding(
             "note", f"{path} is judgekit's, edited by hand: neither renewed nor removed by judgekit"
         )
     if not root:
         older = "is older: it lets PYTHONPATH and PATH name what lies in the repository"
-        return Finding("note", f"{path} {older}; {_AGAIN}")
+        return HookFinding("note", f"{path} {older}; {_AGAIN}")
     if content != git_hook.text(python, root):
-        return Finding("note", f"{path} is from another version of judgekit; {_AGAIN}")
-    return Finding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
+        return HookFinding("note", f"{path} is from another version of judgekit; {_AGAIN}")
+    return HookFinding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
 
 
-def _runs(place: Place, path: Path, content: bytes) -> Iterator[Finding]:
+def _runs(place: HooksFolder, path: Path, content: bytes) -> Iterator[HookFinding]:
     """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
     python, root = git_hook.python_of(content), git_hook.root_of(content)
     if not python or not os.access(python, os.X_OK):
         instead = programs.find("judgekit", os.environ)
         lost = f"{path}: its interpreter {python} is gone"
         if instead is None:
-            yield Finding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
+            yield HookFinding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
         else:
-            yield Finding("note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}")
+            yield HookFinding("note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}")
     elif place.in_tree or (python, root) == (sys.executable, programs.ROOT) or not root:
         return
     elif not os.path.isabs(root) or not _has_us(python, root):
-        yield Finding("wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}")
+        yield HookFinding(
+            "wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}"
+        )
 
 
 def _has_us(python: str, root: str) -> bool:
@@ -253,17 +255,17 @@ def _has_us(python: str, root: str) -> bool:
     return done.returncode == 0
 
 
-def _kept(path: Path) -> Iterator[Finding]:
+def _kept(path: Path) -> Iterator[HookFinding]:
     kept = path.with_name(KEPT)
     if not os.path.lexists(kept):
         return
     if os.access(kept, os.X_OK):
-        yield Finding("ok", f"{kept}, which was there before, runs first and can stop a push by itself")
+        yield HookFinding("ok", f"{kept}, which was there before, runs first and can stop a push by itself")
     else:
-        yield Finding("note", f"{kept}, which was there before, is not run: it had no run bit")
+        yield HookFinding("note", f"{kept}, which was there before, is not run: it had no run bit")
 
 
-def _configured(folder: Path) -> Iterator[Finding]:
+def _configured(folder: Path) -> Iterator[HookFinding]:
     """Yield the hooks that git 2.54 and newer run from its configuration."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
@@ -272,10 +274,10 @@ def _configured(folder: Path) -> Iterator[Finding]:
     for line in lines_of(os.fsdecode(raw)):
         name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
         command = configured(folder, f"hook.{name}.command") or ""
-        yield Finding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')
+        yield HookFinding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')
 
 
-def _ignored(place: Place) -> bool:
+def _ignored(place: HooksFolder) -> bool:
     return place.tree is not None and Repository(place.tree).holds(
         "check-ignore", "--quiet", str(place.hooks / HOOK)
     )

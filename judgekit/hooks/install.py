@@ -24,7 +24,7 @@ Scope = Literal["user", "project", "local"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
-class Change(NamedTuple):
+class SettingsChange(NamedTuple):
     """What an installation would make of one settings file; None stands for no file."""
 
     path: Path
@@ -54,7 +54,7 @@ def project_folder(folder: Path | None = None) -> Path:
     return Path(environment.project_root(str(folder or Path.cwd())))
 
 
-def planned_install(scope: Scope, project: Path, python: str | None = None) -> Change:
+def planned_install(scope: Scope, project: Path, python: str | None = None) -> SettingsChange:
     """Return what installing the hook would change.
 
     `python` is the interpreter that runs it (this one); the project scope, which is shared, names none.
@@ -68,10 +68,10 @@ def planned_install(scope: Scope, project: Path, python: str | None = None) -> C
     before = files.read(path)
     hook = entries.portable() if scope == "project" else entries.fastest(python)
     after = entries.installed(_text(path, before), hook, str(path))
-    return Change(path, before, after.encode())
+    return SettingsChange(path, before, after.encode())
 
 
-def planned_uninstall(scope: Scope, project: Path) -> Change:
+def planned_uninstall(scope: Scope, project: Path) -> SettingsChange:
     """Return what taking the hook out would change: a file that holds nothing else goes.
 
     Raises as `planned_install` does.
@@ -80,13 +80,13 @@ def planned_uninstall(scope: Scope, project: Path) -> Change:
     before = files.read(path)
     text = _text(path, before)
     if not entries.found(text, str(path)):
-        return Change(path, before, before)
+        return SettingsChange(path, before, before)
     after = entries.uninstalled(text, str(path))
     gone = not after and not files.was_empty(path)
-    return Change(path, before, None if gone else after.encode())
+    return SettingsChange(path, before, None if gone else after.encode())
 
 
-def install(change: Change) -> None:
+def install(change: SettingsChange) -> None:
     """Write a planned installation.
 
     Raises `InputError` when that cannot be done; then nothing has changed.
@@ -96,7 +96,7 @@ def install(change: Change) -> None:
         files.add(change.path, made, before=change.before)
 
 
-def uninstall(change: Change) -> None:
+def uninstall(change: SettingsChange) -> None:
     """Carry out a planned removal, that of folders made for it too. Raises as `install` does."""
     if not change.changes:
         return
@@ -165,7 +165,7 @@ def doubled(project: Path) -> Iterator[str]:
         yield f"each prompt gets {len(seen)} answers: the hook is in {where}; {remedy}"
 
 
-def installed(scope: Scope, project: Path) -> list[entries.Entry]:
+def installed(scope: Scope, project: Path) -> list[entries.HookEntry]:
     """Return our entries in a scope's settings; none where the file cannot be read or is not JSON."""
     path = settings_file(scope, project)
     with contextlib.suppress(OSError, UnicodeDecodeError, JudgekitError):
@@ -245,7 +245,7 @@ _PROMPT = "What does the doctor ask the prompt hook?"
 _MEMORY = "The doctor asks the prompt hook a question"
 
 
-class Finding(NamedTuple):
+class ScopeStatus(NamedTuple):
     """What is known of the hook in one scope.
 
     `problem` is None where it answers or was not `asked`; `missing` are the events it is not called on.
@@ -260,7 +260,7 @@ class Finding(NamedTuple):
     problem: str | None
 
 
-def findings(project: Path) -> Iterator[Finding]:
+def findings(project: Path) -> Iterator[ScopeStatus]:
     """Yield one finding for every scope in which the hook is set up; each is asked once, for 10 s at most."""
     for scope in SCOPES:
         found = installed(scope, project)
@@ -268,11 +268,13 @@ def findings(project: Path) -> Iterator[Finding]:
             yield _finding(scope, project, found)
 
 
-def _finding(scope: Scope, project: Path, found: list[entries.Entry]) -> Finding:
-    hook = next((each.hook for each in found if each.event == "UserPromptSubmit"), found[0].hook)
+def _finding(scope: Scope, project: Path, found: list[entries.HookEntry]) -> ScopeStatus:
+    hook = next(
+        (hook_entry.hook for hook_entry in found if hook_entry.event == "UserPromptSubmit"), found[0].hook
+    )
     covered = {each.event for each in found}
     asked = scope == "user" or hook in (entries.portable(), entries.fastest())
-    return Finding(
+    return ScopeStatus(
         scope,
         settings_file(scope, project),
         form(hook),

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from judgekit.hooks.selection import Choice
+    from judgekit.hooks.selection import ShownMemories
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.confidence import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
@@ -28,17 +28,21 @@ class UnjudgedError(Exception):
     """Nobody could be asked; the message says why."""
 
 
-def choose(
-    prompt: str, ranked: Ranked, payload: Mapping[str, Any], configured: Settings, notes: list[str]
-) -> Choice | None:
+def shown_by_judge(
+    prompt: str, ranked: RankedCandidates, payload: Mapping[str, Any], configured: Settings, notes: list[str]
+) -> ShownMemories | None:
     """Return what is shown after judging; None, and why in `notes`, when nobody could be asked.
 
     What is pinned is shown anyway, and what is damaged may be retired: neither is judged.
     """
-    asked = [each for each in ranked.candidates if not each.damaged]
+    asked = [candidate for candidate in ranked.candidates if not candidate.damaged]
     if not asked:
         return None
-    alone = [each for each in selection.choose(ranked, configured).injected if not each.damaged]
+    alone = [
+        candidate
+        for candidate in selection.shown_without_judge(ranked, configured).injected
+        if not candidate.damaged
+    ]
     try:
         ask = _of_engine if _uses_engine(configured) else _here
         kept, undecided, degraded = ask(prompt, asked, alone, payload, configured)
@@ -52,9 +56,9 @@ def choose(
         notes.append(degraded)
     injected = kept[: configured["max_inject"]]
     if configured["inject"] == "top_k":
-        return selection.Choice(ranked.pinned, injected, [])
+        return selection.ShownMemories(ranked.pinned, injected, [])
     mentioned = [each for each in undecided if each.worth_mentioning and each not in injected]
-    return selection.Choice(ranked.pinned, injected, mentioned)
+    return selection.ShownMemories(ranked.pinned, injected, mentioned)
 
 
 def _uses_engine(configured: Settings) -> bool:
@@ -79,7 +83,7 @@ def _of_engine(
         **client.carried(configured.project),
         "prompt": prompt,
         "transcript_path": str(payload.get("transcript_path") or ""),
-        "candidates": [_told(each) for each in asked],
+        "candidates": [_told(candidate) for candidate in asked],
         "alone": [asked.index(each) for each in alone],
     }
     seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK

@@ -17,9 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from judgekit.hooks.selection import Choice
+    from judgekit.hooks.selection import ShownMemories
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.confidence import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the file; then it becomes the older one, and the older one goes
@@ -31,14 +31,18 @@ def file() -> str:
     return os.path.join(environment.state_home(), "injections.jsonl")
 
 
-def add(prompt: str, ranked: Ranked, shown: Choice, configured: Settings) -> None:
+def add(prompt: str, ranked: RankedCandidates, shown: ShownMemories, configured: Settings) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
-    rest = [each for each in ranked.candidates if each not in shown.injected and each not in shown.mentioned]
+    rest = [
+        candidate
+        for candidate in ranked.candidates
+        if candidate not in shown.injected and candidate not in shown.mentioned
+    ]
     line = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
         "prompt": beginning(prompt),
-        "pinned": [_entry(each) for each in shown.pinned],
+        "pinned": [_entry(candidate) for candidate in shown.pinned],
         "injected": [_entry(each) for each in shown.injected],
         "mentioned": [_entry(each) for each in shown.mentioned],
         "left_out": len(rest),

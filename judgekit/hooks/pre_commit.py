@@ -9,7 +9,7 @@ from judgekit.config import yamlfile
 from judgekit.errors import ConfigError
 from judgekit.hooks import files
 from judgekit.hooks.git_hook import BLOCKED
-from judgekit.hooks.install import Change
+from judgekit.hooks.install import SettingsChange
 from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ITEM = f"""\
 """
 
 
-def planned_install(project: Path) -> Change:
+def planned_install(project: Path) -> SettingsChange:
     """Return what adding the hook to a project's configuration would change.
 
     Raises `ConfigError` when that file is not what pre-commit reads, `InputError` when it cannot be read.
@@ -50,28 +50,28 @@ def planned_install(project: Path) -> Change:
     path, before, text = _read(project)
     position, is_alone = _found(path, text)
     if position is not None and not is_alone:
-        return Change(path, before, before)
+        return SettingsChange(path, before, before)
     with _named(path):
         rest = text if position is None else yamlfile.without_item(text, "repos", position)
         if position is not None and _repos(text)[position] == yamlfile.parsed(ITEM)[0]:
-            return Change(path, before, before)
-        return Change(path, before, yamlfile.with_item(rest, "repos", ITEM).encode())
+            return SettingsChange(path, before, before)
+        return SettingsChange(path, before, yamlfile.with_item(rest, "repos", ITEM).encode())
 
 
-def planned_uninstall(project: Path) -> Change:
+def planned_uninstall(project: Path) -> SettingsChange:
     """Return what taking the hook out would change; a file that holds nothing else goes. Raises as above."""
     path, before, text = _read(project)
     position, is_alone = _found(path, text)
     if position is None:
-        return Change(path, before, before)
+        return SettingsChange(path, before, before)
     if not is_alone:
         raise ConfigError(f"{ID} stands among other hooks; take it out by hand", path=path, key="repos")
     with _named(path):
         rest = yamlfile.without_item(text, "repos", position)
-    return Change(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
+    return SettingsChange(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
 
 
-def write(change: Change) -> None:
+def write(change: SettingsChange) -> None:
     """Carry out a planned change; raises `InputError` when that cannot be done, then nothing has changed."""
     if change.changes:
         files.replace(change.path, change.before, change.after)
@@ -96,7 +96,7 @@ def _found(path: Path, text: str) -> tuple[int | None, bool]:
     with _named(path):
         for position, repo in enumerate(_repos(text)):
             hooks = repo.get("hooks") if isinstance(repo, dict) else None
-            ids = [each.get("id") for each in hooks or () if isinstance(each, dict)]
+            ids = [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
             if ID in ids:
                 return position, repo.get("repo") == "local" and ids == [ID]
     return None, False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.gate.updates import Begin, RefUpdate, Report
-    from judgekit.hooks.gated import Wanted
+    from judgekit.hooks.gated import GateOptions
     from judgekit.ledger import Record
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
@@ -44,11 +44,11 @@ def ended(words: Sequence[str]) -> int | None:
     found = watchdog.split(PREPARATION)
     if found is None or found[0] is not None:
         return found and found[0]
-    fault(JudgekitError("no end within the budget"), _complain)
+    fault(JudgekitError("no end within the budget"), _warn)
     return found[1] or Exit.ACCEPTED
 
 
-def _complain(line: str) -> None:
+def _warn(line: str) -> None:
     sys.stderr.write(f"judgekit: {line}\n")
 
 
@@ -77,12 +77,12 @@ def nothing_to_do(words: Sequence[str]) -> bool:
         return False
 
 
-def check(remote: str, url: str, wanted: Wanted) -> Report | None:
+def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
     """Judge the push that git describes on stdin; None where there is nothing to say about it.
 
     Faults are said and noted down, never raised.
     """
-    say = wanted.says
+    say = wanted.warn
     updates: list[RefUpdate] = []
     try:
         updates = _updates()
@@ -90,7 +90,7 @@ def check(remote: str, url: str, wanted: Wanted) -> Report | None:
         if variable is not None:
             _skip(variable, url or remote, updates, say)
             return None
-        if all(each.deletes for each in updates):
+        if all(update.deletes for update in updates):
             return None
         from judgekit.hooks import gated  # noqa: PLC0415 - a skipped push needs little
 
@@ -155,7 +155,7 @@ def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
 def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callable[[str], None]) -> None:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
-    refs = [each.remote_ref for each in updates]
+    refs = [update.remote_ref for update in updates]
     lost = _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs))
     if variable != SILENCE:
         said = f"not noted: {lost}" if lost else "noted in the ledger"

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.confidence import Candidate, Ranked
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
@@ -14,7 +14,7 @@ PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
 
 
-class Choice:
+class ShownMemories:
     """What is shown of a prompt's candidates: `pinned` and `injected` in full, `mentioned` as a hint."""
 
     __slots__ = ("injected", "mentioned", "pinned")
@@ -31,7 +31,7 @@ def is_silent(prompt: str) -> bool:
     return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
 
-def find(prompt: str, configured: Settings) -> Ranked:
+def find(prompt: str, configured: Settings) -> RankedCandidates:
     """Return the candidates for a prompt from all configured stores."""
     from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
 
@@ -49,11 +49,17 @@ def find(prompt: str, configured: Settings) -> Ranked:
     )
 
 
-def choose(ranked: Ranked, configured: Settings) -> Choice:
+def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> ShownMemories:
     """Return which candidates are shown, no judge being asked. What is pinned comes on top of the others."""
     most = configured["max_inject"]
     if configured["inject"] == "top_k":
-        return Choice(ranked.pinned, [each for each in ranked.candidates if not each.damaged][:most], [])
-    injected = [each for each in ranked.candidates if each.confidence_label == "high"][:most]
-    mentioned = [each for each in ranked.candidates if each.worth_mentioning and each not in injected]
-    return Choice(ranked.pinned, injected, mentioned)
+        return ShownMemories(
+            ranked.pinned, [candidate for candidate in ranked.candidates if not candidate.damaged][:most], []
+        )
+    injected = [candidate for candidate in ranked.candidates if candidate.confidence_label == "high"][:most]
+    mentioned = [
+        candidate
+        for candidate in ranked.candidates
+        if candidate.worth_mentioning and candidate not in injected
+    ]
+    return ShownMemories(ranked.pinned, injected, mentioned)

@@ -48,10 +48,10 @@ def allowed(configured: settings.Settings) -> bool:
     return configured.values.get("engine", {}).get("use", True) is not False
 
 
-def connection(says: Callable[[str], None]) -> client.Connection | None:
+def connection(warn: Callable[[str], None]) -> client.Connection | None:
     """Return a connection to the engine, started where none runs; None where none is wanted or can be.
 
-    In the latter case `says` is told so in a line.
+    In the latter case `warn` is told so in a line.
     """
     from judgekit.engine import client  # noqa: PLC0415 - an edit needs no engine
 
@@ -60,7 +60,7 @@ def connection(says: Callable[[str], None]) -> client.Connection | None:
     try:
         return client.connect_or_start()
     except client.NoEngine as error:
-        says(f"no engine could be started ({error}): going on in this process")
+        warn(f"no engine could be started ({error}): going on in this process")
         return None
 
 

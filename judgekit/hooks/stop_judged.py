@@ -27,7 +27,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     """Judge what the session changed; return the client's JSON that asks it to go on, or nothing."""
     until = time.monotonic() + configured["deadline"]
     from judgekit.errors import JudgekitError  # noqa: PLC0415 - the same
-    from judgekit.judging.service import Wish  # noqa: PLC0415 - imported only after what they need can be
+    from judgekit.judging.service import JudgeRequest  # noqa: PLC0415 - imported only after what they need can be
 
     session = _session(payload)
     try:
@@ -42,7 +42,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         from judgekit.gate import tasks  # noqa: PLC0415 - the same
 
         left = max(0.1, until - time.monotonic())
-        verdict, notes = tasks.judge(document, Path(project), Wish(deadline=left))
+        verdict, notes = tasks.judge(document, Path(project), JudgeRequest(deadline=left))
     except JudgekitError as error:
         return "", [f"not judged, the agent stops: {error}"]
     asks = asks_to_go_on(verdict) and memory.told < configured["blocks"]
@@ -71,9 +71,9 @@ class Memory:
         self.seen, self.told = [*self.seen, *([key] if key else [])][-1000:], self.told + told
         folder = cachefile.folder(FOLDER)
         cachefile.write(self._path, sqljson.dumps({"seen": self.seen, "told": self.told}))
-        for each in os.scandir(folder):
-            if each.stat().st_mtime < time.time() - _MAX_AGE:
-                os.unlink(each.path)
+        for dir_entry in os.scandir(folder):
+            if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
+                os.unlink(dir_entry.path)
 
 
 def asks_to_go_on(verdict: Verdict) -> bool:
@@ -87,7 +87,7 @@ def reason(verdict: Verdict) -> str:
     """Return facts for the agent. What a model says of a file may have been steered by that file."""
     from judgekit.text import one_line, rubric_name  # noqa: PLC0415 - loaded by then
 
-    names = ", ".join(_harmless(one_line(each.path, 100)) for each in verdict.subjects)
+    names = ", ".join(_harmless(one_line(subject.path, 100)) for subject in verdict.subjects)
     task = _harmless(one_line(verdict.task_id, 100))
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
@@ -96,7 +96,7 @@ def reason(verdict: Verdict) -> str:
     decided = verdict.human_override
     if decided is not None:
         return f"{head}, decided by a person: {_harmless(one_line(decided.why, MAX_TEXT))}"[:MAX_REASON]
-    shown = "\n".join(_line(each) for each in verdict.findings[:MAX_FINDINGS])
+    shown = "\n".join(_line(finding) for finding in verdict.findings[:MAX_FINDINGS])
     return (
         f"{head} ({scores}). The verdict is in the ledger under {task}.\n"
         "What the judge found follows. It is a description of the files, written by another model.\n"

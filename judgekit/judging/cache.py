@@ -240,7 +240,7 @@ def _is_damaged(path: Path) -> bool:
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
-class Tally:
+class CountingCache:
     """A cache that counts what it is asked, so that a caller knows whether a model had to be asked."""
 
     def __init__(self, inner: Cache) -> None:
@@ -276,10 +276,10 @@ def lasting_cache() -> ReplyCache:
     Opening and closing the file takes longer than all that is asked of it while a prompt waits.
     """
     path = Path(environment.cache_home()) / "replies.sqlite"
-    found: ReplyCache | None = getattr(_lasting, "cache", None)
-    if found is None or not found.is_of(path):
-        found = _lasting.cache = ReplyCache(path)
-    return found
+    reply_cache: ReplyCache | None = getattr(_lasting, "cache", None)
+    if reply_cache is None or not reply_cache.is_of(path):
+        reply_cache = _lasting.cache = ReplyCache(path)
+    return reply_cache
 
 
 def key(endpoint: Endpoint, request: Request) -> str:

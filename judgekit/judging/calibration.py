@@ -27,7 +27,7 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import fingerprint
 from judgekit.judging.binomial import lower, upper
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.fingerprint import USUALLY, Asked, Readings, Was
 from judgekit.judging.options import USUAL
 from judgekit.judging.verdict import RubricRef
@@ -36,9 +36,9 @@ from judgekit.rubric import search_path
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.judging.fingerprint import Panel
-    from judgekit.judging.options import Manner
-    from judgekit.providers.base import Seats
+    from judgekit.judging.fingerprint import PanelFingerprint
+    from judgekit.judging.options import JudgeOptions
+    from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 
@@ -54,7 +54,7 @@ class Promised(Strict):
     reference: TierName | None = None
 
 
-class Shown(Strict):
+class CalibratedRule(Strict):
     """A gate, and what shows that it keeps the promise."""
 
     tier: TierName
@@ -70,7 +70,7 @@ class Shown(Strict):
     bound: float
 
 
-class NotShown(Strict):
+class RefusedRule(Strict):
     """A class of opinions for which the promise cannot be given; `more` labels of it would do, if any."""
 
     tier: TierName
@@ -127,25 +127,26 @@ class Calibration(Strict):
     asking: dict[TierName, dict[str, str]] = {}
     subjects: Subjects | None = None
     promise: Promised
-    gates: list[Shown]
-    not_promised: list[NotShown] = []
+    gates: list[CalibratedRule]
+    not_promised: list[RefusedRule] = []
     read_otherwise: dict[TierName, int] = {}
     cases: int
     labels_sha256: str
     with_gates: Measured
     without: Measured
 
-    def rules(self) -> Gates:
+    def rules(self) -> FinalityRules:
         """Return the gates as the judge applies them."""
         gates = tuple(
-            Gate(each.tier, each.outcome, each.least_margin, each.after, each.stands) for each in self.gates
+            FinalityRule(gate.tier, gate.outcome, gate.least_margin, gate.after, gate.stands)
+            for gate in self.gates
         )
         read = frozenset(
             (tier, model, how) for tier, models in self.read.items() for model, how in models.items()
         )
-        return Gates(self.id, gates, self.promise.reference, read)
+        return FinalityRules(self.id, gates, self.promise.reference, read)
 
-    def misfit(self, loaded: LoadedRubric, now: Panel, subjects: int = 0) -> str | None:
+    def misfit(self, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
         """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given.
 
         `subjects` is how many are compared, where that is what it is for.
@@ -196,7 +197,7 @@ class Promise:
     reference: TierName | None = None
 
 
-class Tally(NamedTuple):
+class ErrorCounts(NamedTuple):
     """Over a gate's labels: `errors` against it and, with a reference, `gains` where only that one erred."""
 
     labels: int
@@ -216,7 +217,7 @@ class Flaw(NamedTuple):
     told: str
 
 
-def bound(tally: Tally, level: float, promise: Promise) -> float:
+def bound(tally: ErrorCounts, level: float, promise: Promise) -> float:
     """Return what the rate exceeds with a probability of at most `level`.
 
     With a reference it is the rate of losses less that of gains, each bounded at half the level.
@@ -239,17 +240,17 @@ def _flaws(known: Calibration) -> Iterator[Flaw]:
         yield Flaw("cases", f"expected 0 to {_MOST}, got {known.cases}")
     if last is not None and last not in tiers[1:]:
         yield Flaw("promise.reference", f"expected a tier after the first one, got {last}")
-    for at, each in enumerate(known.gates):
-        yield from _counted(f"gates.{at}", each, known)
-        yield from _placed(f"gates.{at}", each, known, tiers)
-        yield from _held(f"gates.{at}", each, known)
+    for at, calibrated_rule in enumerate(known.gates):
+        yield from _counted(f"gates.{at}", calibrated_rule, known)
+        yield from _placed(f"gates.{at}", calibrated_rule, known, tiers)
+        yield from _held(f"gates.{at}", calibrated_rule, known)
     for at, refused in enumerate(known.not_promised):
         yield from _counted(f"not_promised.{at}", refused, known)
     for name, measured in (("with_gates", known.with_gates), ("without", known.without)):
         yield from _measured(name, measured, known.cases)
 
 
-def _counted(where: str, each: Shown | NotShown, known: Calibration) -> Iterator[Flaw]:
+def _counted(where: str, each: CalibratedRule | RefusedRule, known: Calibration) -> Iterator[Flaw]:
     if not 0 <= each.labels <= known.cases:
         yield Flaw(f"{where}.labels", f"expected 0 to {known.cases} (all cases), got {each.labels}")
     if not 0 <= each.errors <= each.labels:
@@ -261,7 +262,9 @@ def _counted(where: str, each: Shown | NotShown, known: Calibration) -> Iterator
         yield Flaw(f"{where}.least_margin", f"expected a number, got {each.least_margin}")
 
 
-def _placed(where: str, each: Shown, known: Calibration, tiers: Sequence[TierName]) -> Iterator[Flaw]:
+def _placed(
+    where: str, each: CalibratedRule, known: Calibration, tiers: Sequence[TierName]
+) -> Iterator[Flaw]:
     end = tiers.index(known.promise.reference) if known.promise.reference in tiers else len(tiers) - 1
     may = tiers[1:2] if each.stands else tiers[:end]
     if each.tier not in may:
@@ -270,22 +273,22 @@ def _placed(where: str, each: Shown, known: Calibration, tiers: Sequence[TierNam
         yield Flaw(f"{where}.stands", f"expected a win of {tiers[0]} against a tie of {each.tier}")
     elif each.after is not None and each.tier == tiers[0]:
         yield Flaw(f"{where}.after", f"expected none, because {each.tier} is the first tier")
-    same = [(one.tier, one.outcome, one.after, one.stands) for one in known.gates]
+    same = [(gate.tier, gate.outcome, gate.after, gate.stands) for gate in known.gates]
     if same.count((each.tier, each.outcome, each.after, each.stands)) > 1:
         yield Flaw(where, "expected one gate for each class of opinions, got several")
     # The classes of one tier have no opinion in common.
     labels = Counter[str]()
-    for one in known.gates:
-        labels[one.tier] += 0 if one.stands else one.labels
+    for gate in known.gates:
+        labels[gate.tier] += 0 if gate.stands else gate.labels
     if labels[each.tier] > known.cases:
         told = f"expected {known.cases} at most in all gates of {each.tier}, got {labels[each.tier]}"
         yield Flaw(f"{where}.labels", told)
 
 
-def _held(where: str, each: Shown, known: Calibration) -> Iterator[Flaw]:
+def _held(where: str, each: CalibratedRule, known: Calibration) -> Iterator[Flaw]:
     promise = Promise(known.promise.rate, known.promise.confidence, known.promise.reference)
     share = (1 - promise.confidence) / len(known.gates)
-    least = bound(Tally(each.labels, each.errors, each.gains), share, promise)
+    least = bound(ErrorCounts(each.labels, each.errors, each.gains), share, promise)
     if least > promise.rate:
         seen = f"{each.errors} wrong of {each.labels}"
         told = f"{seen} is no evidence for at most {promise.rate:g}: it may be up to {least:.3g}"
@@ -313,31 +316,31 @@ _KIND = SCHEMA.partition("@")[0] + "@"
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
-class Found(NamedTuple):
+class UsableCalibration(NamedTuple):
     """The gates to judge by, and in one line which calibrations that are there are not used; or neither."""
 
-    gates: Gates | None = None
-    stale: str | None = None
+    finality: FinalityRules | None = None
+    calibration_warning: str | None = None
 
 
 def find(
     loaded: LoadedRubric,
     mode: ModeName,
-    seats: Seats,
+    panel: PanelModels,
     project: Path | None = None,
-    manner: Manner = USUAL,
+    options: JudgeOptions = USUAL,
     subjects: int = 0,
-) -> Found:
+) -> UsableCalibration:
     """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
 
     One that is stale is not used, and said where none fits; one that cannot be read is said in any case. What
     is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide.
     `subjects` is how many are scored to be compared, if they are.
     """
-    if len(seats) < 2:  # noqa: PLR2004 - one opinion cannot go up
-        return Found()
-    now = fingerprint.panel(seats, loaded.rubric, manner)
-    fitting, stale, broken = None, list[str](), list[str]()
+    if len(panel) < 2:  # noqa: PLR2004 - one opinion cannot go up
+        return UsableCalibration()
+    now = fingerprint.panel(panel, loaded.rubric, options)
+    fitting, calibration_warning, broken = None, list[str](), list[str]()
     for known in _known(loaded.rubric.rubric, mode, project):
         if isinstance(known, str):
             broken.append(f"calibration not used: {known}")
@@ -346,11 +349,13 @@ def find(
         elif fitting is None and (misfit := known.misfit(loaded, now, subjects)) is None:
             fitting = known
         elif fitting is None:
-            stale.append(f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one")
-    told = [*broken[:MOST_TOLD], *([] if fitting else stale[:1])]
+            calibration_warning.append(
+                f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one"
+            )
+    told = [*broken[:MOST_TOLD], *([] if fitting else calibration_warning[:1])]
     if len(broken) > MOST_TOLD:
         told.append(f"{len(broken) - MOST_TOLD} more calibrations cannot be read")
-    return Found(fitting.rules() if fitting else None, "; ".join(told) or None)
+    return UsableCalibration(fitting.rules() if fitting else None, "; ".join(told) or None)
 
 
 def read(path: Path) -> Calibration:
@@ -492,7 +497,7 @@ def _files(folder: Path, of: str) -> list[Path]:
 
     Those whose name says so come first, each the newest before others.
     """
-    named = [(_ID.fullmatch(each.stem), each) for each in folder.glob("*.json")]
+    named = [(_ID.fullmatch(path.stem), path) for path in folder.glob("*.json")]
     held = [(id_ is None, -_changed(path), path) for id_, path in named if id_ is None or id_[1] == of]
     return [path for _, _, path in sorted(held)]
 

@@ -10,7 +10,7 @@ from judgekit.config import settings as configuration
 from judgekit.config.names import TIERS
 from judgekit.errors import UsageError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import LEAST, MOST, Contest
+from judgekit.judging.comparison_input import LEAST, MOST, ComparisonInput
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.service import AS_CONFIGURED, judge_of
 from judgekit.providers import running
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.service import Wish
+    from judgekit.judging.service import JudgeRequest
     from judgekit.providers.base import Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
 
@@ -32,26 +32,35 @@ FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
 _TWO = 2
 
 
-def compare(contest: Contest, project: Path | None = None, wish: Wish = AS_CONFIGURED) -> Comparison:
+def compare(
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
+) -> Comparison:
     """Return which text is better; raises `ConfigError` or `UsageError`, never because a model failed."""
 
     async def run() -> Comparison:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            return await judge(gateway, contest, project, wish).judge(contest)
+            return await judge(gateway, comparison_input, project, judge_request).judge(comparison_input)
 
     return running.run(run())
 
 
 def prompts(
-    contest: Contest, project: Path | None = None, wish: Wish = AS_CONFIGURED
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
-    found = judge(open_gateway({}), contest, project, wish).facing(contest)
-    juries = found.juries
-    if not juries:
-        return [(tier, "no model is set up", found.prompts(tier, contest)) for tier in TIERS]
-    seats = [(tier, seat) for tier in TIERS for seat in juries.get(tier, ())]
-    return [(tier, found.name(seat), found.prompts(tier, contest, seat)) for tier, seat in seats]
+    found = judge(open_gateway({}), comparison_input, project, judge_request).for_subject(comparison_input)
+    models_by_tier = found.models_by_tier
+    if not models_by_tier:
+        return [(tier, "no model is set up", found.prompts(tier, comparison_input)) for tier in TIERS]
+    endpoints = [(tier, endpoint) for tier in TIERS for endpoint in models_by_tier.get(tier, ())]
+    return [
+        (tier, found.name(endpoint), found.prompts(tier, comparison_input, endpoint))
+        for tier, endpoint in endpoints
+    ]
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
@@ -68,17 +77,20 @@ def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str |
 
 
 def judge(
-    gateway: Gateway, contest: Contest, project: Path | None = None, wish: Wish = AS_CONFIGURED
+    gateway: Gateway,
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> PairJudge | RankingJudge:
     """Return the judge that a wish and the configuration in `project` ask for.
 
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
-    loaded = _rubric(wish.rubric, len(contest.files), project)
+    loaded = _rubric(judge_request.rubric, len(comparison_input.files), project)
     pair = isinstance(loaded.rubric, CompareRubric)
-    count = 0 if pair else len(contest.distinct)
-    common = judge_of(gateway, configuration.load(project), loaded, project, wish, subjects=count)
-    return common.turned(PairJudge) if pair else common.turned(RankingJudge)
+    count = 0 if pair else len(comparison_input.distinct)
+    common = judge_of(gateway, configuration.load(project), loaded, project, judge_request, subjects=count)
+    return common.as_judge(PairJudge) if pair else common.as_judge(RankingJudge)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

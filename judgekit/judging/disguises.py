@@ -251,7 +251,7 @@ _HEADERS: Final = (
     ),
     ("private-lines", re.compile(r"private-lines:[ \t]{0,4}\d{1,4}")),
 )
-_NEXT: Final = re.compile("|".join(each.pattern for _, each in _HEADERS), re.IGNORECASE)
+_NEXT: Final = re.compile("|".join(pattern.pattern for _, pattern in _HEADERS), re.IGNORECASE)
 _DASHES: Final = re.compile(r"(?:[-\\=]{2,20}[ \t]{0,4}){1,3}\Z")
 _END: Final = re.compile(
     r"(?:[-\\=]{2,20}[ \t]{0,4})?END[ _]{0,4}(?:[A-Z0-9]{1,12}[ _]{1,4}){0,3}(?:PRIVATE|STATIC)[ _]{1,4}KEY(?:[ _]{1,4}(?:BLOCK|V1))?"

@@ -14,7 +14,7 @@ from judgekit.config.names import TIERS, Outcome, TierName
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from judgekit.judging.finality import Gates
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.verdict import Consensus, VerdictWord
 
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
@@ -36,12 +36,12 @@ ESCALATE = Final("escalate", "none", None)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EscalationRules:
     """What governs escalation in one judging.
 
     `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
     `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
-    model of each tier, or the several of its jury: one model is one voice. With `gates` a calibration says
+    model of each tier, or the several of its jury: one model is one voice. With `finality` a calibration says
     which opinions are final: those it lets through, and of a first tier no others. Without one, an opinion
     whose margin is less than `margin` is not final alone, where anybody else can be asked. Of the tiers in
     `partial` no opinion is, whatever a calibration says.
@@ -51,7 +51,7 @@ class Rules:
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
     models: Mapping[TierName, str | Collection[str]] = field(default_factory=dict)
-    gates: Gates | None = None
+    finality: FinalityRules | None = None
     margin: float = 0.0
     partial: Collection[TierName] = ()
 
@@ -100,15 +100,15 @@ class Rules:
 
     def _gated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
         """Return what a calibration decides, None where the rules below do."""
-        gates = self.gates
-        if gates is None or len(self.tiers) == 1:
+        finality = self.finality
+        if finality is None or len(self.tiers) == 1:
             return None
         for tier in self.tiers:
             if tier not in seen:
-                return tier if gates.last in self.tiers[self.tiers.index(tier) :] else None
+                return tier if finality.last in self.tiers[self.tiers.index(tier) :] else None
             outcome = seen[tier]
             barred = tier in self.partial or (outcome == "accept" and tier in self.truncated)
-            if outcome is not None and not barred and gates.final(tier, seen, margins):
+            if outcome is not None and not barred and finality.final(tier, seen, margins):
                 agreed = len(seen) > 1 and set(seen.values()) == {outcome}
                 return Final(outcome, "unanimous" if agreed else "single", tier)
         return None
@@ -127,13 +127,13 @@ class Rules:
         return self._from_deep(first, seen, margins)
 
     def _is_final(self, quick: Outcome, margins: Mapping[TierName, float]) -> bool:
-        if self.gates is not None or self._is_close("quick", margins):
+        if self.finality is not None or self._is_close("quick", margins):
             return False
         unseen = quick == "accept" and "quick" in self.truncated
         return quick not in ("improve", self.confirm) and not unseen
 
     def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
-        close = self.gates is None and margins.get(tier, self.margin) < self.margin
+        close = self.finality is None and margins.get(tier, self.margin) < self.margin
         return close or tier in self.partial
 
     def _from_deep(

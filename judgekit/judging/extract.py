@@ -1,478 +1,341 @@
-"""From an object of a reply to a pydantic model: tolerant about form, never about values.
+"""Whether a reply gives another answer beside the one that was read from it.
 
-What a pydantic field's annotation asks for, as far as the form of a reply depends on it.
+A model copies from the text that it judges. That text may hold an answer, or quotes and brackets that make
+an answer of what stands around them. So this check does not rely on how the scanner split the reply: if a
+key of the answer has another value anywhere in the reply, the reply gives two answers, and neither is
+certain.
 
-Finding the keys of a model in an object that spells or nests them in its own way.
+Raw reply to validated object: the reading of what models answer.
 """
 
 from __future__ import annotations
 
-import enum
+import json
 import re
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from functools import wraps
-from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    ParamSpec,
-    TypeGuard,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from judgekit.errors import AmbiguousReply, InvalidReply
+from judgekit.judging.fit import (
+    CutOff,
+    Misfit,
+    fit,
+    is_model,
+    is_number,
+    is_quoted,
+    names_of,
+    plain,
+    shape,
+    strip,
 )
-from weakref import WeakKeyDictionary
-
-from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
-
-from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
+from judgekit.judging.scan import CUT, QUOTES, Array, Object, scan, value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pydantic.fields import FieldInfo
+    from collections.abc import Iterator, Sequence
 
 
-def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Return the annotation without `Annotated`, aliases and `| None`."""
-    while True:
-        arms = _arms(annotation)
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif hasattr(annotation, "__value__"):
-            annotation = annotation.__value__
-        elif len(arms) == 1:
-            annotation = arms[0]
-        else:
-            return annotation
+MAX_MENTIONS: Final = 250
+"""A reply that names keys of its answer more often than this is refused."""
 
-
-def _arms(annotation: object) -> list[Any]:
-    if get_origin(annotation) not in (Union, UnionType):
-        return []
-    return [arm for arm in get_args(annotation) if arm is not NoneType]
-
-
-def bears_none(annotation: object) -> bool:
-    """Whether None is a value of the annotation."""
-    return annotation in (Any, None, object) or NoneType in get_args(annotation)
-
-
-def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
-    """Whether an object of its own is wanted."""
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def is_number(kind: object) -> bool:
-    """Whether a number is wanted, and nothing else."""
-    return kind in (int, float) or set(_arms(kind)) == {int, float}
-
-
-def excludes_bool(kind: object) -> bool:
-    """Whether a bool would be taken for a number, or for an offered one."""
-    if offered := choices(kind):
-        return bool not in map(type, offered)
-    return bool(set(_arms(kind)) & {int, float}) and bool not in _arms(kind)
-
-
-def choices(kind: object) -> tuple[object, ...]:
-    """Return the values that are offered, if only some are."""
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return tuple(member.value for member in kind)
-    return ()
-
-
-def values_of(kind: object) -> object:
-    """Return the annotation of a mapping's values, None for other annotations."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    return arguments[1] if isinstance(origin, type) and issubclass(origin, Mapping) else None
-
-
-def items_of(kind: object, count: int) -> list[object]:
-    """Return the annotations of a sequence's `count` items."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if not arguments or not isinstance(origin, type) or not issubclass(origin, (Sequence, AbstractSet)):
-        return [Any] * count
-    if origin is tuple and ... not in arguments:
-        return [*arguments, *[Any] * count][:count]
-    return [arguments[0]] * count
-
-
-NAME_KEYS: Final = frozenset({"dimension", "criterion", "aspect", "name"})
-"""Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates."""
-
-WRAPPERS: Final = frozenset(
-    {"answer", "arguments", "assessment", "criteria", "decision", "dimensions", "evaluation", "finalanswer"}
-    | {"grades", "judgement", "judgment", "opinion", "output", "parameters", "ratings", "response", "result"}
-    | {"results", "review", "scores", "verdict"}
+_MAX_READ: Final = 200_000  # characters that are read of the values of all mentions together
+_LEAST_READ: Final = 4_000  # and of each
+_MENTION: Final = re.compile(
+    rf"(?<!\\)[{QUOTES}](?P<quoted>[^{QUOTES}\\\n]{{1,200}})[{QUOTES}]\s*+:"
+    r"|[{,]\s*+(?P<bare>[A-Za-z_][\w-]{0,80}+)\s*+:"
 )
-"""Keys (plain) whose object may be the answer, or a part of it. Under any other it may be somebody else's."""
-
-MAX_WRAPPERS: Final = 4
-"""How many objects deep the answer may be wrapped: in `{"result": {"evaluation": {…}}}` it is two."""
-
-
-class Misfit(Exception):  # noqa: N818 - says why an object is not the one; the caller goes on to the next
-    """An object is not of the wanted shape; the text says in a few words what is wrong."""
-
-
-class CutOff(Misfit):
-    """The text ended, or went astray, within a value that is wanted."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__(f"`{where}` is cut off")
-
-
-Given = ParamSpec("Given")
-Told = TypeVar("Told")
+_ASSESSED: Final = 2
+_FIRST: Final = re.compile(r"\{\s*\Z")
+_STRING: Final = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
+_ESCAPED: Final = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
+_AMOUNT: Final = re.compile(
+    r"[+-]?\d{1,9}(?:[.,]\d{1,9})?\s{0,3}(?:%|(?:/|out of|of)\s{0,3}\d{1,9}|points?|stars?)?"
+    r"|one|two|three|four|five|six|seven|eight|nine|ten|zero",
+    re.IGNORECASE,
+)
+_FILLER: Final = r"(?:quality|score|rating|value|grade|is|was|of|at|as|gets|to)\b"
+_SAID: Final = (  # a name, the number that it is given, and what shows that the number ends there
+    r"(?<!\w)(?P<key>{names})(?!\w)(?P<between>[^\w{{\[]{{0,12}}(?:{filler}[^\w{{\[]{{0,12}}){{0,3}})"
+    r"(?P<number>\d{{1,2}}(?:\.\d{{1,4}})?)(?P<unit>\s?(?:%|(?:/|out of|of)\s?\d{{1,3}}|points?|stars?)?)"
+    r"(?=(?P<after>[\s*_`'\")\]}}]{{0,8}}(?:\Z|[,;!<|(:&]|\.(?!\d)|[-\u2013\u2014](?!\s?\d)|(?<=[\n)\"'\]}}])"
+    r"|(?:because|since|as|and|but|with|due|{names})\b)))"
+)
+_UNKNOWN: Final = object()
 
 
-def _kept(function: Callable[Given, Told]) -> Callable[Given, Told]:
-    """Remember what a function says of a model, its last argument, for as long as the model is in use.
+class _Mention(NamedTuple):
+    key: str
+    value: object
+    begins: bool = False  # an object, or a clause of prose: if its value breaks off, it says nothing yet
 
-    Some models are made for one reply: a cache of the usual kind would keep them, and let go of the others.
+
+def same(base_model: BaseModel, other: BaseModel) -> bool:
+    """Whether two answers of one model agree in all that the model requires."""
+    return all(getattr(base_model, name) == getattr(other, name) for name in _decisive(type(base_model)))
+
+
+def differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool) -> str | None:
+    """Return a key of `answer` that `raw` gives again with another value, None where there is none.
+
+    `objects` give `answer`, the one that it was read from first. If that is exact JSON, its strings are no
+    part of the search, and the objects in it only with `nested`. Beside it, numbers count that no score can
+    be, and numbers in prose, if each key that wants one has one.
     """
-    of: WeakKeyDictionary[object, dict[object, Told]] = WeakKeyDictionary()
-
-    @wraps(function)
-    def remembering(*given: Given.args, **named: Given.kwargs) -> Told:
-        known = of.setdefault(given[-1], {})
-        if given[:-1] not in known:
-            known[given[:-1]] = function(*given, **named)
-        return known[given[:-1]]
-
-    return remembering
-
-
-def plain(key: str) -> str:
-    """Return what counts when keys are compared tolerantly: no case, spaces, underscores, hyphens."""
-    return re.sub(r"[\s_-]+", "", key).casefold()
+    wanted, found = _wanted(answer), objects[0]
+    end = exact_end(raw, found.start)
+    texts = [raw] if end is None else [raw[: found.start], raw[end:]]
+    between = _between(raw, objects)
+    in_strings = [] if end is None else [each for text in between for each in _unescaped(text)]
+    mentions = [mention for text in (*texts, *in_strings) for mention in _mentions(text, wanted.keys())]
+    inside = [each for each in _inside(found) if each.key in wanted] if nested and end is not None else []
+    other = (
+        each.key
+        for each in (*mentions, *inside)
+        if _is_other(each, wanted[each.key]) or (each not in inside and _is_amount(each, wanted[each.key]))
+    )
+    return next(other, None) or _otherwise_in_prose(between, wanted)
 
 
-@_kept
-def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the keys under which `model` reads a field, the one to write first."""
-    alias = model.model_fields[name].validation_alias
-    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-    names = [choice for choice in choices if isinstance(choice, str)]
-    config = model.model_config
-    by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    return (*names, name) if by_name or not names else tuple(names)
-
-
-@_kept
-def plain_names(model: type[BaseModel]) -> frozenset[str]:
-    """Return the keys (plain) of `model` and of the models that are its fields."""
-    return frozenset(map(plain, _all_names(model)))
-
-
-def _all_names(model: type[BaseModel]) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        yield from names_of(name, model)
-        kind = strip(field.annotation)
-        if is_model(kind):
-            yield from (key for inner in kind.model_fields for key in names_of(inner, kind))
-
-
-@_kept
-def maximum(model: type[BaseModel]) -> float | None:
-    """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
-    most = [getattr(each, "le", None) for field in model.model_fields.values() for each in field.metadata]
-    inner = [strip(field.annotation) for field in model.model_fields.values()]
-    most += [found for kind in inner if is_model(kind) and (found := maximum(kind)) is not None]
-    return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
-
-
-@_kept
-def _wanted(name: str, model: type[BaseModel]) -> frozenset[str]:
-    """Return the keys (plain) that may be meant for a field: none when another field's are alike."""
-    wanted = frozenset(map(plain, names_of(name, model)))
-    others = {key for other in model.model_fields if other != name for key in names_of(other, model)}
-    return frozenset() if wanted & set(map(plain, others)) else wanted
-
-
-def match(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Return the key of `value` that holds the field `name`: the same, else the only one that is alike."""
-    for key in names_of(name, model):
-        if key in value:
-            return key
-    wanted = _wanted(name, model)
-    alike = [key for key in value if plain(key) in wanted] if wanted else []
-    if len(alike) > 1:
-        raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
-    return alike[0] if alike else None
-
-
-def children(value: Object) -> Iterator[Object]:
-    """Yield the objects directly in `value`, or in a list there, that may be part of the answer."""
-    for key, item in value.items():
-        inner = keyed(item) or (item[0] if isinstance(item, Array) and len(item) == 1 else item)
-        if isinstance(inner, Object) and key not in value.repeated and plain(key) in WRAPPERS:
-            yield inner
-
-
-def unwrapped(value: Object, model: type[BaseModel]) -> Object:
-    """Return the object in `value` that has keys of `model`; `value` itself when it has, or it is unclear."""
-    names = plain_names(model)
-    inner = value
-    for _ in range(MAX_WRAPPERS + 1):
-        if any(plain(key) in names for key in inner):
-            return inner
-        inside = list(children(inner))
-        answering = [child for child in inside if any(plain(key) in names for key in child)] or inside
-        if len(answering) != 1:
-            break
-        inner = answering[0]
-    return value
-
-
-def keyed(value: object, model: type[BaseModel] | None = None) -> Object | None:
-    """Return a list of objects that each name what they rate as one object, by these names.
-
-    With a `model`, only if one of them is the name of a field.
-    """
-    if not isinstance(value, Array):
-        return None
-    whole = Object()
-    for item in value:
-        naming = [key for key in item if plain(key) in NAME_KEYS] if isinstance(item, Object) else []
-        if len(naming) != 1 or not isinstance(item[naming[0]], str):
-            return None
-        whole.put(item[naming[0]], item)
-    whole.closed = value.closed
-    return whole if model is None or any(plain(key) in plain_names(model) for key in whole) else None
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-VALUE_KEYS: Final = frozenset({"score", "value", "rating"})
-"""Where `{"score": 4, "why": "…"}` keeps its number."""
-
-MAXIMUM_KEYS: Final = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
-"""What makes a number one out of something: on which scale it is meant is the model's guess, not ours."""
-
-_SHORT: Final = 40  # characters in which a scale is named
-_FIGURE: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-
-
-def fit(found: Object, model: type[Model]) -> Model:
-    """Return `found` as a `model`, or raise `Misfit`."""
-    shaped = shape(found, model, "")
+def exact_end(raw: str, start: int) -> int | None:
+    """Return where the JSON object that begins at `start` ends; None if it is not JSON to the letter."""
     try:
-        return model.model_validate(shaped)
-    except ValidationError as invalid:
-        raise Misfit(_first_problem(invalid)) from invalid
+        return _DECODER.raw_decode(raw, start)[1]
+    except (ValueError, RecursionError):
+        return None
 
 
-def _first_problem(invalid: ValidationError) -> str:
-    error = invalid.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f"an object without `{where}`"
-    problem = error["msg"][:1].lower() + error["msg"][1:]
-    return f"`{where}`: {problem}, not {_quote(error['input'])}" if where else problem
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
 
 
-def _quote(value: object) -> str:
-    if isinstance(value, (dict, list)):
-        return "an object" if isinstance(value, dict) else "a list"
-    text = repr(value)
-    return text if len(text) <= 40 else text[:39] + "…"  # noqa: PLR2004 - fits a line of a message
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(word)
 
 
-def is_quoted(found: Object, model: type[BaseModel]) -> bool:
-    """Whether an object that was found in a string of others may be quoted there, and be somebody else's.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
 
-    A model that forgets to close a string and begins anew had not answered before, and closes nothing after.
-    """
-    outer = found.around
-    if outer is None:
+
+def _decisive(model: type[BaseModel]) -> list[str]:
+    """Return the fields by which answers differ: those that are required, or all."""
+    fields = model.model_fields
+    return [name for name, field in fields.items() if field.is_required()] or list(fields)
+
+
+def _wanted(answer: BaseModel) -> dict[str, list[tuple[BaseModel, str]]]:
+    """Return the keys (plain) of an answer and of the models in it, with where their values stand."""
+    found: dict[str, list[tuple[BaseModel, str]]] = {}
+    inner = [getattr(answer, name) for name in _decisive(type(answer))]
+    for holder in (answer, *(each for each in inner if isinstance(each, BaseModel))):
+        for name in _decisive(type(holder)):
+            for key in {plain(key) for key in names_of(name, type(holder))}:
+                found.setdefault(key, []).append((holder, name))
+    return found
+
+
+def _mentions(text: str, wanted: Any) -> list[_Mention]:  # noqa: ANN401 - a view of keys
+    """Return the keys in a text that are among the `wanted`, with what stands behind their colons."""
+    places = [
+        each for each in _MENTION.finditer(text) if plain(each["quoted"] or each["bare"] or "") in wanted
+    ][: MAX_MENTIONS + 1]
+    if len(places) > MAX_MENTIONS:
+        return [_Mention(plain(places[-1]["quoted"] or places[-1]["bare"]), CUT)]
+    most = max(_LEAST_READ, _MAX_READ // (len(places) or 1))
+    return [
+        _Mention(
+            plain(place["quoted"] or place["bare"]),
+            value_at(text[place.end() : place.end() + most]),
+            bool(place["bare"] or _FIRST.search(text, max(0, place.start() - 80), place.start())),
+        )
+        for place in places
+    ]
+
+
+def _between(raw: str, objects: Sequence[Object]) -> list[str]:
+    """Return what stands around those of the objects, given from the last on, that are exact JSON."""
+    texts, until = [], len(raw)
+    for found in objects:
+        end = exact_end(raw, found.start)
+        if end is not None and end <= until:
+            texts.append(raw[end:until])
+            until = found.start
+    return [*texts, raw[:until]]
+
+
+def _unescaped(text: str) -> list[str]:
+    """Return the text from the first object on that is written as a string, without its backslashes."""
+    begun = _STRING.search(text)
+    return [_ESCAPED.sub("", text[begun.start() :])] if begun else []
+
+
+def _inside(value: Object | Array) -> Iterator[_Mention]:
+    """Yield every key at any depth."""
+    for key, item in value.items() if isinstance(value, Object) else (("", item) for item in value):
+        yield _Mention(plain(key), item)
+        if isinstance(item, (Object, Array)):
+            yield from _inside(item)
+
+
+def _is_other(mention: _Mention, places: list[tuple[BaseModel, str]]) -> bool:
+    """Whether a mention gives a value that the answer might have there, and does not have."""
+    values = [(_value(mention.value, *place), getattr(*place)) for place in places]
+    if any(value is not _UNKNOWN and value == own for value, own in values if value is not None):
         return False
-    behind = found.tail.strip()
-    if behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
-        return True
-    wanted = plain_names(model) & {plain(key) for key in _keys(found)}
-    while outer is not None:
-        if wanted & {plain(key) for key in _keys(outer, whole=True)}:
+    return any(value is not None for value, _ in values) and not (
+        mention.begins and all(value in (None, _UNKNOWN) for value, _ in values)
+    )
+
+
+def _is_amount(mention: _Mention, places: list[tuple[BaseModel, str]]) -> bool:
+    """Whether a mention gives an amount where a number is wanted, in a form or size that no answer has."""
+    given = mention.value
+    for holder, name in places:
+        kind = strip(type(holder).model_fields[name].annotation)
+        if not (is_number(kind) or (is_model(kind) and not isinstance(given, (int, float)))):
+            continue
+        if _value(given, holder, name) is not None or isinstance(given, bool):
+            continue
+        parts = given if isinstance(given, Array) else [given]
+        words = [str(part).strip() for part in parts if isinstance(part, (int, float, str))]
+        if words and all(_AMOUNT.fullmatch(part) for word in words for part in re.split(r"[/,;]\s?", word)):
             return True
-        outer = outer.around
     return False
 
 
-def _keys(found: Object, *, whole: bool = False) -> Iterator[str]:
-    """Yield the keys of an object and of objects in it; with `whole` those whose value is not cut."""
-    for each in (found, *(value for value in found.values() if isinstance(value, Object))):
-        yield from (key for key, value in each.items() if not (whole and value is CUT))
+def _otherwise_in_prose(texts: list[str], wanted: dict[str, list[tuple[BaseModel, str]]]) -> str | None:
+    """Return a key that prose or markup gives another number, if all keys that want one are given one.
+
+    One number beside an answer may be anything; two at least make an assessment.
+    """
+    numbers = {
+        plain(key): (re.split(r"[\s_-]+", key), getattr(holder, name))
+        for places in wanted.values()
+        for holder, name in places
+        if is_number(strip(type(holder).model_fields[name].annotation))
+        for key in names_of(name, type(holder))
+    }
+    if len(numbers) < _ASSESSED:
+        return None
+    names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
+    pattern = re.compile(_SAID.format(names=names, filler=_FILLER), re.IGNORECASE)
+    said = [each for text in texts for each in pattern.finditer(text) if not _begins_list(each)]
+    if {plain(each["key"]) for each in said} != set(numbers):
+        return None
+    # A dash before a number may be its sign.
+    given = ((plain(each["key"]), float(each["number"])) for each in said)
+    return next((key for key, number in given if number != abs(numbers[key][1])), None)
 
 
-def shape(value: object, annotation: object, where: str) -> object:
-    """Return `value` in the form that `annotation` takes; pydantic decides about what stays unlike it."""
-    kind = strip(annotation)
-    if value is CUT:
-        raise CutOff(where)
-    if is_model(kind):
-        return _model(value, kind, where)
-    if is_number(kind):
-        return _number(value, where)
-    if isinstance(value, bool) and excludes_bool(kind):
-        raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
-    if isinstance(value, (Object, Array)) and not value.closed:
-        raise CutOff(where)
-    if kind is str:
-        return str(value) if type(value) is int else value
-    if own_choices := choices(kind):
-        return _choice(value, own_choices, where)
-    return _container(value, kind, where)
+def _begins_list(said: re.Match[str]) -> bool:
+    """Whether the number under a heading is that of the first item of a list."""
+    return "\n" in said["between"] and said["after"].strip()[:1] in (".", ")", ":", "-")
 
 
-def _number(value: object, where: str) -> object:
-    """Return the number that `value` is, quotes, says under "score"; a bool or other text is none."""
-    if isinstance(value, bool):
-        raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
-    if isinstance(value, Object):
-        return _number(_score(value, where), where)
-    if isinstance(value, str):
-        if not SPELT_NUMBER.fullmatch(value.strip()):
-            raise Misfit(f"`{where}`: input should be a valid number, not {_quote(value)}")
-        value = number(value.strip())
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _value(given: object, holder: BaseModel, name: str) -> object:
+    """Return what a field of `holder` is when this is given for it: `_UNKNOWN` if cut, None if no value."""
+    model = type(holder)
+    fields = {
+        names_of(model_field, model)[0]: getattr(holder, model_field) for model_field in model.model_fields
+    }
+    try:
+        fields[names_of(name, model)[0]] = shape(given, model.model_fields[name].annotation, name)
+        return getattr(model.model_validate(fields), name)
+    except CutOff:
+        return _UNKNOWN
+    except (Misfit, ValidationError):
+        return None
 
 
-def _score(value: Object, where: str) -> object:
-    given = [key for key in value if plain(key) in VALUE_KEYS]
-    if any(plain(key) in MAXIMUM_KEYS for key in value):
-        raise Misfit(f"`{where}` is on a scale of its own")
-    if len(given) != 1 or given[0] in value.repeated:
-        raise Misfit(f"`{where}` is an object, not a number")
-    if value[given[0]] is CUT:
-        raise CutOff(where)
-    return value[given[0]]
+__all__ = ["extract", "read"]
+
+Model = TypeVar("Model", bound="BaseModel")
+
+_THINKING: Final = re.compile(r"\s*+<think>")
+_THOUGHT: Final = "</think>"
+_FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
 
 
-def _choice(value: object, choices: tuple[object, ...], where: str) -> object:
-    """Return the choice that `value` spells in another case, or as another type; else `value`."""
-    if any(type(choice) is int for choice in choices) and not isinstance(value, bool):
-        with suppress(Misfit):
-            value = _number(value, where)
-    if value in choices or not isinstance(value, str):
-        return value
-    text = value.strip().casefold()
-    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == text]
-    return same[0] if len(same) == 1 else value
+def extract(raw: str, model: type[Model]) -> Model:
+    """Return the last object in `raw` that fits `model`, if `raw` gives no other answer.
+
+    An object that was never closed counts when every value it is read for is followed by a delimiter; a
+    field with a default that was begun but not ended keeps its default. Keys match exactly, else without
+    regard to case, spaces, underscores and hyphens where only one does. Keys that `model` does not name are
+    left to its own `extra` setting: a model for replies should ignore them, because models add some.
+
+    An object inside another one is no answer, save under a key such as `result` or `answer`. A `<think>`
+    block at the beginning counts only if nothing after it fits. Answers that agree in the fields which
+    `model` requires are one answer. Time and memory grow linearly with `raw`.
+
+    Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
+    message says what the last object lacked.
+    """
+    return _read(raw, model, nested=False)
 
 
-def _container(value: object, kind: object, where: str) -> object:
-    """Shape the values of a mapping, or the items of a sequence."""
-    if inner := values_of(kind):
-        value = keyed(value) or value
-        if isinstance(value, Object):
-            _refuse_repeated(value, value, where)
-            return {key: shape(item, inner, _join(where, key)) for key, item in value.items()}
-    if isinstance(value, Array):
-        wanted = items_of(kind, len(value))
-        return [
-            shape(item, inner, _join(where, at))
-            for at, (item, inner) in enumerate(zip(value, wanted, strict=True))
-        ]
-    return value
+def read(raw: str, model: type[Model], *, held: bool = False) -> Model:
+    """Return a judge's answer: `extract`, but a differing answer inside the object is refused too.
+
+    If the provider `held` the reply to a schema, the whole reply is the object; nothing is searched for.
+    Raises `InvalidReply`.
+    """
+    if not held:
+        return _read(raw, model, nested=True)
+    text = _after_thinking(raw).strip("\ufeff \t\r\n")
+    fence = _FENCE.fullmatch(text)
+    text = fence[1].strip() if fence else text
+    if not text.startswith("{") or exact_end(text, 0) != len(text):
+        raise InvalidReply(f"the reply is not one JSON object: {_quote(raw)}")
+    try:
+        return fit(scan(text)[0], model)
+    except Misfit as misfit:
+        raise InvalidReply(str(misfit)) from None
 
 
-def _join(where: str, part: object) -> str:
-    return f"{where}.{part}" if where else str(part)
+def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
+    rest = _after_thinking(raw)
+    try:
+        return _only(rest, model, nested=nested)
+    except AmbiguousReply:
+        raise
+    except InvalidReply:
+        if rest == raw:
+            raise
+    return _only(raw, model, nested=nested)
 
 
-def _refuse_repeated(value: Object, used: Iterable[str], where: str) -> None:
-    for key in used:
-        if key in value.repeated:
-            raise Misfit(f"`{_join(where, key)}` is given twice")
+def _after_thinking(raw: str) -> str:
+    """Return what follows the thinking that a reply begins with.
+
+    A second end of it may be quoted, and so may one without a beginning: then all of the reply counts.
+    """
+    _, end, rest = raw.partition(_THOUGHT)
+    return rest if end and _THOUGHT not in rest and _THINKING.match(raw) else raw
 
 
-def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
-    """Refuse an object that names another maximum beside its numbers than the one they were asked on."""
-    # A total beside several scores is their sum.
-    named = [key for key in value if plain(key) in MAXIMUM_KEYS - {"total"} - plain_names(model)]
-    most = maximum(model) if named else None
-    for key in named:
-        words = str(value[key])[:_SHORT]
-        if (
-            most is not None
-            and (given := [float(each) for each in _FIGURE.findall(words)])
-            and max(given) != most
-        ):
-            raise Misfit(f"`{key}` names another scale than the one up to {most:g}")
-
-
-def _model(value: object, model: type[BaseModel], where: str) -> object:
-    """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
-    if issubclass(model, RootModel):
-        return shape(value, model.model_fields["root"].annotation, where)
-    value = keyed(value, model) or value
-    if isinstance(value, Array) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, Object):
-        return shape(value, Any, where)
-    _refuse_other_scale(value, model)
-    value = unwrapped(value, model)
-    _refuse_other_scale(value, model)
-    shaped: dict[str, object] = {}
-    used = {name: key for name in model.model_fields if (key := match(value, name, model)) is not None}
-    _refuse_repeated(value, used.values(), where)
-    for name, field in model.model_fields.items():
-        given = value[used[name]] if name in used else _elsewhere(value, name, model)
-        if given is not _MISSING and not (given is None and _defaults(field)):
-            with suppress(*[] if field.is_required() else [CutOff]):
-                shaped[names_of(name, model)[0]] = shape(given, field.annotation, _join(where, name))
-    extras = {key: item for key, item in value.items() if key not in used.values() and item is not CUT}
-    return extras | shaped
-
-
-_MISSING: Final = object()
-
-
-def _defaults(field: FieldInfo) -> bool:
-    """Whether null means the field's default: it has one, and null is no value of it."""
-    return not field.is_required() and not bears_none(field.annotation)
-
-
-def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
-    """Return a required field that `model` wants elsewhere: from beside, or from one object inside."""
-    field = model.model_fields[name]
-    if not field.is_required():
-        return _MISSING
-    inside = list(children(value))
-    found = [child[key] for child in inside if (key := _once(child, name, model)) is not None]
-    kind = strip(field.annotation)
-    if is_model(kind):
-        found = [flat for holder in (value, *inside) if (flat := _flat(holder, kind)) is not None] or found
-    if len(found) > 1:
-        raise Misfit(f"`{name}` is given in {len(found)} places")
-    return found[0] if found else _MISSING
-
-
-def _once(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Return the key of `value` that holds a field, which it must give only once."""
-    key = match(value, name, model)
+def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
+    """Return the one answer in a text."""
+    reason, answers = "", []
+    for found in reversed(scan(raw)):
+        try:
+            answers.append((found, fit(found, model)))
+        except Misfit as misfit:
+            reason = reason or str(misfit)
+    if not answers:
+        raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
+    last, answer = answers[0]
+    if is_quoted(last, model):
+        raise AmbiguousReply("an answer within a string of another object: which one is meant is not certain")
+    if not all(same(answer, other) for _, other in answers):
+        raise AmbiguousReply("two answers that differ: which one is meant is not certain")
+    key = differing(raw, [found for found, _ in answers], answer, nested=nested)
     if key is not None:
-        _refuse_repeated(value, [key], "")
-    return key
+        raise AmbiguousReply(f"`{key}` is given again with another value: which one is meant is not certain")
+    return answer
 
 
-def _flat(value: Object, model: type[BaseModel]) -> Object | None:
-    """Return the part of `value` that is a `model`, when all that it requires stands there."""
-    part = Object()
-    for name, field in model.model_fields.items():
-        key = _once(value, name, model)
-        if key is not None:
-            part.put(key, value[key])
-        elif field.is_required():
-            return None
-    part.closed = value.closed
-    return part or None
+def _quote(raw: str) -> str:
+    text = shorten(raw[:200], 60, placeholder="…") or raw[:59].strip()
+    return repr(text) if text else "it is empty"

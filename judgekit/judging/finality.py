@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from judgekit.config.names import ModeName, Outcome, TierName
-    from judgekit.judging.logprobs import How
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.rubric.schema import ScoreMode, ScoreRubric
 
 DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
 
 
-class Gate(NamedTuple):
+class FinalityRule(NamedTuple):
     """A class of opinions that may be final: those of `tier` that say `outcome` with at least this margin.
 
     `after` is what the tier before it said; None stands for the first tier, and for one that failed. Where
@@ -35,7 +35,7 @@ class Gate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
+class FinalityRules:
     """The gates of one calibration; with none at all every tier is asked for a second opinion.
 
     The opinion of the tier `last`, where one is named, is final too, and no tier before it is passed over.
@@ -44,11 +44,11 @@ class Gates:
     """
 
     id: str = ""
-    gates: tuple[Gate, ...] = ()
+    rules: tuple[FinalityRule, ...] = ()
     last: TierName | None = None
-    read: frozenset[tuple[TierName, str, How]] = frozenset()
+    read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
 
-    def knows(self, tier: TierName, heard: Iterable[tuple[str, How]]) -> bool:
+    def knows(self, tier: TierName, heard: Iterable[tuple[str, ScoreSource]]) -> bool:
         """Whether what models of a tier said was read as it was learned from: model by model."""
         return not self.read or all((tier, model, how) in self.read for model, how in heard)
 
@@ -82,8 +82,8 @@ class Gates:
         before = _before(tier, seen)
         said = (tier, seen[tier], seen[before] if before else None, stands)
         return margin is not None and any(
-            (gate.tier, gate.outcome, gate.after, gate.stands) == said and margin >= gate.least_margin
-            for gate in self.gates
+            (rule.tier, rule.outcome, rule.after, rule.stands) == said and margin >= rule.least_margin
+            for rule in self.rules
         )
 
 

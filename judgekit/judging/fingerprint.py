@@ -17,13 +17,13 @@ from pydantic import Field
 from judgekit.config.names import TIERS, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.judging import compare, logprobs, pair_replies, pointwise, prompt, select
-from judgekit.judging.contest import Contest
+from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.options import USUAL, JuryRule, Manner
-from judgekit.judging.score import Rating
+from judgekit.judging.options import USUAL, JudgeOptions, JuryRule
+from judgekit.judging.score import ScoreTask
 from judgekit.judging.subject import Document, Part, Task, file_of
 from judgekit.providers import registry
-from judgekit.providers.base import Endpoint, seated
+from judgekit.providers.base import Endpoint, models_by_tier
 from judgekit.providers.profile import CommandProfile, LitellmProfile, by_beginning
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from judgekit.config.names import ModeName
-    from judgekit.judging.logprobs import How
-    from judgekit.providers.base import Message, Seats
+    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.providers.base import Message, PanelModels
     from judgekit.rubric.schema import Rubric
 
 TOGETHER = " + "
 """Between the models of one jury, where they stand as one name."""
-Readings: TypeAlias = dict[TierName, dict[str, logprobs.How]]
+Readings: TypeAlias = dict[TierName, dict[str, logprobs.ScoreSource]]
 """How the opinions of each model were read, by tier."""
 Asking: TypeAlias = "Mapping[TierName, Mapping[str, str]]"
 """A hash of how their profiles ask the models of a name, by tier; there is none of a recording."""
@@ -66,50 +66,50 @@ class Was(NamedTuple):
     asking: Asking = {}
 
 
-class Panel(NamedTuple):
+class PanelFingerprint(NamedTuple):
     """Who is asked, by tier, and how: `able` is how opinions of each model may be read here."""
 
     models: Mapping[TierName, str]
     asked: Asked
-    able: Mapping[TierName, Mapping[str, frozenset[How]]]
+    able: Mapping[TierName, Mapping[str, frozenset[ScoreSource]]]
     asking: Asking
 
 
-def panel(seats: Seats, rubric: Rubric, manner: Manner = USUAL) -> Panel:
+def panel(panel: PanelModels, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
     """Return what judging with these models comes to."""
-    juries, scores = seated(seats), isinstance(rubric, ScoreRubric)
-    return Panel(
-        {tier: together(seat.model for seat in jury) for tier, jury in juries.items()},
+    by_tier, scores = models_by_tier(panel), isinstance(rubric, ScoreRubric)
+    return PanelFingerprint(
+        {tier: together(endpoint.model for endpoint in jury) for tier, jury in by_tier.items()},
         Asked(
-            samples=manner.samples,
-            criteria="each" if manner.each else "together",
-            jury=manner.jury,
-            redact=bool(manner.redact),
+            samples=options.samples,
+            criteria="each" if options.each else "together",
+            jury=options.jury,
+            redact=bool(options.redact),
         ),
-        {tier: _able(jury, scores=scores) for tier, jury in juries.items()},
-        {tier: _asking(jury) for tier, jury in juries.items()},
+        {tier: _able(jury, scores=scores) for tier, jury in by_tier.items()},
+        {tier: _asking(jury) for tier, jury in by_tier.items()},
     )
 
 
 def _by_model(jury: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
     """Return the models of a tier by name: one may be there twice, under two profiles or at two addresses."""
     found: dict[str, list[Endpoint]] = {}
-    for seat in jury:
-        found.setdefault(seat.model, []).append(seat)
+    for endpoint in jury:
+        found.setdefault(endpoint.model, []).append(endpoint)
     return found
 
 
-def _able(jury: Iterable[Endpoint], *, scores: bool) -> dict[str, frozenset[How]]:
+def _able(jury: Iterable[Endpoint], *, scores: bool) -> dict[str, frozenset[ScoreSource]]:
     known = {
-        model: [logprobs.able(seat, scores=scores) for seat in seats]
-        for model, seats in _by_model(jury).items()
+        model: [logprobs.able(endpoint, scores=scores) for endpoint in endpoints]
+        for model, endpoints in _by_model(jury).items()
     }
     return {model: each[0].union(*each) for model, each in known.items()}
 
 
 def _asking(jury: Iterable[Endpoint]) -> dict[str, str]:
     """Return a hash of how the models of each name are asked, in whatever order they are named."""
-    found = {model: map(profile_sha256, seats) for model, seats in _by_model(jury).items()}
+    found = {model: map(profile_sha256, endpoints) for model, endpoints in _by_model(jury).items()}
     told = {model: sorted(filter(None, each)) for model, each in found.items()}
     return {model: own[0] if len(own) == 1 else _sha256(own) for model, own in told.items() if own}
 
@@ -119,11 +119,11 @@ def together(models: Iterable[str]) -> str:
     return TOGETHER.join(sorted(models))
 
 
-def profile_sha256(seat: Endpoint) -> str | None:
+def profile_sha256(endpoint: Endpoint) -> str | None:
     """Return a hash of all that its profile says about how a model is asked; None of a recording."""
-    profile = seat.profile
+    profile = endpoint.profile
     if isinstance(profile, LitellmProfile):
-        bare = profile.bare_name(seat.model)
+        bare = profile.bare_name(endpoint.model)
         how: dict[str, Any] = {
             "arguments": by_beginning(profile.arguments, bare, {}),
             "thinking": by_beginning(profile.thinking, bare, 0),
@@ -132,10 +132,10 @@ def profile_sha256(seat: Endpoint) -> str | None:
         how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})
     else:
         return None
-    return _sha256([how, seat.output, profile.limits.context_chars])
+    return _sha256([how, endpoint.output, profile.limits.context_chars])
 
 
-def misfit(was: Was, now: Panel, rubric: Rubric, *, ranked: bool = False) -> str | None:
+def misfit(was: Was, now: PanelFingerprint, rubric: Rubric, *, ranked: bool = False) -> str | None:
     """Say in a few words how judging differs now, where it matters for those who are asked.
 
     Where subjects are `ranked` their scores are averaged, whatever juries come to elsewhere.
@@ -145,7 +145,7 @@ def misfit(was: Was, now: Panel, rubric: Rubric, *, ranked: bool = False) -> str
     return _asked_otherwise(was.asked, now, rubric) or _read_otherwise(was.read, now) or _changed(was, now)
 
 
-def _asked_otherwise(was: Asked, panel: Panel, rubric: Rubric) -> str | None:
+def _asked_otherwise(was: Asked, panel: PanelFingerprint, rubric: Rubric) -> str | None:
     now = panel.asked
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
     points = all(able == {"points"} for models in panel.able.values() for able in models.values())
@@ -154,14 +154,14 @@ def _asked_otherwise(was: Asked, panel: Panel, rubric: Rubric) -> str | None:
         return f"samples were {was.samples} and are {now.samples} now"
     if was.criteria != now.criteria and not one_way:
         return f"criteria were judged {was.criteria} and are judged {now.criteria} now"
-    if was.jury != now.jury and any(TOGETHER in each for each in panel.models.values()):
+    if was.jury != now.jury and any(TOGETHER in model for model in panel.models.values()):
         return f"juries came to the {was.jury} and come to the {now.jury} now"
     if was.redact != now.redact:
         return f"secrets were {_sent(was)} and are {_sent(now)} now"
     return None
 
 
-def _read_otherwise(was: Readings, now: Panel) -> str | None:
+def _read_otherwise(was: Readings, now: PanelFingerprint) -> str | None:
     for tier, models in now.able.items():
         for model, able in models.items():
             before = was.get(tier, {}).get(model)
@@ -172,7 +172,7 @@ def _read_otherwise(was: Readings, now: Panel) -> str | None:
     return None
 
 
-def _changed(was: Was, now: Panel) -> str | None:
+def _changed(was: Was, now: PanelFingerprint) -> str | None:
     for tier, models in now.asking.items():
         for model, digest in models.items():
             if was.asking.get(tier, {}).get(model, digest) != digest:
@@ -186,7 +186,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
     These are the numbers by which it reads answers: with others the same replies make other opinions.
     """
     told = [*_prompts(rubric, mode), *_points(rubric, mode)]
-    said = [[(each.role, without_nonce(each.content)) for each in one] for one in told]
+    said = [[(message.role, without_nonce(message.content)) for message in messages] for messages in told]
     idle = prompt.idle_question(rubric) if isinstance(rubric, ScoreRubric) else None
     return _sha256([said, idle, _bars(rubric)])
 
@@ -208,30 +208,35 @@ def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
         told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
         return [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
     if isinstance(rubric, CompareRubric):
-        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [pair_replies.Said("LEFT", "c")]
+        texts, said = (
+            [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)],
+            [pair_replies.EarlierOpinion("LEFT", "c")],
+        )
         return [pair_replies.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
     found = []
     for tier in TIERS:
         messages, ids = prompt.select_messages(rubric, mode, tier, "a", ["b"], [_CANDIDATE])
         (label,) = ids  # drawn by an installation's own secret
-        found.append(tuple(each._replace(content=each.content.replace(label, "LABEL")) for each in messages))
+        found.append(
+            tuple(message._replace(content=message.content.replace(label, "LABEL")) for message in messages)
+        )
     return found
 
 
 def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
     """Return what models that answer in one token are asked about nothing in particular."""
-    fence, seat = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
+    fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
-        return Rating(rubric, mode, document, "quick", USUAL, "quick").prompts(seat, fence)
+        return ScoreTask(rubric, mode, document, "quick", USUAL, "quick").prompts(endpoint, fence)
     if isinstance(rubric, CompareRubric):
-        contest = Contest("a", (file_of("A", "b"), file_of("B", "c")))
-        return compare.Preference(rubric, contest, "quick", USUAL, "quick").prompts(seat, fence)
-    choice = select.Choice(rubric, mode, select.Query("a", ("b",)), "quick", USUAL, "quick")
+        comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
+        return compare.CompareTask(rubric, comparison_input, "quick", USUAL, "quick").prompts(endpoint, fence)
+    choice = select.SelectTask(rubric, mode, select.Query("a", ("b",)), "quick", USUAL, "quick")
     return choice.questions(_CANDIDATE, fence)
 
 
-_CANDIDATE = prompt.Shown("id", "title", "category", ("tag",), "text")
+_CANDIDATE = prompt.PromptCandidate("id", "title", "category", ("tag",), "text")
 
 
 @functools.lru_cache(maxsize=64)
@@ -249,8 +254,8 @@ def _sent(asked: Asked) -> str:
     return "left out of what is sent" if asked.redact else "sent"
 
 
-def _words(able: frozenset[How]) -> str:
-    usual: tuple[How, ...] = ("expected", "points", "whole")
+def _words(able: frozenset[ScoreSource]) -> str:
+    usual: tuple[ScoreSource, ...] = ("expected", "points", "whole")
     return logprobs.WORDS[next(each for each in usual if each in able)]
 
 

@@ -24,7 +24,7 @@ Independence: TypeAlias = Literal["prefer", "require"]
 
 
 def apart(
-    seats: Mapping[TierName, tuple[Endpoint, ...]],
+    panel: Mapping[TierName, tuple[Endpoint, ...]],
     wrote: Collection[str],
     others: Others = tuple,
 ) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -35,14 +35,14 @@ def apart(
     returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
     stays as it is: somebody has to judge.
     """
-    strangers, known = _but(seats, _known(wrote)), _but(seats, {*wrote, UNKNOWN_FAMILY})
-    apart = dict(seats)
-    for tier, jury in seats.items():
-        found = strangers[tier] or _nearest(tier, known)
-        if not found:
+    strangers, known = _but(panel, _known(wrote)), _but(panel, {*wrote, UNKNOWN_FAMILY})
+    apart = dict(panel)
+    for tier, jury in panel.items():
+        endpoints = strangers[tier] or _nearest(tier, known)
+        if not endpoints:
             panels = (_but(each, {*wrote, UNKNOWN_FAMILY}) for each in others())
-            found = next((each for panel in panels if (each := _nearest(tier, panel))), ())
-        apart[tier] = (found or _nearest(tier, strangers))[: len(jury)] or jury
+            endpoints = next((each for panel in panels if (each := _nearest(tier, panel))), ())
+        apart[tier] = (endpoints or _nearest(tier, strangers))[: len(jury)] or jury
     return apart
 
 
@@ -72,10 +72,13 @@ def lacking(independence: Independence, wrote: Sequence[str], judged: Collection
 
 
 def _but(
-    seats: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
+    panel: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
 ) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier that are of none of `families`."""
-    return {tier: tuple(seat for seat in jury if seat.family not in families) for tier, jury in seats.items()}
+    return {
+        tier: tuple(endpoint for endpoint in jury if endpoint.family not in families)
+        for tier, jury in panel.items()
+    }
 
 
 def _known(families: Collection[str]) -> set[str]:
@@ -85,4 +88,4 @@ def _known(families: Collection[str]) -> set[str]:
 def _nearest(tier: TierName, others: Mapping[TierName, tuple[Endpoint, ...]]) -> tuple[Endpoint, ...]:
     place = TIERS.index(tier)
     near = (*TIERS[place:], *reversed(TIERS[:place]))
-    return next((found for each in near if (found := others.get(each, ()))), ())
+    return next((endpoints for each in near if (endpoints := others.get(each, ()))), ())

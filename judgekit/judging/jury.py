@@ -53,7 +53,7 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         reasoning=words.reasoning,
         dimensions=words.dimensions,
         findings=_every(each.findings for _, each in voices),
-        divided=_division(pooled.outcome, [each.outcome for each in families]),
+        divided=_division(pooled.outcome, [family.outcome for family in families]),
     )
 
 
@@ -63,14 +63,14 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
         return voices[0][1] if voices else {}
     found: Marks = {}
     for candidate in dict.fromkeys(each for _, said in voices for each in said):
-        own = [(seat, mark) for seat, said in voices if (mark := said.get(candidate))]
+        own = [(endpoint, mark) for endpoint, said in voices if (mark := said.get(candidate))]
         found[candidate] = _mark(own, rule) if has_quorum(len(own), asked) else None
     return found
 
 
 def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
     families = [_share(map(_chance, each), rule) for each in by_family(voices)]
-    outcomes = [leaning(each) for each in families]
+    outcomes = [leaning(family) for family in families]
     share = _share(families, rule)
     outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
     known = all(mark.probability is not None for _, mark in voices)
@@ -81,7 +81,7 @@ def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
 def _share(chances: Iterable[float], rule: JuryRule) -> float:
     """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
-    return fmean(each if rule == "mean" else whole[leaning(each)] for each in chances)
+    return fmean(chance if rule == "mean" else whole[leaning(chance)] for chance in chances)
 
 
 def _chance(mark: Mark) -> float:
@@ -103,14 +103,14 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
     """Return the voices family by family."""
     found: dict[str, list[Value]] = {}
-    for seat, value in voices:
-        found.setdefault(voter(seat), []).append(value)
+    for endpoint, value in voices:
+        found.setdefault(voter(endpoint), []).append(value)
     return list(found.values())
 
 
-def voter(seat: Endpoint) -> str:
+def voter(endpoint: Endpoint) -> str:
     """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
-    return f"model {seat.model}" if seat.family == UNKNOWN_FAMILY else f"family {seat.family}"
+    return f"model {endpoint.model}" if endpoint.family == UNKNOWN_FAMILY else f"family {endpoint.family}"
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
@@ -144,4 +144,4 @@ def _distance(one: Opinion, other: Opinion) -> float:
 
 def _every(found: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
     """Return the findings of several, each once."""
-    return tuple(dict.fromkeys(finding for each in found for finding in each))
+    return tuple(dict.fromkeys(finding for findings in found for finding in findings))

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ _BEHIND: Final = " \t\r\n\"'“”,}]"
 _NUMBER: Final = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\Z))""")
 
 
-class Place(NamedTuple):
+class NumberSpan(NamedTuple):
     """Where a number stands in a text: its first character, and the one behind it."""
 
     start: int
@@ -85,7 +85,7 @@ def aligned(text: str, tokens: Sequence[str]) -> int | None:
     return None if at < 0 else at - text.index(core)
 
 
-def places(text: str, told: ScoreReply, points: range) -> dict[str, Place]:
+def places(text: str, told: ScoreReply, points: range) -> dict[str, NumberSpan]:
     """Return where in `text` the score of each dimension of `told` stands, for those that are certain.
 
     A place is certain when another number there gives the same reply but for this one score.
@@ -93,13 +93,13 @@ def places(text: str, told: ScoreReply, points: range) -> dict[str, Place]:
     given = _scores(told)
     if points.start < 0:
         return {}
-    numbers = [Place(*each.span(1)) for each in _NUMBER.finditer(text) if int(each[1]) in given.values()]
+    numbers = [NumberSpan(*each.span(1)) for each in _NUMBER.finditer(text) if int(each[1]) in given.values()]
     if len(numbers) > _MOST_PLACES:
         return {}
-    found: dict[str, Place] = {}
+    found: dict[str, NumberSpan] = {}
     for place in numbers:
         value = int(text[place.start : place.end])
-        other = next(each for each in points if each != value)
+        other = next(point for point in points if point != value)
         try:
             changed = _scores(extract(f"{text[: place.start]}{other}{text[place.end :]}", type(told)))
         except InvalidReply:
@@ -152,12 +152,12 @@ def _scores(told: ScoreReply) -> dict[str, int]:
     return found
 
 
-How: TypeAlias = Literal["whole", "expected", "partly", "untold", "points"]
+ScoreSource: TypeAlias = Literal["whole", "expected", "partly", "untold", "points"]
 """`whole`: as it stands there. Scores of a model that is asked for the probabilities of a reply's tokens are
 `expected` where it gave them for all, `partly` for some, `untold` for none. `points`: one question at a time,
 answered by the probabilities of single tokens."""
 
-WORDS: Mapping[How, str] = {
+WORDS: Mapping[ScoreSource, str] = {
     "whole": "taken as it stood in the reply",
     "expected": "an expectation over tokens' probabilities",
     "partly": "in part an expectation over tokens' probabilities",
@@ -166,19 +166,21 @@ WORDS: Mapping[How, str] = {
 }
 
 
-def how(seat: Endpoint, scores: Collection[str] | None, expected: Collection[str] = ()) -> How:
+def score_source(
+    endpoint: Endpoint, scores: Collection[str] | None, expected: Collection[str] = ()
+) -> ScoreSource:
     """Return how an opinion was read; `scores` are the dimensions scored, None for what is no score."""
-    if seat.pointwise:
+    if endpoint.pointwise:
         return "points"
-    if not seat.logprobs or scores is None:
+    if not endpoint.logprobs or scores is None:
         return "whole"
     if not expected:
         return "untold"
     return "expected" if set(expected) >= set(scores) else "partly"
 
 
-def able(seat: Endpoint, *, scores: bool) -> frozenset[How]:
+def able(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
     """Return how opinions of a model may be read here."""
-    if seat.pointwise:
+    if endpoint.pointwise:
         return frozenset({"points"})
-    return frozenset({"expected", "partly", "untold"} if seat.logprobs and scores else {"whole"})
+    return frozenset({"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"})

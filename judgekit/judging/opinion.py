@@ -32,7 +32,7 @@ class Opinion:
 
     def record(self) -> dict[str, Any]:
         """Return the opinion as it stands in a round."""
-        findings = [each.model_dump() for each in self.findings]
+        findings = [finding.model_dump() for finding in self.findings]
         how = {"samples": self.samples} if self.samples > 1 else {}
         told = {"expected": list(self.expected)} if self.expected else {}
         return {

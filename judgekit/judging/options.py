@@ -14,7 +14,7 @@ JuryRule: TypeAlias = Literal["mean", "majority"]
 """How the models of a tier come to one opinion."""
 
 
-class Manner(NamedTuple):
+class JudgeOptions(NamedTuple):
     """How judging is done.
 
     `jury` says how the models of a tier come to one opinion. `samples` is how many replies of a model are
@@ -29,9 +29,9 @@ class Manner(NamedTuple):
     margin: float = 0.0
     redact: bool | Literal["refuse"] = True
 
-    def samples_of(self, seat: Endpoint) -> int:
+    def samples_of(self, endpoint: Endpoint) -> int:
         """Return how many replies of a model there must be: token probabilities leave nothing to repeat."""
-        return 1 if seat.pointwise else self.samples
+        return 1 if endpoint.pointwise else self.samples
 
     def calls(self, questions: int) -> int:
         """Return how many calls a model of a tier may get at a time for one subject."""
@@ -51,9 +51,9 @@ class Manner(NamedTuple):
         return f"{were} found, and judge.redact is refuse"
 
 
-USUAL = Manner()
+USUAL = JudgeOptions()
 
 
-def configured(judge: JudgeConfig) -> Manner:
+def configured(judge: JudgeConfig) -> JudgeOptions:
     """Return the manner that a configuration asks for."""
-    return Manner(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)
+    return JudgeOptions(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)

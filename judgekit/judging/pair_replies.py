@@ -25,7 +25,7 @@ FIRST, SECOND = POINTS = ("1", "2")
 """What a pointwise model calls the two, in the order in which it sees them."""
 
 
-class Said(NamedTuple):
+class EarlierOpinion(NamedTuple):
     """An earlier opinion: the label of the better text, or None for a tie, and why."""
 
     better: str | None
@@ -70,14 +70,14 @@ def pair_messages(
     tier: TierName,
     question: str,
     shown: Sequence[Part],
-    earlier: Sequence[Said] = (),
+    earlier: Sequence[EarlierOpinion] = (),
 ) -> tuple[Message, ...]:
     """Return the messages that ask `tier` which of `shown` (their paths are labels) is better.
 
     `earlier` opinions are told without their authors, in an order that depends on the texts alone.
     """
     fence = Fence()
-    offered = [each.path for each in shown]
+    offered = [part.path for part in shown]
     # In which order a jury's models are named plays no part.
     told = sorted(earlier, key=lambda each: (each.better or "", each.reasoning))
     random.Random("".join(sorted(offered))).shuffle(told)  # noqa: S311 - an order, not a secret
@@ -86,7 +86,10 @@ def pair_messages(
     blocks = [
         prompt.pair_context(fence, question, shown),
         *(["Earlier opinions, in no order:"] if told else []),
-        *(fence.around(f"better: {each.better or TIE}\n{each.reasoning}") for each in told),
+        *(
+            fence.around(f"better: {earlier_opinion.better or TIE}\n{earlier_opinion.reasoning}")
+            for earlier_opinion in told
+        ),
         f"{prompt.ANSWER}\n{answer}",
     ]
     return prompt.messages(rubric.prompt.system, rules, fence, blocks)

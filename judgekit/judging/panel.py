@@ -8,7 +8,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.config.names import TIERS
 from judgekit.judging import authors
-from judgekit.providers.resolve import Wanted, resolve
+from judgekit.providers.resolve import PanelRequest, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,9 @@ _VARIABLES = (
 )
 
 
-def wanted(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Wanted:
+def wanted(
+    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
+) -> PanelRequest:
     """Return what a configuration asks of the choice of models.
 
     What `project` names is no wish of the user's; models in `JUDGEKIT_*` variables go before all files, an
@@ -38,12 +40,12 @@ def wanted(config: Config, project: Path | None = None, environ: Mapping[str, st
     environ = environment.environ() if environ is None else environ
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
-        return Wanted({}, allow, order)
+        return PanelRequest({}, allow, order)
     theirs = configuration.tiers_of_project(project)
     if theirs and environ.get(_ADDRESS, "").strip():
         config, theirs = configuration.load(None, environ), frozenset()
     named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
-    return Wanted(named, allow, order, listed_only=theirs)
+    return PanelRequest(named, allow, order, listed_only=theirs)
 
 
 def chosen(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Panel:
@@ -52,7 +54,7 @@ def chosen(config: Config, project: Path | None = None, environ: Mapping[str, st
     return resolve(wanted(config, project, environ), environ)
 
 
-def juries(
+def resolve_panel(
     config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
     """Return the models of each tier (none when no provider is configured) and why, in one line."""

@@ -14,15 +14,15 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
-from judgekit.judging.prompt import Shown
+from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.providers.base import Message, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.judging.session import Remembered, Session
-    from judgekit.providers.base import Endpoint, Gateway, Matter, Reply
+    from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -38,7 +38,7 @@ unrelated ones with a claim to be the answer, and 2.4 for one that the idle memo
 conversation, 11 times and more for the memories that answer.
 """
 
-IDLE_MEMORY = Shown(
+IDLE_MEMORY = PromptCandidate(
     "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
 )
 """A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
@@ -103,10 +103,10 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
     context: str,
     questions: Mapping[str, str],
     tokens: Sequence[str],
-    matter: Matter,
+    call_key: CallKey,
     timeout: float,
     examples: Sequence[Example] = (),
-) -> tuple[dict[str, dict[str, float]], Usage, str]:
+) -> tuple[dict[str, dict[str, float]], CallUsage, str]:
     """Return for each question the probability of each of `tokens`, the usage, and the model that replied.
 
     One call a question, in order; the probabilities of one question sum to 1. `timeout` is a deadline in
@@ -119,7 +119,7 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
     _check(tokens)
     deadline = time.monotonic() + timeout
     found: dict[str, dict[str, float]] = {}
-    usage, model = Usage(), endpoint.model
+    usage, model = CallUsage(), endpoint.model
     for name, question in questions.items():
         left = deadline - time.monotonic()
         if left <= 0:
@@ -130,7 +130,7 @@ async def ask(  # noqa: PLR0913 - all but two are named at the call
                 endpoint,
                 Request(
                     messages=messages(system, examples, context, question),
-                    matter=matter.within(name),
+                    call_key=call_key.within(name),
                     timeout=left,
                     max_tokens=1,
                     top_logprobs=ALTERNATIVES,

@@ -42,7 +42,7 @@ _AGENT_FENCE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PromptCandidate:
     """One candidate as a model sees it."""
 
     id: str
@@ -121,7 +121,7 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
     """
     if not rubric.prompt.examples:
         return f"{rubric.prompt.system} {fence.guard}"
-    rated = "\n\n".join(_rated(rubric, each) for each in rubric.prompt.examples)
+    rated = "\n\n".join(_rated(rubric, example) for example in rubric.prompt.examples)
     return f"{rubric.prompt.system}\n\nExamples of how it is rated:\n\n{rated}\n\n{fence.guard}"
 
 
@@ -170,11 +170,13 @@ def select_messages(
     tier: TierName,
     query: str,
     turns: Sequence[str],
-    shown: Sequence[Shown],
+    shown: Sequence[PromptCandidate],
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
     """Return the messages that ask `tier` which candidates to keep, and the id behind each label."""
     fence = Fence()
-    texts = {each.id: _indented(plain(candidate_text(each))) for each in shown}
+    texts = {
+        prompt_candidate.id: _indented(plain(candidate_text(prompt_candidate))) for prompt_candidate in shown
+    }
     by_id = labels(query, list(texts), "\n".join([query, *turns, *texts.values()]))
     listing = "\n\n".join(f"[{label}] {texts[each]}" for each, label in by_id.items())
     questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
@@ -260,7 +262,7 @@ def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
     return "\n\n".join(blocks)
 
 
-def candidate_context(fence: Fence, candidate: Shown, query: str, turns: Sequence[str]) -> str:
+def candidate_context(fence: Fence, candidate: PromptCandidate, query: str, turns: Sequence[str]) -> str:
     """Return one candidate and then the request, for a pointwise model.
 
     In this order: the 1.5B model of the demo told right memories from wrong ones with an AUC of .90 when the
@@ -277,7 +279,7 @@ def _indented(text: str) -> str:
     )
 
 
-def candidate_text(candidate: Shown) -> str:
+def candidate_text(candidate: PromptCandidate) -> str:
     """Return what is shown of one candidate: category, title, tags and text."""
     head = one_line(candidate.title, TITLE_CHARS)
     if candidate.category:

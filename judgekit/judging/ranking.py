@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from judgekit.errors import GatewayError
 from judgekit.judging import logprobs, redact
 from judgekit.judging.comparison import TIE, CompareRound
-from judgekit.judging.contest import Ended, comparison, identical, terms_of, unprepared
+from judgekit.judging.comparison_input import Ended, comparison, identical, terms_of, unprepared
 from judgekit.judging.finality import DIGITS
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import has_quorum, voter
-from judgekit.judging.round import all_of
+from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import Document, Task, is_cut
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, Outcome, TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.contest import Contest
-    from judgekit.judging.finality import Gates
-    from judgekit.judging.logprobs import How
+    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.session import Session
     from judgekit.judging.verdict import Consensus, Verdict
     from judgekit.providers.base import Endpoint, Message
@@ -71,20 +71,20 @@ def values(
     said: Mapping[Key, Scored],
     letters: Iterable[str],
     asked: int | None = None,
-    kin: Callable[[Key], Hashable] = _itself,
+    group: Callable[[Key], Hashable] = _itself,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over what models said; None where one cannot be known.
 
     A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
-    Where `asked` says of how many models this is, more than half of them must count. Those of one `kin`
+    Where `asked` says of how many models this is, more than half of them must count. Those of one `group`
     weigh together as much as one does, however many of them count.
     """
     among = list(letters)
     whole = {key: each for key, each in said.items() if is_whole(each, among)}
     if not whole or (asked is not None and not has_quorum(len(whole), asked)):
         return None
-    sizes = Counter(kin(key) for key in whole)
-    weighed = [(1 / sizes[kin(key)], each) for key, each in whole.items()]
+    sizes = Counter(group(key) for key in whole)
+    weighed = [(1 / sizes[group(key)], each) for key, each in whole.items()]
     return {
         letter: _mean([(share, point) for share, own in weighed for point in own[letter]]) for letter in among
     }
@@ -138,18 +138,18 @@ def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str 
     return near[0] if len(near) == 1 else None
 
 
-class Voice(NamedTuple):
+class Voter(NamedTuple):
     """A model, and in whose name it votes: as `judgekit.judging.jury.voter` says."""
 
     model: str
     voter: str
 
 
-Said: TypeAlias = "Mapping[Voice, Scored]"
+Said: TypeAlias = "Mapping[Voter, Scored]"
 """What the models of one tier gave; a model that stands there twice has twice the scores."""
 
 
-class Turn(NamedTuple):
+class RankingStep(NamedTuple):
     """What comes of a tier's turn.
 
     `found` are the means of all that was said so far, None where the tier failed. `near` are those that go up
@@ -196,20 +196,20 @@ class Ranks:
     """One comparison on its way, of the subjects that are still `alive`.
 
     `panel` names the models of each tier, in order. Who goes up is said by the `margins` in points of the
-    scale; with the `gates` of a calibration the best of a tier is final where they let its lead through, and
-    of the first tier nobody else. `said` is what counts, tier by tier, `leaders` are the best of each tier
-    alone, and `heard` are those who scored all that are compared.
+    scale; with the `finality` of a calibration the best of a tier is final where they let its lead through,
+    and of the first tier nobody else. `said` is what counts, tier by tier, `leaders` are the best of each
+    tier alone, and `heard` are those who scored all that are compared.
     """
 
     alive: tuple[str, ...]
     panel: Mapping[TierName, Collection[str]]
     margins: Margins
     mode: ModeName
-    gates: Gates | None = None
+    finality: FinalityRules | None = None
     said: dict[TierName, Said] = field(default_factory=dict)
     seen: dict[TierName, Outcome | None] = field(default_factory=dict)
     leaders: dict[TierName, str] = field(default_factory=dict)
-    heard: set[Voice] = field(default_factory=set)
+    heard: set[Voter] = field(default_factory=set)
 
     def take(
         self,
@@ -219,7 +219,7 @@ class Ranks:
         cut: bool = False,
         barred: bool = False,
         partial: Callable[[str], bool] = _nobody,
-    ) -> Turn:
+    ) -> RankingStep:
         """Return what comes of what a tier gave, and note who goes up.
 
         Of a tier that is `barred` no gate lets the lead through. `partial` tells of a subject whether nobody
@@ -228,17 +228,17 @@ class Ranks:
         self.seen[tier] = None
         here = values(said, self.alive, len(self.panel[tier]), _voter)
         if here is None:
-            return Turn(tier)
+            return RankingStep(tier)
         self.said[tier] = said
         self.leaders[tier] = max(here, key=here.__getitem__)
         pooled = {(each, voice): scored for each, by in self.said.items() for voice, scored in by.items()}
-        found = values(pooled, self.alive, kin=_voter_in_tier)
+        found = values(pooled, self.alive, group=_voter_in_tier)
         self.heard = {key[1] for key, scored in pooled.items() if is_whole(scored, self.alive)}
-        turn = Turn(tier, found, last=self._is_last(tier), cut=cut)
+        turn = RankingStep(tier, found, last=self._is_last(tier), cut=cut)
         self.seen[tier] = turn.outcome
         own = partial(contending(found or {}, 0.0)[0])
         trusted = not (turn.last or cut or barred or own) and self._is_let_through(turn)
-        alone = cut or (len(self.said) == 1 and (self.gates is not None or self.mode == "strict" or own))
+        alone = cut or (len(self.said) == 1 and (self.finality is not None or self.mode == "strict" or own))
         near = next_up(found or {}, self._margin(tier), trusted=trusted, alone=alone)
         self.alive = tuple(near)
         return turn._replace(near=self.alive, trusted=trusted)
@@ -255,18 +255,20 @@ class Ranks:
         again = after == "tiebreaker" and "deep" in self.said and set(self.panel[after]) <= heard
         return None if again else after
 
-    def winner(self, turn: Turn) -> str | None:
+    def winner(self, turn: RankingStep) -> str | None:
         """Return who wins, were nobody asked after a turn; None for a tie."""
         if turn.trusted or turn.found is None:
             return turn.best
         return last_word(turn.found, self._margin(turn.tier), self.mode)
 
     def _is_last(self, tier: TierName) -> bool:
-        return self.following(tier) is None or (self.gates is not None and tier == self.gates.last)
+        return self.following(tier) is None or (self.finality is not None and tier == self.finality.last)
 
-    def _is_let_through(self, turn: Turn) -> bool:
+    def _is_let_through(self, turn: RankingStep) -> bool:
         lead = {turn.tier: turn.lead}
-        return self.gates is not None and bool(turn.lead) and self.gates.final(turn.tier, self.seen, lead)
+        return (
+            self.finality is not None and bool(turn.lead) and self.finality.final(turn.tier, self.seen, lead)
+        )
 
     def _margin(self, tier: TierName) -> float:
         return self.margins.get(tier, 0.0)
@@ -274,14 +276,14 @@ class Ranks:
 
 def asked(said: Said, letters: Collection[str]) -> int:
     """Return how many calls a tier took; a score that is missing was asked for, too."""
-    return sum(max(1, len(scored.get(each, ()))) for scored in said.values() for each in letters)
+    return sum(max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters)
 
 
-def _voter(voice: Voice) -> str:
+def _voter(voice: Voter) -> str:
     return voice.voter
 
 
-def _voter_in_tier(key: tuple[TierName, Voice]) -> tuple[TierName, str]:
+def _voter_in_tier(key: tuple[TierName, Voter]) -> tuple[TierName, str]:
     return key[0], key[1].voter
 
 
@@ -294,95 +296,118 @@ class RankingJudge(Judge[ScoreRubric]):
 
     The models of one family weigh as much as one model in a tier. A model that stands several times there is
     asked as often. Who goes up is said by the rubric's margins, else a tenth and a twentieth of the scale;
-    with the `gates` of a calibration the best of a tier is final where they let its lead through, and of the
-    first tier nobody else.
+    with the `finality` of a calibration the best of a tier is final where they let its lead through, and of
+    the first tier nobody else.
     """
 
-    async def judge(self, contest: Contest) -> Comparison:
+    async def judge(self, comparison_input: ComparisonInput) -> Comparison:
         """Return which is best; what failed on the way is in it, never raised."""
-        contest = contest.written_by(self.written_by)
+        comparison_input = comparison_input.written_by(self.written_by)
         # In a thread: it may ask local servers, or a proxy, of whom they are.
-        judge = await asyncio.to_thread(self.facing, contest) if contest.wrote and self.seats else self
-        return await RankingJudge._judge(judge, contest)
+        judge = (
+            await asyncio.to_thread(self.for_subject, comparison_input)
+            if comparison_input.wrote and self.panel
+            else self
+        )
+        return await RankingJudge._judge(judge, comparison_input)
 
-    def facing(self, contest: Contest) -> RankingJudge:
+    def for_subject(self, comparison_input: ComparisonInput) -> RankingJudge:
         """Return the judge without models that may favour one of the texts, where others are there."""
-        told = contest.written_by(self.written_by)
-        return self.apart_from(told.wrote, told.sided)
+        told = comparison_input.written_by(self.written_by)
+        return self.excluding_families(told.wrote, told.sided)
 
-    async def _judge(self, contest: Contest) -> Comparison:
+    async def _judge(self, comparison_input: ComparisonInput) -> Comparison:
         watch, session = Stopwatch(), self.session()
         try:
-            sent, left_out = await session.aside(partial(redact.contest, contest, self.manner), contest.size)
+            sent, left_out = await session.aside(
+                partial(redact.comparison_input, comparison_input, self.options), comparison_input.size
+            )
         except GatewayError as error:
-            return unprepared(contest, self.loaded, self.mode, error, watch.ms)
-        contest = sent
-        run = _Run(self, contest, session, self.ranks(contest))
-        same = len(contest.distinct) == 1
-        refusal = self.manner.refusal(left_out)
+            return unprepared(comparison_input, self.loaded, self.mode, error, watch.ms)
+        comparison_input = sent
+        run = _Run(self, comparison_input, session, self.ranks(comparison_input))
+        same = len(comparison_input.distinct) == 1
+        refusal = self.options.refusal(left_out)
         ended = (
-            identical(contest) if same else await run.end() if not refusal else Ended("undetermined", "none")
+            identical(comparison_input)
+            if same
+            else await run.end()
+            if not refusal
+            else Ended("undetermined", "none")
         )
         nobody = "" if same else refusal or self.nobody
         terms = terms_of(self, nobody, run.note, left_out, run.rounds)
-        found = comparison(contest, terms, ended, run.rounds, watch.ms, run.shared())
-        return redact.replies(found) if self.manner.redact else found
+        found = comparison(comparison_input, terms, ended, run.rounds, watch.ms, run.shared())
+        return redact.replies(found) if self.options.redact else found
 
     def prompts(
-        self, tier: TierName, contest: Contest, seat: Endpoint | None = None
+        self, tier: TierName, comparison_input: ComparisonInput, endpoint: Endpoint | None = None
     ) -> list[tuple[Message, ...]]:
         """Return what would be sent to a model of `tier`, were it asked first: for each subject in turn.
 
-        Of several models that sit there `seat` is the one that is meant, the first where none is given.
+        Of several models that sit there `endpoint` is the one that is meant, the first where none is given.
         """
-        contest, left_out = redact.contest(contest, self.manner)
-        if self.manner.refusal(left_out):
+        comparison_input, left_out = redact.comparison_input(comparison_input, self.options)
+        if self.options.refusal(left_out):
             return []
-        one = self.one(tier, seat or next(iter(self.juries.get(tier, ())), None))
-        return [each for letter in contest.distinct for each in one.prompts(tier, document(contest, letter))]
+        document_judge = self.one(tier, endpoint or next(iter(self.models_by_tier.get(tier, ())), None))
+        return [
+            prompt
+            for letter in comparison_input.distinct
+            for prompt in document_judge.prompts(tier, document(comparison_input, letter))
+        ]
 
-    def one(self, tier: TierName, seat: Endpoint | None, session: Session | None = None) -> DocumentJudge:
+    def one(self, tier: TierName, endpoint: Endpoint | None, session: Session | None = None) -> DocumentJudge:
         """Return the judge that asks one model of one tier about one subject, within the limits of a session.
 
         What such a judge gives is compared, and not accepted: scores are taken as they are first given.
         """
-        seats = {tier: seat} if seat else {}
-        sent = self.manner._replace(redact=False)  # what is compared was searched as a whole
-        own = replace(self, seats=seats, manner=sent)
+        endpoints = {tier: endpoint} if endpoint else {}
+        sent = self.options._replace(redact=False)  # what is compared was searched as a whole
+        own = replace(self, panel=endpoints, options=sent)
         if session is not None:
             own = replace(own, deadline=session.left(), spent_usd=session.spent_usd)
         # Who judges was settled for all subjects together.
-        own = replace(own, gates=None, stale=None, written_by=None, others=tuple, independence="prefer")
-        return replace(own.turned(DocumentJudge), compared=True)
+        own = replace(
+            own, finality=None, calibration_warning=None, written_by=None, others=tuple, independence="prefer"
+        )
+        return replace(own.as_judge(DocumentJudge), compared=True)
 
     async def each(
-        self, tier: TierName, seat: Endpoint, contest: Contest, letters: Sequence[str], session: Session
+        self,
+        tier: TierName,
+        endpoint: Endpoint,
+        comparison_input: ComparisonInput,
+        letters: Sequence[str],
+        session: Session,
     ) -> list[Verdict]:
         """Return what one model gives to each of several subjects, within the limits of a session."""
 
         async def once(letter: str) -> Verdict:
-            found = await self.one(tier, seat, session).judge(document(contest, letter))
-            session.spent_usd += found.cost_usd or 0.0
-            return found
+            verdict = await self.one(tier, endpoint, session).judge(document(comparison_input, letter))
+            session.spent_usd += verdict.cost_usd or 0.0
+            return verdict
 
-        at_once = 1 if seat.pointwise else self.manner.calls(len(self.rubric.dimensions))
-        return await all_of([partial(once, letter) for letter in letters], session, seat, at_once)
+        at_once = 1 if endpoint.pointwise else self.options.calls(len(self.rubric.dimensions))
+        return await gather_limited([partial(once, letter) for letter in letters], session, endpoint, at_once)
 
-    def is_cut(self, tier: TierName, contest: Contest, letter: str) -> bool:
+    def is_cut(self, tier: TierName, comparison_input: ComparisonInput, letter: str) -> bool:
         """Whether some model of a tier does not see a subject whole."""
-        limits, subject = getattr(self.rubric.tiers, tier), document(contest, letter)
-        return any(is_cut(subject.seen_by(limits, seat)) for seat in self.juries[tier])
+        limits, subject = getattr(self.rubric.tiers, tier), document(comparison_input, letter)
+        return any(is_cut(subject.seen_by(limits, endpoint)) for endpoint in self.models_by_tier[tier])
 
-    def ranks(self, contest: Contest) -> Ranks:
+    def ranks(self, comparison_input: ComparisonInput) -> Ranks:
         """Begin the course of a comparison."""
-        panel = {tier: {seat.model for seat in jury} for tier, jury in self.juries.items()}
+        panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.models_by_tier.items()}
         margins = usual_margins(self.rubric)
-        return Ranks(contest.distinct, panel, margins, self.mode, self.gates)
+        return Ranks(comparison_input.distinct, panel, margins, self.mode, self.finality)
 
 
-def document(contest: Contest, letter: str) -> Document:
+def document(comparison_input: ComparisonInput, letter: str) -> Document:
     """Return one subject as a document of its own, made for the prompt, under a name that tells nothing."""
-    return Document((replace(contest.file(letter), shown=NAME),), letter, Task(contest.prompt))
+    return Document(
+        (replace(comparison_input.file(letter), shown=NAME),), letter, Task(comparison_input.prompt)
+    )
 
 
 @dataclass(slots=True)
@@ -390,20 +415,20 @@ class _Run:
     """One comparison on its way: what every model gave so far, in which tier."""
 
     judge: RankingJudge
-    contest: Contest
+    comparison_input: ComparisonInput
     session: Session
     ranks: Ranks
-    said: dict[TierName, dict[Voice, dict[str, list[float]]]] = field(default_factory=dict)
+    said: dict[TierName, dict[Voter, dict[str, list[float]]]] = field(default_factory=dict)
     scores: dict[str, tuple[float, TierName]] = field(default_factory=dict)
     rounds: list[CompareRound] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
-    families: dict[Voice, str] = field(default_factory=dict)
-    read: dict[TierName, set[tuple[str, How]]] = field(default_factory=dict)
+    families: dict[Voter, str] = field(default_factory=dict)
+    read: dict[TierName, set[tuple[str, ScoreSource]]] = field(default_factory=dict)
     note: str | None = None
 
     async def end(self) -> Ended:
         """Ask tier by tier until one ends it."""
-        tier = next(iter(self.judge.seats), None)
+        tier = next(iter(self.judge.panel), None)
         while tier is not None:
             alive = self.ranks.alive
             await self.ask(tier, alive)
@@ -415,62 +440,74 @@ class _Run:
 
     async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
         """Ask every model of a tier about every subject that is still in question."""
-        seats = self.judge.juries[tier]
-        calls = [partial(self.judge.each, tier, seat, self.contest, alive, self.session) for seat in seats]
-        asked = await all_of(calls, self.session)
+        endpoints = self.judge.models_by_tier[tier]
+        calls = [
+            partial(self.judge.each, tier, endpoint, self.comparison_input, alive, self.session)
+            for endpoint in endpoints
+        ]
+        asked = await gather_limited(calls, self.session)
         for place, letter in enumerate(alive):
-            for seat, found in zip(seats, asked, strict=True):
-                self._note(letter, seat, found[place])
+            for endpoint, found in zip(endpoints, asked, strict=True):
+                self._note(letter, endpoint, found[place])
 
-    def _note(self, letter: str, seat: Endpoint, found: Verdict) -> None:
-        if not found.rounds:
-            self.note = found.degraded
-        for each in found.rounds:
+    def _note(self, letter: str, endpoint: Endpoint, verdict: Verdict) -> None:
+        if not verdict.rounds:
+            self.note = verdict.degraded
+        for each in verdict.rounds:
             kept = each.model_dump(include={"tier", "model", "opinion", "failure", "latency_ms", "usage"})
             self.rounds.append(CompareRound(round=len(self.rounds) + 1, order=[letter], **kept))
             if each.opinion is not None:
-                voice = Voice(seat.model, voter(seat))
-                self.families[voice] = seat.family
+                voice = Voter(endpoint.model, voter(endpoint))
+                self.families[voice] = endpoint.family
                 scored = self.said.setdefault(each.tier, {}).setdefault(voice, defaultdict(list))
                 scored[letter].append(fmean(each.opinion["scores"].values()))
-                how = logprobs.how(seat, each.opinion["scores"], each.opinion.get("expected", ()))
-                self.read.setdefault(each.tier, set()).add((seat.model, how))
+                how = logprobs.score_source(
+                    endpoint, each.opinion["scores"], each.opinion.get("expected", ())
+                )
+                self.read.setdefault(each.tier, set()).add((endpoint.model, how))
                 self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
 
-    def _turn(self, tier: TierName, alive: Sequence[str]) -> Turn:
+    def _turn(self, tier: TierName, alive: Sequence[str]) -> RankingStep:
         """Return what comes of what a tier gave."""
-        gates, said = self.judge.gates, self.said.get(tier, {})
+        finality, said = self.judge.finality, self.said.get(tier, {})
         turn = self.ranks.take(
             tier,
             said,
-            cut=any(self.judge.is_cut(tier, self.contest, each) for each in alive),
-            barred=gates is not None and not gates.knows(tier, self.read.get(tier, ())),
+            cut=any(self.judge.is_cut(tier, self.comparison_input, each) for each in alive),
+            barred=finality is not None and not finality.knows(tier, self.read.get(tier, ())),
             partial=self._is_partial,
         )
         if turn.found is not None:
             self.scores |= {each: (value, tier) for each, value in turn.found.items()}
         return turn
 
-    def _ended(self, turn: Turn) -> Ended:
+    def _ended(self, turn: RankingStep) -> Ended:
         if turn.cut:
             why = "no model saw the best texts whole, so none is known to be better"
             return Ended("undetermined", "none", degraded=why, truncated=True)
         winner = self.ranks.winner(turn)
-        words, voices = self.ranks.leaders, {each.model for each in self.rounds if each.opinion}
+        words, voices = (
+            self.ranks.leaders,
+            {compare_round.model for compare_round in self.rounds if compare_round.opinion},
+        )
         consensus: Consensus = "unanimous" if set(words.values()) == {winner} else "majority"
         if len(voices) == 1 or len(words) == 1:
             consensus = "single"
         # Who did not go up keeps the last score: the best may be ahead of nobody else.
         own_lead = lead({letter: value for letter, (value, _) in self.shared().items()})
         reasoning, families = self.reasons.get(winner or "", ""), tuple(sorted(self._heard()))
-        if winner is not None and self.contest.has_copy(winner):
+        if winner is not None and self.comparison_input.has_copy(winner):
             winner = None
         return Ended(winner or TIE, consensus, turn.tier, own_lead, reasoning, families=families)
 
     def shared(self) -> dict[str, tuple[float, TierName]]:
         """Return the mean of each subject: a copy has that of its original."""
-        scores, original = self.scores, self.contest.original
-        return {each: scores[original(each)] for each in self.contest.letters if original(each) in scores}
+        scores, original = self.scores, self.comparison_input.original
+        return {
+            letter: scores[original(letter)]
+            for letter in self.comparison_input.letters
+            if original(letter) in scores
+        }
 
     def _heard(self) -> set[str]:
         """Return the families of the models that count."""
@@ -478,4 +515,4 @@ class _Run:
 
     def _is_partial(self, leader: str) -> bool:
         """Whether nobody scored but models of families that wrote the best subject, and not the others."""
-        return self._heard() <= set(self.contest.families(leader)) & set(self.contest.sided)
+        return self._heard() <= set(self.comparison_input.families(leader)) & set(self.comparison_input.sided)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from judgekit.errors import CostSource
     from judgekit.judging.comparison import CompareRound
     from judgekit.judging.escalation import Final
-    from judgekit.judging.state import Course
+    from judgekit.judging.state import JudgingState
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Consensus
     from judgekit.rubric.loader import LoadedRubric
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     """All that a judging brought.
 
     `cut` are the tiers that did not see the whole text. `nobody` says why no model was there to be asked.
-    `calibration` is the id of the one that was used, `stale` why one that is there was not.
+    `calibration` is the id of the one that was used, `calibration_warning` why one that is there was not.
     `independent` says whether another family than the author's had a say.
     """
 
@@ -37,11 +37,11 @@ class Judged:
     loaded: LoadedRubric
     mode: ModeName
     final: Final
-    course: Course
+    state: JudgingState
     cut: Collection[TierName]
     nobody: str
     calibration: str | None = None
-    stale: str | None = None
+    calibration_warning: str | None = None
     independent: bool | None = None
 
 
@@ -51,7 +51,7 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
 
 
-class Cost(TypedDict):
+class TotalCost(TypedDict):
     """What a judging cost in US dollars, who says so, and whether that holds every call."""
 
     cost_usd: float | None
@@ -59,14 +59,14 @@ class Cost(TypedDict):
     cost_complete: bool
 
 
-def cost_of(rounds: Sequence[Round | CompareRound]) -> Cost:
+def cost_of(rounds: Sequence[Round | CompareRound]) -> TotalCost:
     """Return what all rounds cost together."""
-    taken = [errors.Usage(**each.usage.model_dump()) for each in rounds]
+    taken = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
     usd, source = errors.added(taken)
-    return Cost(
+    return TotalCost(
         cost_usd=None if usd is None else round(usd, 6),
         cost_source=source,
-        cost_complete=not any(each.unpriced_calls for each in taken),
+        cost_complete=not any(call_usage.unpriced_calls for call_usage in taken),
     )
 
 
@@ -85,16 +85,16 @@ def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
 
 
-def verdict(judged: Judged, duration_ms: int) -> Verdict:
+def verdict(judged: Judgement, duration_ms: int) -> Verdict:
     """Return the verdict: the deciding tier's scores, reasoning and findings, and every round."""
-    document, final, course = judged.document, judged.final, judged.course
-    deciding = course.opinions.get(final.tier) if final.tier else None
+    document, final, state = judged.document, judged.final, judged.state
+    deciding = state.opinions.get(final.tier) if final.tier else None
     scores = deciding.scores if deciding else None
-    models = [each.model for each in course.rounds if each.tier == final.tier and each.opinion]
+    models = [each.model for each in state.rounds if each.tier == final.tier and each.opinion]
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,
-        subjects=[Subject(path=each.path, sha256=each.sha256) for each in document.files],
+        subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
         rubric=rubric_ref(judged.loaded),
         mode=judged.mode,
         prompt_sha256=judged.loaded.rubric.prompt.sha256,
@@ -107,15 +107,15 @@ def verdict(judged: Judged, duration_ms: int) -> Verdict:
         consensus=_consensus(judged),
         judge_tier=final.tier,
         model=", ".join(models) or None,
-        rounds=course.rounds,
-        degraded="; ".join(filter(None, (_degraded(judged), judged.stale))) or None,
+        rounds=state.rounds,
+        degraded="; ".join(filter(None, (_degraded(judged), judged.calibration_warning))) or None,
         truncated=_truncated(judged),
         author=document.author,
         independent=judged.independent,
         commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=duration_ms,
-        **cost_of(course.rounds),
+        **cost_of(state.rounds),
     )
 
 
@@ -126,27 +126,27 @@ def unsettled(found: Verdict, why: str) -> Verdict:
     return found.model_copy(update={**nothing, "degraded": "; ".join(filter(None, (why, found.degraded)))})
 
 
-def _consensus(judged: Judged) -> Consensus:
-    final, course = judged.final, judged.course
+def _consensus(judged: Judgement) -> Consensus:
+    final, state = judged.final, judged.state
     # One model in two tiers is one voice, however often it agrees with itself.
-    if final.tier is None or len(course.models()) == 1:
+    if final.tier is None or len(state.models()) == 1:
         return "single" if final.tier else final.consensus
-    heard = [tier for tier, each in course.opinions.items() if each]
+    heard = [tier for tier, opinion in state.opinions.items() if opinion]
     agreed = final.consensus == "single" and heard == [final.tier]
     return "unanimous" if agreed else final.consensus
 
 
-def _truncated(judged: Judged) -> bool:
+def _truncated(judged: Judgement) -> bool:
     if judged.final.tier is None:
         return bool(judged.cut)
     return judged.final.tier in judged.cut
 
 
-def _degraded(judged: Judged) -> str | None:
-    course = judged.course
-    if not course.rounds:
+def _degraded(judged: Judgement) -> str | None:
+    state = judged.state
+    if not state.rounds:
         return f"nothing was judged: {judged.nobody}"
-    accepted = [tier for tier, each in course.opinions.items() if each and each.outcome == "accept"]
+    accepted = [tier for tier, opinion in state.opinions.items() if opinion and opinion.outcome == "accept"]
     if judged.final.verdict == "undetermined" and accepted and all(tier in judged.cut for tier in accepted):
-        return failures(course.rounds) or "no model saw the whole text, so its acceptance is not final"
-    return failures(course.rounds)
+        return failures(state.rounds) or "no model saw the whole text, so its acceptance is not final"
+    return failures(state.rounds)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.contest import Contest
-    from judgekit.judging.options import Manner
-    from judgekit.judging.prompt import Shown
-    from judgekit.judging.secret_search import Found
+    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.prompt import PromptCandidate
+    from judgekit.judging.secret_search import SecretMatch
     from judgekit.judging.subject import Document, File
     from judgekit.judging.verdict import Verdict
 
@@ -66,10 +66,10 @@ def redact(text: str) -> Redacted:
     text, secrets = visible(text), 0
     for _ in range(_PASSES):
         parts, at, found = [], 0, _merged(text)
-        for each in found:
-            lines = text.count("\n", each.start, each.end)
-            parts += [text[at : each.start], f"{MARK}{each.kind}]", "\n" * lines]
-            at = each.end
+        for secret_match in found:
+            lines = text.count("\n", secret_match.start, secret_match.end)
+            parts += [text[at : secret_match.start], f"{MARK}{secret_match.kind}]", "\n" * lines]
+            at = secret_match.end
         text, secrets = "".join([*parts, text[at:]]), secrets + len(found)
         if not found:
             break
@@ -84,9 +84,9 @@ def passage(whole: str, part: str) -> Redacted:
     whole = visible(whole)
     count, edges = 0, (part.startswith("…"), part.endswith("…"))
     core = visible(part).strip("…")
-    for each in _merged(whole):
-        value = " ".join(whole[each.start : each.end].split())
-        label = f"{MARK}{each.kind}]"
+    for secret_match in _merged(whole):
+        value = " ".join(whole[secret_match.start : secret_match.end].split())
+        label = f"{MARK}{secret_match.kind}]"
         before = core
         core = core.replace(value, label)
         core = _without_edges(core, value, label)
@@ -106,15 +106,15 @@ def _without_edges(core: str, value: str, label: str) -> str:
     return core
 
 
-def _merged(text: str) -> list[Found]:
+def _merged(text: str) -> list[SecretMatch]:
     """Return what was found in order, each place once: where two overlap, the first names the kind."""
-    merged: list[Found] = []
-    for each in sorted(_find(text), key=lambda found: (found.start, -found.end)):
-        if merged and each.start < merged[-1].end:
+    merged: list[SecretMatch] = []
+    for secret_match in sorted(_find(text), key=lambda found: (found.start, -found.end)):
+        if merged and secret_match.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = last._replace(end=max(last.end, each.end))
+            merged[-1] = last._replace(end=max(last.end, secret_match.end))
         else:
-            merged.append(each)
+            merged.append(secret_match)
     return merged
 
 
@@ -140,7 +140,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
     return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _find(text: str, depth: int = DEPTH) -> Iterator[Found]:
+def _find(text: str, depth: int = DEPTH) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
     from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
 
@@ -153,19 +153,19 @@ def _find(text: str, depth: int = DEPTH) -> Iterator[Found]:
         yield from _within(view, depth - 1)
 
 
-def _within(view: disguises.View, depth: int) -> Iterator[Found]:
-    for each in _find(view.text, depth):
-        start, end = view.span(each.start, each.end)
-        yield each._replace(start=start, end=end)
+def _within(view: disguises.View, depth: int) -> Iterator[SecretMatch]:
+    for secret_match in _find(view.text, depth):
+        start, end = view.span(secret_match.start, secret_match.end)
+        yield secret_match._replace(start=start, end=end)
 
 
 def document(given: Document) -> tuple[Document, int]:
     """Return a document without its secrets, those in what it is for included, and how many they were."""
-    files = [_file(each) for each in given.files]
+    files = [_file(file) for file in given.files]
     description, acceptance = redact(given.task.description), redact(given.task.acceptance)
     task = Task(description.text, acceptance.text)
     count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
-    return replace(given, files=tuple(each for each, _ in files), task=task), count
+    return replace(given, files=tuple(file for file, _ in files), task=task), count
 
 
 def _file(given: File) -> tuple[File, int]:
@@ -178,16 +178,16 @@ def _file(given: File) -> tuple[File, int]:
     return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
 
 
-def contest(given: Contest, manner: Manner) -> tuple[Contest, int]:
+def comparison_input(given: ComparisonInput, options: JudgeOptions) -> tuple[ComparisonInput, int]:
     """Return what is compared, in the usual manner without secrets, and how many were left out."""
-    if not manner.redact:
+    if not options.redact:
         return given, 0
-    prompt, files = redact(given.prompt), [_file(each) for each in given.files]
+    prompt, files = redact(given.prompt), [_file(file) for file in given.files]
     count = prompt.secrets + sum(secrets for _, secrets in files)
-    return replace(given, prompt=prompt.text, files=tuple(each for each, _ in files)), count
+    return replace(given, prompt=prompt.text, files=tuple(file for file, _ in files)), count
 
 
-def shown(given: Shown) -> Shown:
+def shown(given: PromptCandidate) -> PromptCandidate:
     """Return a candidate without its secrets."""
     tags = tuple(redact(tag).text for tag in given.tags)
     text = redact(given.text).text

@@ -1,6 +1,6 @@
 """What models are asked to answer: reply models, and their JSON Schemas, made from a rubric.
 
-The models are for `judgekit.judging.conflict.extract`: they bear missing findings, surplus keys and long
+The models are for `judgekit.judging.extract.extract`: they bear missing findings, surplus keys and long
 texts, but a score that is missing or off the scale, or a list of labels that nobody offered, makes the
 reply invalid.
 """
@@ -93,7 +93,7 @@ def _by_dimension(found: dict[str, Any]) -> list[object]:
 
 
 def _useful(found: list[FindingReply]) -> list[FindingReply]:
-    return [each for each in found if each.issue][:MAX_FINDINGS]
+    return [finding_reply for finding_reply in found if finding_reply.issue][:MAX_FINDINGS]
 
 
 class ScoreReply(BaseModel):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from judgekit.errors import AmbiguousReply, FailureKind, GatewayError, InvalidReply, Usage, of_failure
+from judgekit.errors import AmbiguousReply, CallUsage, FailureKind, GatewayError, InvalidReply, of_failure
 from judgekit.judging import logprobs, pointwise
-from judgekit.judging.conflict import read
+from judgekit.judging.extract import read
 from judgekit.judging.replies import json_schema
 from judgekit.judging.scan import QUOTES, scan
 from judgekit.judging.session import Paid, Session, Stopwatch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from judgekit.judging.session import Session
-    from judgekit.providers.base import Endpoint, Matter, Reply
+    from judgekit.providers.base import CallKey, Endpoint, Reply
 
 
 _NOT: Final = r"(?:can(?:no|')?t|can not|won't|will not|must not|(?:am|are|'m|'re) (?:not able|unable))"
@@ -49,13 +49,13 @@ def cause(raw: str) -> FailureKind:
     object was cut off. Whatever else cannot be read, a flood of objects too, is an invalid reply.
     """
     try:
-        found = scan(raw)
+        objects = scan(raw)
     except InvalidReply:  # a flood
         return FailureKind.INVALID_REPLY
-    if not found:
+    if not objects:
         beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
         return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
-    last, tail = found[-1], found[-1].tail.strip()
+    last, tail = objects[-1], objects[-1].tail.strip()
     # What follows an object that broke off is a string without an end, if the text ended there.
     in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
     return FailureKind.TRUNCATED if not last.closed and (not tail or in_string) else FailureKind.INVALID_REPLY
@@ -77,7 +77,7 @@ class Answer(Generic[Value]):
 
     value: Value | None
     failure: Failure | None
-    usage: Usage
+    usage: CallUsage
     latency_ms: int
     model: str
     reply: Reply | None = None
@@ -100,23 +100,23 @@ class Question(Generic[ReplyModel]):
     messages: Callable[[], tuple[Message, ...]]
     size: int
     reply: type[ReplyModel]
-    matter: Matter
+    call_key: CallKey
     tokens: int
     labels: Mapping[str, str] = field(default_factory=dict)
     sample: int = 0
     likely: bool = False
 
 
-async def ask(
+async def run_round(
     session: Session, endpoint: Endpoint, question: Question[ReplyModel], timeout: float
 ) -> Answer[ReplyModel]:
     """Ask once, and once more when the reply cannot be read and the deadline allows."""
-    watch, usage, model = Stopwatch(), Usage(), endpoint.model
-    messages, matter = tuple[Message, ...](), question.matter
+    watch, usage, model = Stopwatch(), CallUsage(), endpoint.model
+    messages, call_key = tuple[Message, ...](), question.call_key
     if question.sample:
-        matter = matter.within(f"sample{question.sample}")
+        call_key = call_key.within(f"sample{question.sample}")
     failure: Failure | None = None
-    for about in (matter, matter.within("reask")):
+    for about in (call_key, call_key.within("reask")):
         try:
             messages = messages or await session.aside(question.messages, question.size)
             seconds = session.call_timeout(timeout)
@@ -173,14 +173,14 @@ class Points:
     context: str
     questions: Mapping[str, str]
     tokens: Sequence[str]
-    matter: Matter
+    call_key: CallKey
     examples: Sequence[pointwise.Example] = ()
 
     def prompts(self) -> list[tuple[Message, ...]]:
         """Return the messages of each question, in order."""
         return [
-            pointwise.messages(self.system, self.examples, self.context, each)
-            for each in self.questions.values()
+            pointwise.messages(self.system, self.examples, self.context, question)
+            for question in self.questions.values()
         ]
 
 
@@ -197,7 +197,7 @@ async def ask_pointwise(
             context=points.context,
             questions=points.questions,
             tokens=points.tokens,
-            matter=points.matter,
+            call_key=points.call_key,
             timeout=session.call_timeout(timeout * len(points.questions)),
             examples=points.examples,
         )
@@ -215,18 +215,18 @@ def _again(error: InvalidReply) -> str:
     return f"That could not be read: {error}. Answer again with the one JSON object and nothing else."
 
 
-async def all_of(
+async def gather_limited(
     calls: Sequence[Callable[[], Awaitable[Value]]],
     session: Session,
-    seat: Endpoint | None = None,
+    endpoint: Endpoint | None = None,
     each: int = 1,
 ) -> list[Value]:
-    """Return what all calls bring, in order: no more of one `seat` at a time than its provider bears.
+    """Return what all calls bring, in order: no more of one `endpoint` at a time than its provider bears.
 
     Each may make so many calls at a time itself.
     What calls cost is known when they end: a limit on it holds only for one after another.
     """
-    most = seat.profile.limits.concurrency if seat else None
+    most = endpoint.profile.limits.concurrency if endpoint else None
     if session.max_cost_usd is not None or most == 1:
         return [await call() for call in calls]
     free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
@@ -240,8 +240,8 @@ async def all_of(
 
 def joined(answers: Sequence[Answer[Any]], value: Value | None, latency_ms: int) -> Answer[Value]:
     """Return several calls as one answer; without a value, the first failure among them is its failure."""
-    usage = Usage()
-    for each in answers:
-        usage = usage.plus(each.usage)
-    failure = next((each.failure for each in answers if each.failure), None) if value is None else None
+    usage = CallUsage()
+    for answer in answers:
+        usage = usage.plus(answer.usage)
+    failure = next((answer.failure for answer in answers if answer.failure), None) if value is None else None
     return Answer(value, failure, usage, latency_ms, answers[-1].model)

@@ -205,17 +205,17 @@ def scan(raw: str) -> Sequence[Object]:
     An object that breaks off, at the end of the text or at something that cannot stand there, is returned as
     far as it goes, and scanning goes on behind it. Raises `InvalidReply` for more than `MAX_ENTRIES`.
     """
-    found: deque[Object] = deque(maxlen=MAX_OBJECTS)
+    objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader, end = _Reader(raw), 0
     while start := START.search(raw, reader.pos):
-        if found:
-            found[-1].tail = raw[end : start.start()]
-        around = _around(found[-1], start.start(), reader.rescued) if found else None
-        found.append(reader.read(start.start()))
-        found[-1].around, found[-1].start, end = around, start.start(), reader.end
-    if found:
-        found[-1].tail = raw[end:]
-    return found
+        if objects:
+            objects[-1].tail = raw[end : start.start()]
+        around = _around(objects[-1], start.start(), reader.rescued) if objects else None
+        objects.append(reader.read(start.start()))
+        objects[-1].around, objects[-1].start, end = around, start.start(), reader.end
+    if objects:
+        objects[-1].tail = raw[end:]
+    return objects
 
 
 def value_at(text: str) -> object:

@@ -15,11 +15,12 @@ from judgekit.config import arguments
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import calibration as calibrations
-from judgekit.judging import panel, service
 from judgekit.judging import redact as redaction
+from judgekit.judging import service
 from judgekit.judging.cache import lasting_cache
 from judgekit.judging.options import configured
-from judgekit.judging.prompt import Shown
+from judgekit.judging.panel import resolve_panel
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, open_gateway, prepare
@@ -119,13 +120,14 @@ def search(
         snippets=True,
         scorer=settings.retrieval.scorer,
     )
-    kept, degraded = [(each, "bm25") for each in ranked.candidates], None
+    kept, degraded = [(candidate, "bm25") for candidate in ranked.candidates], None
     notes = [*ranked.notes, *api.lacking(named or settings.retrieval.roots, home)]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             texts = [
-                _beginning(each, profiles, redact=bool(settings.judge.redact)) for each in ranked.candidates
+                _beginning(candidate, profiles, redact=bool(settings.judge.redact))
+                for candidate in ranked.candidates
             ]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
@@ -134,7 +136,7 @@ def search(
         query=encodable(query),
         mode=asked,
         degraded=degraded,
-        results=[_result(each, by) for each, by in kept[:limit]],
+        results=[_result(candidate, by) for candidate, by in kept[:limit]],
         duration_ms=round((time.perf_counter() - started) * 1000),
         notes=notes,
     )
@@ -153,7 +155,7 @@ def _folder(root: str) -> str:
     return str(path.resolve())
 
 
-class Judged(NamedTuple):
+class JudgedHits(NamedTuple):
     """What models made of a prompt's candidates; `degraded` says why some were left `undecided`, if so."""
 
     kept: list[Candidate]
@@ -167,7 +169,7 @@ def judged_hook(
     alone: Sequence[Candidate],
     payload: Mapping[str, Any],
     project: str,
-) -> Judged | str:
+) -> JudgedHits | str:
     """Return what models keep of a prompt's candidates, or in one line why there is none to ask.
 
     The configured mode, tiers and deadline. Of what is left undecided the first `fallback_top_k` of `alone`,
@@ -183,10 +185,10 @@ def judged_hook(
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
         return judged
-    kept = [each for each, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
+    kept = [candidate for candidate, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
     decided = zip(candidates, judged.decisions, strict=True)
     undecided = [each for each, decision in decided if decision.decision == "undetermined"]
-    return Judged(kept, undecided, judged.degraded)
+    return JudgedHits(kept, undecided, judged.degraded)
 
 
 def apply(
@@ -197,10 +199,10 @@ def apply(
     Where nothing was decided about a candidate, lenient keeps it and strict keeps it only if it is among
     the `top_k` that BM25 alone would inject.
     """
-    sure = [each for each in candidates if each.confidence_label == INJECTED_LABEL][:top_k]
+    sure = [candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL][:top_k]
     fallback = sure if mode == "strict" else list(candidates)
     if isinstance(judged, str):
-        return [(each, "bm25") for each in fallback], judged
+        return [(candidate, "bm25") for candidate in fallback], judged
     return _standing(judged, candidates, fallback), judged.degraded
 
 
@@ -209,11 +211,11 @@ def _standing(
 ) -> list[tuple[Candidate, str]]:
     """Return the candidates that models kept, and of the undecided ones those of `fallback`."""
     kept: list[tuple[Candidate, str]] = []
-    for each, decision in zip(candidates, judged.decisions, strict=True):
+    for candidate, decision in zip(candidates, judged.decisions, strict=True):
         if decision.decision == "kept":
-            kept.append((each, decision.tier or ""))
-        elif decision.decision == "undetermined" and each in fallback:
-            kept.append((each, "bm25"))
+            kept.append((candidate, decision.tier or ""))
+        elif decision.decision == "undetermined" and candidate in fallback:
+            kept.append((candidate, "bm25"))
     return kept
 
 
@@ -221,28 +223,28 @@ def _judge(
     settings: Config,
     project: Path,
     query: Query,
-    shown: Sequence[Shown],
+    shown: Sequence[PromptCandidate],
     *,
     mode: ModeName,
     hook: bool = False,
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    seats, reason = panel.juries(settings, project)
+    panel, reason = resolve_panel(settings, project)
     own = settings.retrieval
-    tiers = {tier: jury for tier, jury in seats.items() if not hook or tier in own.tiers}
+    tiers = {tier: jury for tier, jury in panel.items() if not hook or tier in own.tiers}
     if not tiers:
         return reason
     loaded = loader.configured_rubric("retrieval", own.rubric, project)
     service.check_prices(tiers, settings.judge.max_cost_usd, project, asked=False)
-    manner = configured(settings.judge)
+    options = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
-        manner = manner._replace(samples=1, each=False)
-    learned = measured_for(query, calibrations.find(loaded, mode, tiers, project, manner))
+        options = options._replace(samples=1, each=False)
+    learned = measured_for(query, calibrations.find(loaded, mode, tiers, project, options))
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
         if hook:
-            left = await _prepared([seat for jury in tiers.values() for seat in jury], left)
+            left = await _prepared([endpoint for jury in tiers.values() for endpoint in jury], left)
         if left <= 0:
             return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -254,32 +256,32 @@ def _judge(
                 left,
                 settings.judge.max_cost_usd,
                 cache=None if is_recording(environment.environ()) else lasting_cache(),
-                gates=learned.gates,
-                manner=manner,
+                finality=learned.finality,
+                options=options,
                 call_seconds=own.timeout if hook else None,
             )
-            found = await judge.judge(query, shown)
-            return found.model_copy(update={"stale": learned.stale})
+            selection = await judge.judge(query, shown)
+            return selection.model_copy(update={"stale": learned.calibration_warning})
 
     return running.run(run())
 
 
-def measured_for(query: Query, learned: calibrations.Found) -> calibrations.Found:
+def measured_for(query: Query, learned: calibrations.UsableCalibration) -> calibrations.UsableCalibration:
     """Return what was learned, unless models see more than they did then: the turns of a conversation."""
-    if learned.gates is None or not query.turns:
+    if learned.finality is None or not query.turns:
         return learned
     told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
-    notes = [f"calibration {learned.gates.id} not used: {told}", learned.stale]
-    return calibrations.Found(stale="; ".join(filter(None, notes)))
+    notes = [f"calibration {learned.finality.id} not used: {told}", learned.calibration_warning]
+    return calibrations.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
 
 
-async def _prepared(seats: Iterable[Endpoint], seconds: float) -> float:
-    """Import what the seats need; return what it leaves of `seconds`. No call's own timeout pays for it."""
+async def _prepared(endpoints: Iterable[Endpoint], seconds: float) -> float:
+    """Import what the endpoints need; return what is left of `seconds`. No call's own timeout pays for it."""
     start = time.monotonic()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            for seat in seats:
-                await prepare(seat)
+            for endpoint in endpoints:
+                await prepare(endpoint)
     return seconds - (time.monotonic() - start)
 
 
@@ -306,13 +308,13 @@ def _passage(passage: str, body: str, *, redact: bool) -> str:
     return redaction.passage(body[:WHOLE_CHARS], passage).text[:SNIPPET_CHARS]
 
 
-def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Shown]:
+def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[PromptCandidate]:
     """Return the candidates as models see them; an id that two stores share gets its place appended."""
-    ids = [each.id for each in candidates]
+    ids = [candidate.id for candidate in candidates]
     names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
     return [
-        Shown(name, each.title, each.category, tuple(each.tags), text)
-        for name, each, text in zip(names, candidates, texts, strict=True)
+        PromptCandidate(name, candidate.title, candidate.category, tuple(candidate.tags), text)
+        for name, candidate, text in zip(names, candidates, texts, strict=True)
     ]
 
 

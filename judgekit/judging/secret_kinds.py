@@ -13,7 +13,7 @@ import re
 from typing import Final, NamedTuple
 
 
-class Kind(NamedTuple):
+class SecretKind(NamedTuple):
     """A kind of secret: what it is called, words one of which every text with one has, and its pattern."""
 
     name: str
@@ -38,9 +38,9 @@ def _compiled(source: str) -> re.Pattern[str]:
     return re.compile(source)
 
 
-def kinds(*kinds: tuple[str, str, str]) -> tuple[Kind, ...]:
+def kinds(*kinds: tuple[str, str, str]) -> tuple[SecretKind, ...]:
     """Return kinds, each given as its name, its words with blanks between them, and its pattern."""
-    return tuple(Kind(name, tuple(words.split(" ")), source) for name, words, source in kinds)
+    return tuple(SecretKind(name, tuple(words.split(" ")), source) for name, words, source in kinds)
 
 
 FORMS: Final = kinds(

@@ -28,7 +28,7 @@ _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _STRONG: Final = ("pass", "pwd")
 
 
-class Found(NamedTuple):
+class SecretMatch(NamedTuple):
     """A secret in a text, from `start` up to `end`."""
 
     start: int
@@ -41,11 +41,11 @@ def load() -> None:
     _plugins()
 
 
-def find(text: str) -> Iterator[Found]:
+def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in no order; what one is part of, another may be."""
     lower = _lower(text)
     for start, end in disguises.find(text, lower):
-        yield Found(start, end, PRIVATE_KEY)
+        yield SecretMatch(start, end, PRIVATE_KEY)
     for kind, pattern in _forms(text):
         at = 0
         while match := pattern.search(text, at):
@@ -54,27 +54,27 @@ def find(text: str) -> Iterator[Found]:
                 kind in _UNMISTAKABLE and secret_values.is_mixed(match[0])
             ):
                 at = at if kind == PRIVATE_KEY else _to_the_end(text, at)
-                yield Found(match.start(), at, kind)
+                yield SecretMatch(match.start(), at, kind)
     lines = list(_lines(lower))
     yield from _in_lines(text, lower, lines)
     for start, end, kind in secret_values.find_places(lower, lines):
         if kind == "seed phrase" or not secret_values.stands_in(text[start:end]):
-            yield Found(start, end, kind)
+            yield SecretMatch(start, end, kind)
 
 
-def _in_lines(text: str, lower: str, lines: Iterable[tuple[int, int]]) -> Iterator[Found]:
+def _in_lines(text: str, lower: str, lines: Iterable[tuple[int, int]]) -> Iterator[SecretMatch]:
     inside = "\n".join(lower[start:end] for start, end in lines)
-    carried = [each for each in secret_contexts.CARRIED if each.is_in(inside)]
+    carried = [secret_kind for secret_kind in secret_contexts.CARRIED if secret_kind.is_in(inside)]
     for start, end in lines:
         here = lower[start:end]
         for each in carried:
             if each.is_in(here):
                 for match in each.pattern.finditer(lower, start, end):
                     if span := _carried(text, match):
-                        yield Found(*span, each.name)
+                        yield SecretMatch(*span, each.name)
         for match in secret_kinds.NAMED.finditer(lower, start, end):
-            if found := _named(text, match):
-                yield found
+            if secret_match := _named(text, match):
+                yield secret_match
 
 
 _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
@@ -124,9 +124,9 @@ def _line_end(text: str, at: int) -> int:
 
 def _forms(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
-    for each in secret_kinds.FORMS:
-        if each.is_in(long):
-            yield each.name, each.pattern
+    for secret_kind in secret_kinds.FORMS:
+        if secret_kind.is_in(long):
+            yield secret_kind.name, secret_kind.pattern
     for kind, patterns in _plugins().items():
         if any(word in long for word in secret_kinds.PLUGIN_WORDS[kind]):
             yield from ((kind, pattern) for pattern in patterns)
@@ -202,7 +202,7 @@ def _whole_name(text: str, match: re.Match[str]) -> str:
 _LONGEST_NAME: Final = 60
 
 
-def _named(text: str, match: re.Match[str]) -> Found | None:
+def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     """Return the secret that a name and a value are; `match` is one in small letters."""
     strength = _strength(_whole_name(text, match))
     if not strength:
@@ -235,7 +235,7 @@ def _named(text: str, match: re.Match[str]) -> Found | None:
     )
     start += quoted
     end = start + len(value)
-    return Found(start, end if quoted else _to_the_blank(text, match, end), kind)
+    return SecretMatch(start, end if quoted else _to_the_blank(text, match, end), kind)
 
 
 def _is_hyphened_phrase(value: str, match: re.Match[str]) -> bool:

@@ -14,31 +14,31 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from judgekit.errors import GatewayError, Usage
+from judgekit.errors import CallUsage, GatewayError
 from judgekit.judging import jury, pointwise, prompt, redact
 from judgekit.judging.escalation import Final
 from judgekit.judging.finality import certainty
 from judgekit.judging.judge import Judge
 from judgekit.judging.opinion import Mark
-from judgekit.judging.prompt import Shown, candidate_text
+from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.judging.replies import KEEP, select_reply_model
-from judgekit.judging.round import Answer, Points, Question, all_of, ask, ask_pointwise, joined
+from judgekit.judging.round import Answer, Points, Question, ask_pointwise, gather_limited, joined, run_round
 from judgekit.judging.session import Stopwatch
 from judgekit.judging.state import round_record
 from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.judging.verdict import Decision, Selection
-from judgekit.providers.base import Matter
+from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.escalation import Rules
+    from judgekit.judging.escalation import EscalationRules
     from judgekit.judging.fence import Fence
     from judgekit.judging.opinion import Marks
-    from judgekit.judging.options import Manner
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.session import Session
     from judgekit.judging.verdict import Round
     from judgekit.providers.base import Endpoint, Message
@@ -70,17 +70,17 @@ async def ask_all(
     """
     if together:
         return _joined(await asyncio.gather(*map(ask, batches)))
-    return _joined([await ask(each) for each in batches])
+    return _joined([await ask(batch) for batch in batches])
 
 
 def _joined(answers: Sequence[Answer[dict[str, Value]]]) -> Answer[dict[str, Value]]:
-    usage = Usage()
+    usage = CallUsage()
     value: dict[str, Value] = {}
-    for each in answers:
-        usage = usage.plus(each.usage)
-        value |= each.value or {}
-    failure = next((each.failure for each in answers if each.failure), None)
-    latency = max(each.latency_ms for each in answers)
+    for answer in answers:
+        usage = usage.plus(answer.usage)
+        value |= answer.value or {}
+    failure = next((answer.failure for answer in answers if answer.failure), None)
+    latency = max(answer.latency_ms for answer in answers)
     return Answer(value or None, failure, usage, latency, answers[-1].model)
 
 
@@ -102,84 +102,90 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SelectTask:
     """What a tier is asked about candidates; `words` is the tier whose instructions are given."""
 
     rubric: SelectRubric
     mode: ModeName
     query: Query
     tier: TierName
-    manner: Manner
+    options: JudgeOptions
     words: TierName
 
-    async def ask(self, asked: Sequence[Shown], seat: Endpoint, session: Session) -> Answer[Marks]:
+    async def ask(
+        self, asked: Sequence[PromptCandidate], endpoint: Endpoint, session: Session
+    ) -> Answer[Marks]:
         """Return a model's marks, or why it has none."""
-        if seat.pointwise:
-            return await self._ask_each(asked, seat, session)
-        samples = self.manner.samples_of(seat)
+        if endpoint.pointwise:
+            return await self._ask_each(asked, endpoint, session)
+        samples = self.options.samples_of(endpoint)
         if samples == 1:
-            return await self._ask_once(asked, seat, session, 0)
+            return await self._ask_once(asked, endpoint, session, 0)
         watch = Stopwatch()
-        tries = [partial(self._ask_once, asked, seat, session, number) for number in range(1, samples + 1)]
-        answers = await all_of(tries, session, seat)
-        marks = _shares([each.value for each in answers if each.value], samples)
+        tries = [
+            partial(self._ask_once, asked, endpoint, session, number) for number in range(1, samples + 1)
+        ]
+        answers = await gather_limited(tries, session, endpoint)
+        marks = _shares([answer.value for answer in answers if answer.value], samples)
         return joined(answers, marks if any(marks.values()) else None, watch.ms)
 
-    def questions(self, candidate: Shown, fence: Fence) -> list[tuple[Message, ...]]:
+    def questions(self, candidate: PromptCandidate, fence: Fence) -> list[tuple[Message, ...]]:
         """Return what a pointwise model is asked about a candidate, with all that yes is weighed against."""
-        matter = self._matter([candidate])
-        points = [self._points(fence, candidate, self.query, matter)]
-        points += [idle for idle, _ in self._idle(fence, candidate, matter)]
-        return [each for one in points for each in one.prompts()]
+        call_key = self._matter([candidate])
+        points = [self._points(fence, candidate, self.query, call_key)]
+        points += [idle for idle, _ in self._idle(fence, candidate, call_key)]
+        return [messages for point in points for messages in point.prompts()]
 
     async def _ask_once(
-        self, asked: Sequence[Shown], seat: Endpoint, session: Session, sample: int
+        self, asked: Sequence[PromptCandidate], endpoint: Endpoint, session: Session, sample: int
     ) -> Answer[Marks]:
-        async def ask_batch(batch: Sequence[Shown]) -> Answer[Marks]:
-            return await self._ask_batch(batch, seat, session, sample)
+        async def ask_batch(batch: Sequence[PromptCandidate]) -> Answer[Marks]:
+            return await self._ask_batch(batch, endpoint, session, sample)
 
         # What calls cost is known when they end: a limit on it holds only for one after another.
         return await ask_all(split(asked), ask_batch, together=session.max_cost_usd is None)
 
     async def _ask_batch(
-        self, batch: Sequence[Shown], seat: Endpoint, session: Session, sample: int
+        self, batch: Sequence[PromptCandidate], endpoint: Endpoint, session: Session, sample: int
     ) -> Answer[Marks]:
         watch = Stopwatch()
         calls = [
-            partial(self._ask_about, rubric, batch, seat, session, part, sample)
+            partial(self._ask_about, rubric, batch, endpoint, session, part, sample)
             for part, rubric in self._asked().items()
         ]
-        answers = await all_of(calls, session, seat)
-        said = [each.value for each in answers if each.value is not None]
+        answers = await gather_limited(calls, session, endpoint)
+        said = [answer.value for answer in answers if answer.value is not None]
         if len(said) < len(answers):
             return joined(answers, None, watch.ms)
         marks: Marks = {
-            each.id: self._mark({name: each.id in kept for held in said for name, kept in held.items()})
-            for each in batch
+            prompt_candidate.id: self._mark(
+                {name: prompt_candidate.id in kept for held in said for name, kept in held.items()}
+            )
+            for prompt_candidate in batch
         }
         return joined(answers, marks, watch.ms)
 
     def _asked(self) -> dict[str, SelectRubric]:
-        return self.manner.asked(self.rubric)
+        return self.options.asked(self.rubric)
 
     async def _ask_about(
         self,
         rubric: SelectRubric,
-        batch: Sequence[Shown],
-        seat: Endpoint,
+        batch: Sequence[PromptCandidate],
+        endpoint: Endpoint,
         session: Session,
         part: str,
         sample: int,
     ) -> Answer[dict[str, set[str]]]:
         """Return the ids of the candidates that hold, by criterion."""
-        shown = self._cut(seat, batch)
+        shown = self._cut(endpoint, batch)
         messages, ids = prompt.select_messages(
             rubric, self.mode, self.words, self.query.text, self.query.turns, shown
         )
         tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
         model = select_reply_model(rubric, list(ids))
         question = Question(lambda: messages, 0, model, self._matter(batch, part), tokens, ids, sample)
-        answer = await ask(session, seat, question, self._timeout)
+        answer = await run_round(session, endpoint, question, self._timeout)
         names = list(rubric.criteria)
         keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
 
@@ -188,8 +194,8 @@ class Choice:
 
         return answer.map(lambda reply: held(reply.model_dump()))
 
-    def _matter(self, asked: Sequence[Shown], part: str = "") -> Matter:
-        return Matter(_subject(self.query, asked, self.mode), self.rubric.ref, self.tier, part)
+    def _matter(self, asked: Sequence[PromptCandidate], part: str = "") -> CallKey:
+        return CallKey(_subject(self.query, asked, self.mode), self.rubric.ref, self.tier, part)
 
     @property
     def _timeout(self) -> float:
@@ -199,13 +205,15 @@ class Choice:
     def _mark(self, holds: Mapping[str, bool], probability: float | None = None) -> Mark:
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
-    async def _ask_each(self, asked: Sequence[Shown], seat: Endpoint, session: Session) -> Answer[Marks]:
+    async def _ask_each(
+        self, asked: Sequence[PromptCandidate], endpoint: Endpoint, session: Session
+    ) -> Answer[Marks]:
         """Ask a pointwise model about one candidate after another, until the deadline is over."""
-        watch, matter = Stopwatch(), self._matter(asked)
+        watch, call_key = Stopwatch(), self._matter(asked)
         marks: Marks = {}
-        total, failure, model = Usage(), None, seat.model
+        total, failure, model = CallUsage(), None, endpoint.model
         for each in asked:
-            answer = await self._ask_alone(each, seat, session, matter.within(each.id))
+            answer = await self._ask_alone(each, endpoint, session, call_key.within(each.id))
             total, model = total.plus(answer.usage), answer.model
             failure = failure or answer.failure
             marks[each.id] = answer.value
@@ -213,7 +221,7 @@ class Choice:
         return Answer(value, failure, total, watch.ms, model)
 
     async def _ask_alone(
-        self, candidate: Shown, seat: Endpoint, session: Session, matter: Matter
+        self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, call_key: CallKey
     ) -> Answer[Mark]:
         """Ask about one candidate, and where yes is likelier than no, what makes it likely.
 
@@ -221,15 +229,15 @@ class Choice:
         conversation that claims it does so for an idle memory.
         """
         watch = Stopwatch()
-        points = self._points(session.fence, candidate, self.query, matter)
-        answers = [await ask_pointwise(session, seat, points, self._timeout)]
+        points = self._points(session.fence, candidate, self.query, call_key)
+        answers = [await ask_pointwise(session, endpoint, points, self._timeout)]
         if (found := answers[0].value) is None:
             return joined(answers, None, watch.ms)
         yes = earned = _yes(found)
-        for idle, least in self._idle(session.fence, candidate, matter):
+        for idle, least in self._idle(session.fence, candidate, call_key):
             if self._mark_of(earned).outcome != "accept":
                 break
-            answers.append(await ask_pointwise(session, seat, idle, self._timeout))
+            answers.append(await ask_pointwise(session, endpoint, idle, self._timeout))
             if (told := answers[-1].value) is None:
                 return joined(answers, None, watch.ms)
             other = _yes(told)
@@ -239,15 +247,17 @@ class Choice:
             }
         return joined(answers, self._mark_of(earned), watch.ms)
 
-    def _idle(self, fence: Fence, candidate: Shown, matter: Matter) -> Iterator[tuple[Points, float]]:
+    def _idle(
+        self, fence: Fence, candidate: PromptCandidate, call_key: CallKey
+    ) -> Iterator[tuple[Points, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""
         query = replace(self.query, text=pointwise.IDLE)
-        yield self._points(fence, candidate, query, matter.within("idle")), pointwise.LEAST_GAIN
+        yield self._points(fence, candidate, query, call_key.within("idle")), pointwise.LEAST_GAIN
         if self.query.turns:  # the same for each candidate: asked once in a session
-            idle = self._points(fence, pointwise.IDLE_MEMORY, self.query, matter.within("idle-memory"))
+            idle = self._points(fence, pointwise.IDLE_MEMORY, self.query, call_key.within("idle-memory"))
             yield idle, pointwise.LEAST_GAIN_OVER_MEMORY
 
-    def _points(self, fence: Fence, candidate: Shown, query: Query, matter: Matter) -> Points:
+    def _points(self, fence: Fence, candidate: PromptCandidate, query: Query, call_key: CallKey) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
         questions = {
             name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
@@ -258,8 +268,8 @@ class Choice:
             prompt.candidate_context(fence, short, query.text, query.turns),
             questions,
             _YES_NO,
-            matter,
-            [_worked(fence, each) for each in self.rubric.prompt.examples],
+            call_key,
+            [_worked(fence, example) for example in self.rubric.prompt.examples],
         )
 
     def _mark_of(self, yes: Mapping[str, float]) -> Mark:
@@ -267,9 +277,9 @@ class Choice:
         probability = min(yes.values()) if rule == "all" else max(yes.values())
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
 
-    def _cut(self, seat: Endpoint, shown: Sequence[Shown]) -> list[Shown]:
+    def _cut(self, endpoint: Endpoint, shown: Sequence[PromptCandidate]) -> list[PromptCandidate]:
         # What a model bears is shared: one that drops the rest in silence would judge what it never saw.
-        share = (seat.profile.limits.context_chars or CONTEXT_CHARS) // len(shown)
+        share = (endpoint.profile.limits.context_chars or CONTEXT_CHARS) // len(shown)
         limit = min(getattr(self.rubric.tiers, self.tier).max_chars or CONTEXT_CHARS, share)
         return [replace(each, text=each.text[:limit]) for each in shown]
 
@@ -289,18 +299,21 @@ def _shares(samples: Sequence[Marks], asked: int) -> Marks:
     return found
 
 
-def _subject(query: Query, asked: Sequence[Shown], mode: ModeName) -> str:
+def _subject(query: Query, asked: Sequence[PromptCandidate], mode: ModeName) -> str:
     """Return the hash of all that the question is about, in whatever order the candidates came.
 
     The mode is part of it: it words the question.
     """
-    listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in asked)
+    listing = sorted(
+        f"{prompt_candidate.id}\0{prompt_candidate.title}\0{prompt_candidate.text}"
+        for prompt_candidate in asked
+    )
     whole = "\0\0".join((mode, query.text, *query.turns, *listing))
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _worked(fence: Fence, example: WorkedExample) -> pointwise.Example:
-    shown = Shown("", example.title, example.category, tuple(example.tags), example.text)
+    shown = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
     context = prompt.candidate_context(fence, shown, example.query, ())
     return pointwise.Example(context, "yes" if example.holds else "no")
 
@@ -314,42 +327,44 @@ class CandidateJudge(Judge[SelectRubric]):
 
     call_seconds: float | None = None
 
-    async def judge(self, query: Query, candidates: Sequence[Shown]) -> Selection:
+    async def judge(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         watch = Stopwatch()
         session = self.session()
         session.call_seconds = self.call_seconds
         late = ""
-        if self.manner.redact:
-            size = sum(map(len, (query.text, *query.turns, *(each.text for each in candidates))))
+        if self.options.redact:
+            size = sum(map(len, (query.text, *query.turns, *(candidate.text for candidate in candidates))))
             try:
                 query, candidates = await session.aside(partial(_outgoing, query, candidates), size)
             except GatewayError as error:
                 late = f"{error.kind} ({error.message})"
             left_out = redact.left_out(query.text, *query.turns, *map(candidate_text, candidates))
-            if refusal := self.manner.refusal(left_out):
+            if refusal := self.options.refusal(left_out):
                 late = f"nothing was judged: {refusal}"
         rules = self.rules()
         marks: dict[TierName, Marks] = {}
         rounds: list[Round] = []
-        for tier in () if late else self.seats:
-            asked = [each for each in candidates if _next(rules, marks, each.id) == tier]
+        for tier in () if late else self.panel:
+            asked = [candidate for candidate in candidates if _next(rules, marks, candidate.id) == tier]
             if asked:
                 answers = await self._ask(tier, query, asked, marks, session)
-                marks[tier] = dict.fromkeys(each.id for each in asked) | self._agreed(tier, answers)
+                marks[tier] = dict.fromkeys(prompt_candidate.id for prompt_candidate in asked) | self._agreed(
+                    tier, answers
+                )
                 rounds += [
                     round_record(number, tier, each, _opinion(each.value))
                     for number, each in enumerate(answers, len(rounds) + 1)
                 ]
-        decisions = [_decision(each.id, rules, marks) for each in candidates]
-        left = any(each.decision == "undetermined" for each in decisions)
+        decisions = [_decision(candidate.id, rules, marks) for candidate in candidates]
+        left = any(decision.decision == "undetermined" for decision in decisions)
         return Selection(
             rubric=rubric_ref(self.loaded),
             mode=self.mode,
             prompt_sha256=self.rubric.prompt.sha256,
             decisions=decisions,
             rounds=rounds,
-            calibration=self.gates.id if self.gates else None,
+            calibration=self.finality.id if self.finality else None,
             degraded=late or (failures(rounds) if left else None),
             duration_ms=watch.ms,
             **cost_of(rounds),
@@ -359,7 +374,7 @@ class CandidateJudge(Judge[SelectRubric]):
         self,
         tier: TierName,
         query: Query,
-        asked: Sequence[Shown],
+        asked: Sequence[PromptCandidate],
         marks: Mapping[TierName, Marks],
         session: Session,
     ) -> list[Answer[Marks]]:
@@ -367,27 +382,29 @@ class CandidateJudge(Judge[SelectRubric]):
         # Where the deep tier failed the tiebreaker stands in for it: nobody disagreed.
         stands_in = tier == "tiebreaker" and not any(marks.get("deep", {}).values())
         words: TierName = "deep" if stands_in else tier
-        choice = Choice(self.rubric, self.mode, query, tier, self.manner, words)
-        return await all_of(
-            [partial(choice.ask, asked, seat, session) for seat in self.juries[tier]], session
+        task = SelectTask(self.rubric, self.mode, query, tier, self.options, words)
+        return await gather_limited(
+            [partial(task.ask, asked, endpoint, session) for endpoint in self.models_by_tier[tier]], session
         )
 
     def _agreed(self, tier: TierName, answers: Sequence[Answer[Marks]]) -> Marks:
         """Return what the models of a tier come to; nothing where too few of them answered."""
-        seats = self.juries[tier]
-        said = [(seat, each.value) for seat, each in zip(seats, answers, strict=True) if each.value]
-        return jury.marks(said, len(seats), self.manner.jury)
+        endpoints = self.models_by_tier[tier]
+        said = [
+            (endpoint, each.value) for endpoint, each in zip(endpoints, answers, strict=True) if each.value
+        ]
+        return jury.marks(said, len(endpoints), self.options.jury)
 
 
-def _outgoing(query: Query, candidates: Sequence[Shown]) -> tuple[Query, list[Shown]]:
+def _outgoing(query: Query, candidates: Sequence[PromptCandidate]) -> tuple[Query, list[PromptCandidate]]:
     """Return the request and the candidates without their secrets."""
     return (
         Query(redact.request(query.text), redact.turns(query.turns)),
-        [redact.shown(each) for each in candidates],
+        [redact.shown(candidate) for candidate in candidates],
     )
 
 
-def _next(rules: Rules, marks: Mapping[TierName, Marks], candidate: str) -> TierName | Final:
+def _next(rules: EscalationRules, marks: Mapping[TierName, Marks], candidate: str) -> TierName | Final:
     seen = {tier: found[candidate] for tier, found in marks.items() if candidate in found}
     known = {tier: mark for tier, mark in seen.items() if mark}
     return rules.next(
@@ -406,7 +423,7 @@ def _opinion(marks: Marks | None) -> dict[str, Any] | None:
     return {"keep": kept, "unjudged": unjudged} | ({"probabilities": known} if known else {})
 
 
-def _decision(candidate: str, rules: Rules, marks: Mapping[TierName, Marks]) -> Decision:
+def _decision(candidate: str, rules: EscalationRules, marks: Mapping[TierName, Marks]) -> Decision:
     final = _next(rules, marks, candidate)
     # `improve` is what models say who are exactly between keeping and dropping: it decides nothing.
     if not isinstance(final, Final) or final.tier is None or final.verdict == "improve":

@@ -20,7 +20,7 @@ from judgekit.judging.judge import Judge
 from judgekit.judging.options import configured
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
-from judgekit.providers.base import seated
+from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import is_recording, open_gateway, unpriced
 from judgekit.providers.resolve import Panel
 from judgekit.rubric import loader
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.judging.shared import Shared
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Gateway, Message, Seats
+    from judgekit.providers.base import Gateway, Message, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 AT_ONCE = 8
@@ -41,7 +41,7 @@ AHEAD = 4  # times as many documents as are judged at a time are held, so that a
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JudgeRequest:
     """What a caller wants otherwise than configured; None leaves it to the configuration.
 
     `deadline` is in seconds for each document. Without `cache` no earlier reply is used, and none is kept.
@@ -54,11 +54,11 @@ class Wish:
     cache: bool = True
 
 
-AS_CONFIGURED = Wish()
+AS_CONFIGURED = JudgeRequest()
 
 
 def document_judge(
-    gateway: Gateway, project: Path | None = None, wish: Wish = AS_CONFIGURED
+    gateway: Gateway, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
     """Return the judge that a wish and the configuration in `project` ask for, and which models it found.
 
@@ -66,17 +66,21 @@ def document_judge(
     """
     settings = configuration.load(project)
     elsewhere = _shared(settings)
-    loaded = rubric(settings, project, wish)
-    judge = judge_of(gateway, settings, loaded, project, wish, here=elsewhere is None).turned(DocumentJudge)
+    loaded = rubric(settings, project, judge_request)
+    judge = judge_of(gateway, settings, loaded, project, judge_request, here=elsewhere is None).as_judge(
+        DocumentJudge
+    )
     judge = replace(judge, elsewhere=elsewhere)
     return judge, elsewhere.url if elsewhere else judge.nobody
 
 
-def rubric(settings: Config, project: Path | None = None, wish: Wish = AS_CONFIGURED) -> LoadedRubric:
+def rubric(
+    settings: Config, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
+) -> LoadedRubric:
     """Return the rubric that a wish or the configuration names; raises `ConfigError` or `UsageError`."""
-    if wish.rubric is None:
+    if judge_request.rubric is None:
         return loader.configured_rubric("judge", settings.judge.rubric, project)
-    return loader.score_rubric(_named(wish.rubric), project)
+    return loader.score_rubric(_named(judge_request.rubric), project)
 
 
 def judge_of(
@@ -84,7 +88,7 @@ def judge_of(
     settings: Config,
     loaded: LoadedRubric,
     project: Path | None = None,
-    wish: Wish = AS_CONFIGURED,
+    judge_request: JudgeRequest = AS_CONFIGURED,
     *,
     here: bool = True,
     subjects: int = 0,
@@ -96,23 +100,23 @@ def judge_of(
     Raises `ConfigError`.
     """
     found = panel.chosen(settings, project) if here else Panel({}, None, "")
-    seats, reason = found.endpoints, found.reason
-    own, mode, manner = settings.judge, wish.mode or settings.judge.mode, configured(settings.judge)
-    limit = own.max_cost_usd if wish.max_cost_usd is None else wish.max_cost_usd
-    check_prices(seats, limit, project, asked=wish.max_cost_usd is not None)
-    learned = calibrations.find(loaded, mode, seats, project, manner, subjects)
+    endpoints, reason = found.endpoints, found.reason
+    own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
+    limit = own.max_cost_usd if judge_request.max_cost_usd is None else judge_request.max_cost_usd
+    check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
+    learned = calibrations.find(loaded, mode, endpoints, project, options, subjects)
     return Judge(
         gateway,
-        seats,
+        endpoints,
         loaded,
         mode,
-        wish.deadline or own.deadline,
+        judge_request.deadline or own.deadline,
         limit,
         reason,
-        user_cache() if wish.cache and not is_recording(environment.environ()) else None,
-        learned.gates,
-        learned.stale,
-        manner,
+        user_cache() if judge_request.cache and not is_recording(environment.environ()) else None,
+        learned.finality,
+        learned.calibration_warning,
+        options,
         own.author_family,
         others=found.others
         if not limit
@@ -122,15 +126,17 @@ def judge_of(
     )
 
 
-def check_prices(seats: Seats, limit: float | None, project: Path | None = None, *, asked: bool) -> None:
+def check_prices(
+    panel: PanelModels, limit: float | None, project: Path | None = None, *, asked: bool
+) -> None:
     """Refuse a limit on the cost of models of which nobody says what they cost.
 
     Raises `UsageError` where the caller asked for it, `ConfigError` where the configuration does.
     """
-    models = _unpriced(seats) if limit else []
+    models = _unpriced(panel) if limit else []
     if not models:
         return
-    profiles = {seat.profile.provider for jury in seated(seats).values() for seat in jury}
+    profiles = {endpoint.profile.provider for jury in models_by_tier(panel).values() for endpoint in jury}
     where = " or ".join(
         str(Path(environment.config_home()) / "providers" / f"{name}.yaml") for name in sorted(profiles)
     )
@@ -143,8 +149,8 @@ def check_prices(seats: Seats, limit: float | None, project: Path | None = None,
     raise configuration.wrong("judge", "max_cost_usd", problem, project)
 
 
-def _unpriced(seats: Seats) -> list[str]:
-    return unpriced(seat for jury in seated(seats).values() for seat in jury)
+def _unpriced(panel: PanelModels) -> list[str]:
+    return unpriced(endpoint for jury in models_by_tier(panel).values() for endpoint in jury)
 
 
 def _shared(settings: Config) -> Shared | None:
@@ -156,15 +162,15 @@ def _shared(settings: Config) -> Shared | None:
     return shared.configured(settings)
 
 
-def bearable(judge: DocumentJudge, at_once: int) -> int:
+def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
     """Return how many documents to judge at a time: no more than the most modest provider of the panel bears.
 
     A small local model would only lose the prompt that it has cached. What asks a model several questions
     about a document at a time leaves room for fewer documents.
     """
-    calls = judge.manner.calls(len(judge.rubric.dimensions))
-    seats = [seat for jury in judge.juries.values() for seat in jury]
-    limits = [seat.profile.limits.concurrency for seat in seats]
+    calls = judge.options.calls(len(judge.rubric.dimensions))
+    endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
+    limits = [endpoint.profile.limits.concurrency for endpoint in endpoints]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
@@ -175,7 +181,7 @@ async def verdicts(
 
     No more documents are taken than `AHEAD` times as many, so that a million of them need no more memory.
     """
-    most = bearable(judge, at_once)
+    most = max_concurrency(judge, at_once)
     free = asyncio.Semaphore(most)
 
     async def one(document: Document) -> Verdict:
@@ -203,7 +209,7 @@ async def verdicts(
 def judge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
-    wish: Wish = AS_CONFIGURED,
+    judge_request: JudgeRequest = AS_CONFIGURED,
     *,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
@@ -212,7 +218,7 @@ def judge_documents(
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
     found: list[Verdict] = []
-    judge_each(documents, found.append, project, wish, at_once=at_once)
+    judge_each(documents, found.append, project, judge_request, at_once=at_once)
     return found
 
 
@@ -220,7 +226,7 @@ def judge_each(
     documents: Iterable[Document],
     hears: Callable[[Verdict], None],
     project: Path | None = None,
-    wish: Wish = AS_CONFIGURED,
+    judge_request: JudgeRequest = AS_CONFIGURED,
     *,
     at_once: int = AT_ONCE,
 ) -> None:
@@ -231,7 +237,7 @@ def judge_each(
 
     async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge, _ = document_judge(gateway, project, wish)
+            judge, _ = document_judge(gateway, project, judge_request)
             async with aclosing(verdicts(judge, documents, at_once)) as stream:
                 async for verdict in stream:
                     hears(verdict)
@@ -240,18 +246,18 @@ def judge_each(
 
 
 def prompts(
-    document: Document, project: Path | None = None, wish: Wish = AS_CONFIGURED
+    document: Document, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
-    judge, _ = document_judge(open_gateway({}), project, wish)
-    judge = judge.facing(document)
-    seats = judge.juries
-    if not seats:
+    judge, _ = document_judge(open_gateway({}), project, judge_request)
+    judge = judge.for_subject(document)
+    panel = judge.models_by_tier
+    if not panel:
         return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
     return [
-        (tier, judge.name(seat), judge.prompts(tier, document, seat))
+        (tier, judge.name(endpoint), judge.prompts(tier, document, endpoint))
         for tier in TIERS
-        for seat in seats[tier]
+        for endpoint in panel[tier]
     ]
 
 

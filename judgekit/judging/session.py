@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
+from judgekit.errors import CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging import cache as reply_cache
 from judgekit.judging.fence import Fence
 from judgekit.providers import running
@@ -51,7 +51,7 @@ class Session:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
         seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
-            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=Usage())
+            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=CallUsage())
         self.afford()
         return seconds
 
@@ -59,10 +59,10 @@ class Session:
         """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
         if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
-            raise GatewayError(FailureKind.BUDGET, spent, usage=Usage())
+            raise GatewayError(FailureKind.BUDGET, spent, usage=CallUsage())
         if self.max_cost_usd is not None and self.unpriced:
             told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
-            raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
+            raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
 
     def left(self) -> float:
         """Return the seconds that are left, negative when the deadline is over."""
@@ -80,7 +80,7 @@ class Session:
                 return await running.aside(work)
         except TimeoutError:
             told = "the deadline came while its text was being prepared"
-            raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
 
     async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what was replied to the same request in an earlier session, None where that is not kept."""
@@ -93,11 +93,11 @@ class Session:
         if (cache := self.cache) is not None:
             await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
-    def spend(self, usage: Usage) -> None:
+    def spend(self, usage: CallUsage) -> None:
         """Count the cost of a call that failed; one that nobody states cannot be counted."""
         self.spent_usd += usage.cost_usd or 0.0
 
-    def pay(self, usage: Usage) -> None:
+    def pay(self, usage: CallUsage) -> None:
         """Count the cost of a reply; where nobody states it, no limit can be kept any more."""
         self.spend(usage)
         self.unpriced |= usage.cost_usd is None

@@ -21,9 +21,9 @@ from judgekit.config.settings import wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.escalation import UNDETERMINED
-from judgekit.judging.record import Judged, verdict
+from judgekit.judging.record import Judgement, verdict
 from judgekit.judging.session import Stopwatch
-from judgekit.judging.state import Course
+from judgekit.judging.state import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import bounded, running
 from judgekit.text import one_line
@@ -73,10 +73,10 @@ class Shared:
             found = Verdict.model_validate_json(self._content(answer))
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
-            nobody = Judged(document, judge.loaded, judge.mode, UNDETERMINED, Course(), (), why)
+            nobody = Judgement(document, judge.loaded, judge.mode, UNDETERMINED, JudgingState(), (), why)
             return verdict(nobody, watch.ms)
         # The server was not told of names that hold a secret.
-        subjects = [Subject(path=each.path, sha256=each.sha256) for each in document.files]
+        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
         return found.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
 
@@ -171,10 +171,10 @@ def configured(settings: Config) -> Shared | None:
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
-    name = redact.words if judge.manner.redact else str
+    name = redact.words if judge.options.redact else str
     files = [
-        {"path": name(each.path), "text": each.text, "sha256": each.sha256, "total": each.total}
-        for each in document.files
+        {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
+        for file in document.files
     ]
     author = {"name": document.author.name and name(document.author.name), "family": document.author.family}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.judging.logprobs import how
+from judgekit.judging.logprobs import score_source
 from judgekit.judging.verdict import Round, Usage
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.judging.escalation import Final
-    from judgekit.judging.logprobs import How
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.opinion import Opinion
     from judgekit.judging.round import Answer
     from judgekit.providers.base import Endpoint
@@ -32,55 +32,61 @@ def round_record(number: int, tier: TierName, answer: Answer[Any], opinion: dict
     )
 
 
-class Voice(NamedTuple):
+class ModelOpinion(NamedTuple):
     """One model's opinion, in a tier that counts."""
 
     tier: TierName
-    seat: Endpoint
+    endpoint: Endpoint
     opinion: Opinion
 
 
 @dataclass(slots=True)
-class Course:
+class JudgingState:
     """The tiers that were asked, in order; a tier of which too few models answered has no opinion."""
 
     opinions: dict[TierName, Opinion | None] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
-    voices: list[Voice] = field(default_factory=list)
+    voices: list[ModelOpinion] = field(default_factory=list)
 
     def note(
         self,
         tier: TierName,
-        seats: Sequence[Endpoint],
+        endpoints: Sequence[Endpoint],
         answers: Sequence[Answer[Opinion]],
         opinion: Opinion | None,
     ) -> None:
         """Add what the models of a tier answered and what it comes to."""
-        for seat, answer in zip(seats, answers, strict=True):
+        for endpoint, answer in zip(endpoints, answers, strict=True):
             said = answer.value.record() if answer.value else None
             self.rounds.append(round_record(len(self.rounds) + 1, tier, answer, said))
             if opinion and answer.value:
-                self.voices.append(Voice(tier, seat, answer.value))
+                self.voices.append(ModelOpinion(tier, endpoint, answer.value))
         self.opinions[tier] = opinion
 
     def disagrees(self) -> bool:
         """Whether there is more than one opinion, or one that its jury is divided about."""
-        found = [each for each in self.opinions.values() if each]
-        return len(found) > 1 or any(each.divided is not None for each in found)
+        found = [opinion for opinion in self.opinions.values() if opinion]
+        return len(found) > 1 or any(opinion.divided is not None for opinion in found)
 
     def models(self, tier: TierName | None = None) -> list[str]:
         """Return the models that gave an opinion, in a tier or in all; each once, in order."""
-        said = [each.seat.model for each in self.voices if tier in (None, each.tier)]
+        said = [voice.endpoint.model for voice in self.voices if tier in (None, voice.tier)]
         return list(dict.fromkeys(said))
 
-    def read(self, tier: TierName) -> list[tuple[str, How]]:
+    def read(self, tier: TierName) -> list[tuple[str, ScoreSource]]:
         """Return for each model of a tier that gave an opinion how it was read."""
-        said = [each for each in self.voices if each.tier == tier]
+        said = [voice for voice in self.voices if voice.tier == tier]
         return [
-            (each.seat.model, how(each.seat, each.opinion.scores, each.opinion.expected)) for each in said
+            (
+                model_opinion.endpoint.model,
+                score_source(
+                    model_opinion.endpoint, model_opinion.opinion.scores, model_opinion.opinion.expected
+                ),
+            )
+            for model_opinion in said
         ]
 
     def families(self, final: Final) -> set[str]:
         """Return the families behind the outcome, or of all who gave an opinion where nothing was settled."""
         behind = [tier for tier, each in self.opinions.items() if each and each.outcome == final.verdict]
-        return {each.seat.family for each in self.voices if each.tier in behind or final.tier is None}
+        return {voice.endpoint.family for voice in self.voices if voice.tier in behind or final.tier is None}

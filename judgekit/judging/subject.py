@@ -85,13 +85,13 @@ class Document:
         """One hash for all files: the hash of the file itself when there is only one."""
         if len(self.files) == 1:
             return self.files[0].sha256
-        listing = "".join(f"{each.path}\0{each.sha256}\n" for each in self.files)
+        listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def size(self) -> int:
         """How many characters there are to look through."""
-        return sum(len(each.text) for each in self.files) + len(self.task.description + self.task.acceptance)
+        return sum(len(file.text) for file in self.files) + len(self.task.description + self.task.acceptance)
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
@@ -100,18 +100,18 @@ class Document:
             "acceptance": bool(self.task.acceptance.strip()),
             "sources": len(self.files) > 1,
         }
-        missing = [_HOW[each] for each in rubric.given.needs if not there[each]]
+        missing = [_HOW[need] for need in rubric.given.needs if not there[need]]
         return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
 
     def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
         """Return the files as a tier sees them: its characters are shared out in order."""
-        bearable = endpoint.profile.limits.context_chars if endpoint else None
-        left = min(tier.max_chars or CONTEXT_CHARS, bearable or CONTEXT_CHARS)
+        context_limit = endpoint.profile.limits.context_chars if endpoint else None
+        left = min(tier.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS)
         parts = []
-        for each in self.files:
-            text = each.text[:left]
+        for file in self.files:
+            text = file.text[:left]
             left -= len(text)
-            parts.append(Part(each.shown or each.path, text, each.total))
+            parts.append(Part(file.shown or file.path, text, file.total))
         return tuple(parts)
 
 

@@ -2,29 +2,29 @@
 
 from judgekit.ledger.records import (
     Fault,
-    Gate,
     Label,
     ModeChange,
     OverrideLine,
+    PushRecord,
     Record,
     Skip,
     VerdictLine,
     verdict_line,
 )
-from judgekit.ledger.store import Damage, Ledger, LedgerError, Wanted
+from judgekit.ledger.store import Damage, Ledger, LedgerError, LineFilter
 
 __all__ = [
     "Damage",
     "Fault",
-    "Gate",
     "Label",
     "Ledger",
     "LedgerError",
+    "LineFilter",
     "ModeChange",
     "OverrideLine",
+    "PushRecord",
     "Record",
     "Skip",
     "VerdictLine",
-    "Wanted",
     "verdict_line",
 ]

@@ -50,7 +50,7 @@ def _values(
     verdict: VerdictLine, labels: Mapping[str, LabelWord], overrides: Iterable[OverrideLine]
 ) -> Sequence[object]:
     scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
-    hashes = [each.sha256 for each in verdict.subjects]
+    hashes = [subject.sha256 for subject in verdict.subjects]
     override = newest(overrides, verdict.task_id, hashes, without_terminal=True)
     return (
         *(verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id, verdict.commit),
@@ -80,13 +80,13 @@ def count(folder: Path, before: date) -> Counter[str]:
 
     A file that cannot be read counts as one damaged line; `purge` removes it where its day is over.
     """
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for path in _older(folder, before):
-        found += _kinds(path)
+        counter += _kinds(path)
     gone = _verdicts(folder, before)
     for path in _younger(folder, before):
-        found["label"] += sum(_is_about(raw, gone) for raw in _readable(path))
-    return +found
+        counter["label"] += sum(_is_about(raw, gone) for raw in _readable(path))
+    return +counter
 
 
 def purge(folder: Path, before: date) -> None:
@@ -118,16 +118,16 @@ def _younger(folder: Path, before: date) -> Iterator[Path]:
 
 
 def _verdicts(folder: Path, before: date) -> set[str]:
-    wanted = store.Wanted(kinds=[VerdictLine])
-    return {each.id for each in store.records(_older(folder, before), wanted)}
+    wanted = store.LineFilter(kinds=[VerdictLine])
+    return {record.id for record in store.records(_older(folder, before), wanted)}
 
 
 def _kinds(path: Path) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for raw in _readable(path, instead=[b"unreadable"]):
         record = store.parse(raw)
-        found["damaged" if isinstance(record, str) else kind(type(record)).split("/")[1].split("@")[0]] += 1
-    return found
+        counter["damaged" if isinstance(record, str) else kind(type(record)).split("/")[1].split("@")[0]] += 1
+    return counter
 
 
 def _readable(path: Path, instead: Sequence[bytes] = ()) -> Iterable[bytes]:

@@ -97,7 +97,7 @@ def _of_push(found: Fields) -> Fields:
         raise ValueError(f"verdict: expected one of {', '.join(_WORDS)}, got {_given(found)}")
     return {
         "task_id": "@".join(filter(None, [", ".join(files), commit])) or "a push",
-        "subjects": [{"path": each, "sha256": ""} for each in files],
+        "subjects": [{"path": file, "sha256": ""} for file in files],
         "mode": "lenient",
         "verdict": word,
         "findings": [*_findings(found.get("findings")), *_suggestions(found.get("revision_suggestions"))],
@@ -240,7 +240,7 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     Without `text`, the reasoning of older lines is left out. Raises `LedgerError`.
     """
     done = Imported()
-    ids = {each.id for each in ledger.records()}
+    ids = {record.id for record in ledger.records()}
     waiting: list[Record] = []
     for path in store.files(places, done.damaged.append):
         for found in _lines(path, text=text):

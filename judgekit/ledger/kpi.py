@@ -132,15 +132,15 @@ class Evidence:
     def strata(self) -> list[Stratum]:
         """Return the verdicts by word, those that people decided about apart."""
         groups: dict[tuple[GateWord, bool], list[VerdictLine]] = {}
-        for each in self.verdicts:
-            decided = each.id in self.decided and self.sure(each)
-            groups.setdefault((each.word, decided), []).append(each)
+        for verdict in self.verdicts:
+            decided = verdict.id in self.decided and self.sure(verdict)
+            groups.setdefault((verdict.word, decided), []).append(verdict)
         return [
             Stratum(
                 word,
                 len(members),
                 sum(map(self.sure, members)),
-                sum(self.labels.get(each.id) == "go" for each in members),
+                sum(self.labels.get(member.id) == "go" for member in members),
                 decided,
             )
             for (word, decided), members in sorted(groups.items())
@@ -160,25 +160,25 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     labels: list[Label] = []
     overrides: list[OverrideLine] = []
     unjudged: list[str] = []
-    for each in records:
-        if isinstance(each, VerdictLine) and not each.of_task:
-            name = contents[each.id] = tasks[each.task_id] = content(each)
-            if not used_again(each) and (rubric is None or _is_of(each, rubric)):
-                asked[name] = max(asked.get(name, each), each, key=_newer)
-        elif isinstance(each, Label):
-            labels.append(each)
-        elif isinstance(each, OverrideLine) and each.terminal:
-            overrides.append(each)
-        elif isinstance(each, Fault):
-            unjudged += each.paths or [f"\0{each.id}"]
-    said = [each.model_copy(update={"of": contents[each.of]}) for each in labels if each.of in contents]
+    for record in records:
+        if isinstance(record, VerdictLine) and not record.of_task:
+            name = contents[record.id] = tasks[record.task_id] = content(record)
+            if not used_again(record) and (rubric is None or _is_of(record, rubric)):
+                asked[name] = max(asked.get(name, record), record, key=_newer)
+        elif isinstance(record, Label):
+            labels.append(record)
+        elif isinstance(record, OverrideLine) and record.terminal:
+            overrides.append(record)
+        elif isinstance(record, Fault):
+            unjudged += record.paths or [f"\0{record.id}"]
+    said = [label.model_copy(update={"of": contents[label.of]}) for label in labels if label.of in contents]
     decisions = list(_decisions(overrides, tasks))
     words = agreed([*said, *decisions])
     return Evidence(
         verdicts=list(asked.values()),
-        labels={each.id: words[name] for name, each in asked.items() if name in words},
+        labels={verdict_line.id: words[name] for name, verdict_line in asked.items() if name in words},
         faults=len(set(unjudged)),
-        decided={asked[each.of].id for each in decisions if each.of in asked},
+        decided={asked[decision.of].id for decision in decisions if decision.of in asked},
     )
 
 
@@ -189,7 +189,7 @@ def used_again(verdict: VerdictLine) -> bool:
 
 def content(verdict: VerdictLine) -> str:
     """Return what was judged: the hashes of its files; of an older record without them, its task."""
-    return _content([each.sha256 for each in verdict.subjects]) or verdict.task_id
+    return _content([subject.sha256 for subject in verdict.subjects]) or verdict.task_id
 
 
 def _content(hashes: Sequence[str]) -> str:
@@ -202,12 +202,12 @@ def _newer(verdict: VerdictLine) -> tuple[bool, datetime]:
 
 def _decisions(overrides: Iterable[OverrideLine], tasks: Mapping[str, str]) -> Iterable[Label]:
     """Yield overrides, each as the label of a content: who accepts it says that it should go."""
-    for each in overrides:
-        named = (of for task, of in tasks.items() if same_blob(task, each.task_id))
-        of = _content(each.subjects) or next(named, None)
+    for override in overrides:
+        named = (of for task, of in tasks.items() if same_blob(task, override.task_id))
+        of = _content(override.subjects) or next(named, None)
         if of is not None:
-            word: LabelWord = "go" if each.decision == "accept" else "no-go"
-            yield Label(of=of, label=word, who=each.who, timestamp=each.timestamp)
+            word: LabelWord = "go" if override.decision == "accept" else "no-go"
+            yield Label(of=of, label=word, who=override.who, timestamp=override.timestamp)
 
 
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
@@ -221,9 +221,9 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
 def measure(found: Evidence) -> list[Kpi]:
     """Return the six KPIs."""
     strata = found.strata()
-    words = Counter(each.word for each in found.verdicts)
+    words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
-    answered = sum(each.answered for each in found.verdicts)
+    answered = sum(verdict.answered for verdict in found.verdicts)
     return [
         *(_rate(name, rates.rate(strata, *of)) for name, of in RATES.items()),
         _share("go", words["GO"], total),
@@ -249,12 +249,12 @@ def wanted(found: Evidence) -> dict[KpiName, rates.Wanted | None]:
 
 def by_rubric(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each rubric's version, the newest verdict's first."""
-    return _grouped(found, {each.id: _rubric(each) for each in found.verdicts})
+    return _grouped(found, {verdict.id: _rubric(verdict) for verdict in found.verdicts})
 
 
 def by_model(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each model that decided; where none did, of the first that was asked."""
-    return _grouped(found, {each.id: decider(each) for each in found.verdicts})
+    return _grouped(found, {verdict.id: decider(verdict) for verdict in found.verdicts})
 
 
 def decider(verdict: VerdictLine) -> str:
@@ -269,8 +269,8 @@ def _rubric(verdict: VerdictLine) -> str:
 
 def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
     members: dict[str, list[VerdictLine]] = {}
-    for each in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        members.setdefault(groups[each.id], []).append(each)
+    for verdict_line in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
+        members.setdefault(groups[verdict_line.id], []).append(verdict_line)
     return {name: found.only(verdicts) for name, verdicts in members.items()}
 
 
@@ -291,12 +291,12 @@ def _majority(said: Iterable[LabelWord]) -> LabelWord:
 
 def _wrong(name: KpiName, found: Evidence, word: GateWord, contrary: LabelWord) -> Kpi:
     """Measure, among verdicts of one word whose label is sure, the share that the label contradicts."""
-    labels = [found.labels.get(each.id) for each in found.verdicts if each.word == word]
+    labels = [found.labels.get(verdict.id) for verdict in found.verdicts if verdict.word == word]
     return _share(name, labels.count(contrary), labels.count("go") + labels.count("no-go"))
 
 
-def _rate(name: RateName, found: Rate) -> Kpi:
-    return Kpi(name, found.estimate, found.interval, found.labels)
+def _rate(name: RateName, rate: Rate) -> Kpi:
+    return Kpi(name, rate.estimate, rate.interval, rate.labels)
 
 
 def _share(name: KpiName, hits: int, total: int) -> Kpi:
@@ -304,6 +304,6 @@ def _share(name: KpiName, hits: int, total: int) -> Kpi:
 
 
 def _latency(verdicts: Iterable[VerdictLine]) -> Kpi:
-    seconds = sorted(each.duration_ms / 1000 for each in verdicts if each.imported is None)
+    seconds = sorted(verdict.duration_ms / 1000 for verdict in verdicts if verdict.imported is None)
     value = median(seconds) if seconds else None
     return Kpi("latency", value, rates.median_interval(seconds), len(seconds))

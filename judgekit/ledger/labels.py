@@ -26,7 +26,7 @@ def waiting(
     records: Iterable[Record],
     who: str,
     wanted: Mapping[GateWord, int] | None = None,
-    found: Evidence | None = None,
+    evidence: Evidence | None = None,
 ) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
@@ -36,16 +36,18 @@ def waiting(
     are both.
     """
     lines = list(records)
-    mine = [each for each in lines if isinstance(each, Label) and each.who == who]
+    mine = [line for line in lines if isinstance(line, Label) and line.who == who]
     done = {of for of, word in kpi.agreed(mine).items() if word != "withdrawn"}
-    verdicts = [each for each in lines if isinstance(each, VerdictLine) and not each.of_task]
-    labelled = {kpi.content(each) for each in verdicts if each.id in done}
+    verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
+    labelled = {kpi.content(verdict) for verdict in verdicts if verdict.id in done}
     last: dict[str, VerdictLine] = {}
-    for each in verdicts:
-        name = kpi.content(each)
-        last[name] = max(last.get(name, each), each, key=_measured)
-    fresh = sorted((each for name, each in last.items() if name not in labelled), key=_draw)
-    unlabelled = {each.id for each in found.verdicts if not found.sure(each)} if found else set()
+    for verdict in verdicts:
+        name = kpi.content(verdict)
+        last[name] = max(last.get(name, verdict), verdict, key=_measured)
+    fresh = sorted((verdict_line for name, verdict_line in last.items() if name not in labelled), key=_draw)
+    unlabelled = (
+        {verdict.id for verdict in evidence.verdicts if not evidence.sure(verdict)} if evidence else set()
+    )
     first = [
         [each for each in fresh if each.word == word and each.id in unlabelled][:count]
         for word, count in (wanted or {}).items()
@@ -66,9 +68,9 @@ def _measured(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
 def _mixed(groups: Iterable[list[VerdictLine]]) -> list[VerdictLine]:
     """Take from all groups by lot, from each in proportion to what it holds."""
     placed = [
-        ((rank + int(_draw(each)[:8], 16) / 2**32) / len(group), each)
+        ((rank + int(_draw(verdict_line)[:8], 16) / 2**32) / len(group), verdict_line)
         for group in groups
-        for rank, each in enumerate(group)
+        for rank, verdict_line in enumerate(group)
     ]
     return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
@@ -85,12 +87,12 @@ def _interleaved(one: list[VerdictLine], other: list[VerdictLine]) -> list[Verdi
         else:
             order.append(tails)
             tails = next(second, None)
-    order += [each for each in (heads, tails) if each]
+    order += [verdict_line for verdict_line in (heads, tails) if verdict_line]
     return [*order, *first, *second]
 
 
 def _draw(*verdicts: VerdictLine) -> str:
-    return hashlib.sha256("".join(each.id for each in verdicts).encode()).hexdigest()
+    return hashlib.sha256("".join(verdict.id for verdict in verdicts).encode()).hexdigest()
 
 
 def who(folder: Path | None = None) -> str:
@@ -135,7 +137,10 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 
     None where it is gone or is not what was judged any more; control characters are left out.
     """
-    return {each.path: _text(each.path, each.sha256, verdict.commit, project) for each in verdict.subjects}
+    return {
+        subject.path: _text(subject.path, subject.sha256, verdict.commit, project)
+        for subject in verdict.subjects
+    }
 
 
 def _text(path: str, sha256: str, commit: str | None, project: Path) -> str | None:

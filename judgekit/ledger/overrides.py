@@ -48,12 +48,12 @@ def newest(
     `subjects` are the SHA-256 of the task's files now: an override of other content does not count.
     """
     found = [
-        each
-        for each in records
-        if isinstance(each, OverrideLine)
-        and (each.terminal or without_terminal)
-        and same_blob(each.task_id, task_id)
-        and _same_content(each, task_id, subjects)
+        record
+        for record in records
+        if isinstance(record, OverrideLine)
+        and (record.terminal or without_terminal)
+        and same_blob(record.task_id, task_id)
+        and _same_content(record, task_id, subjects)
     ]
     return max(found, key=lambda each: each.timestamp, default=None)
 

@@ -78,31 +78,37 @@ def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
     measures: a general approach", Statistics in Medicine 27 (2008). No value is below 0, so no end is.
     """
     known = list(parts)
-    value = sum(weight * each.value for weight, each in known)
+    value = sum(weight * estimate.value for weight, estimate in known)
     below = hypot(*(weight * (each.value - each.low) for weight, each in known))
     above = hypot(*(weight * (each.high - each.value) for weight, each in known))
     return Estimate(value, max(0.0, value - below), value + above)
 
 
-def product(one: Estimate, other: Estimate) -> Estimate:
+def product(estimate: Estimate, other: Estimate) -> Estimate:
     """Return the product of two independent estimates, none below 0, by the method of `weighted`."""
-    value = one.value * other.value
-    below = hypot(other.value * (one.value - one.low), one.value * (other.value - other.low))
-    above = hypot(other.value * (one.high - one.value), one.value * (other.high - other.value))
+    value = estimate.value * other.value
+    below = hypot(other.value * (estimate.value - estimate.low), estimate.value * (other.value - other.low))
+    above = hypot(other.value * (estimate.high - estimate.value), estimate.value * (other.high - other.value))
     return Estimate(value, max(0.0, value - below), value + above)
 
 
-def ratio(one: Estimate, other: Estimate) -> Interval:
+def ratio(estimate: Estimate, other: Estimate) -> Interval:
     """Return the interval of the ratio of two independent estimates, none below 0; `inf` has no end above.
 
     Donner and Zou, "Closed-form confidence intervals for functions of the normal mean and standard
     deviation", Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
-    middle = one.value * other.value
-    above, below = one.low * (2 * one.value - one.low), other.high * (2 * other.value - other.high)
+    middle = estimate.value * other.value
+    above, below = (
+        estimate.low * (2 * estimate.value - estimate.low),
+        other.high * (2 * other.value - other.high),
+    )
     divisor = middle + sqrt(max(0.0, middle**2 - above * below))
     low = above / divisor if divisor > 0 else 0.0
-    above, below = one.high * (2 * one.value - one.high), other.low * (2 * other.value - other.low)
+    above, below = (
+        estimate.high * (2 * estimate.value - estimate.high),
+        other.low * (2 * other.value - other.low),
+    )
     high = (middle + sqrt(max(0.0, middle**2 - above * below))) / below if below > 0 else inf
     return Interval(low, high)
 
@@ -164,7 +170,7 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     is known: the end below is that with all of it of this quality, the end above that with none; the estimate
     leaves UNDETERMINED verdicts without labels out.
     """
-    strata = [each for each in strata if each.verdicts]
+    strata = [stratum for stratum in strata if stratum.verdicts]
     labels = sum(each.labels for each in strata)
     own, others = (
         [each for each in strata if each.word == word],
@@ -196,7 +202,9 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
         places = [
-            place for place, each in enumerate(tried) if each.labels < each.verdicts and not each.decided
+            place
+            for place, stratum in enumerate(tried)
+            if stratum.labels < stratum.verdicts and not stratum.decided
         ]
         if not places:
             return None
@@ -237,11 +245,11 @@ def _together(strata: Sequence[Stratum], count: int, quality: Quality, instead: 
     """Return the share in strata together, with `instead` for one without labels."""
     if not count:
         return instead
-    return weighted((each.verdicts / count, each.share(quality) or instead) for each in strata)
+    return weighted((stratum.verdicts / count, stratum.share(quality) or instead) for stratum in strata)
 
 
 def _count(strata: Sequence[Stratum]) -> int:
-    return sum(each.verdicts for each in strata)
+    return sum(stratum.verdicts for stratum in strata)
 
 
 def _odds_against(share: float) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.ledger import kpi
 from judgekit.ledger.rates import LEAST
 from judgekit.ledger.records import Fault, GateWord, Label, ModeChange, OverrideLine, VerdictLine
-from judgekit.ledger.store import Wanted
+from judgekit.ledger.store import LineFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ WINDOW = timedelta(days=30)  # what is looked at
 CALIBRATION = timedelta(days=14)  # what it must reach back, at least
 
 
-class Standing(NamedTuple):
+class BlockingStatus(NamedTuple):
     """Whether people's labels speak against blocking: `why` has a line for each rate that is shown missed.
 
     `told` says that the ledger already has the line about this return to advisory.
@@ -50,13 +50,15 @@ class Readiness(NamedTuple):
         return not self.missing
 
 
-def window(now: datetime | None = None) -> Wanted:
+def window(now: datetime | None = None) -> LineFilter:
     """Return what to read for `standing` and `readiness`: the other files of a ledger stay closed."""
     kinds = (VerdictLine, Label, OverrideLine, ModeChange, Fault)
-    return Wanted(since=(now or datetime.now(UTC)) - WINDOW, kinds=kinds)
+    return LineFilter(since=(now or datetime.now(UTC)) - WINDOW, kinds=kinds)
 
 
-def standing(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Standing:
+def standing(
+    records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
+) -> BlockingStatus:
     """Tell whether blocking must be treated as advisory, from the records of the last `WINDOW`.
 
     Only what people said of verdicts can show that: a share of verdicts, or how long they took, is in the
@@ -65,30 +67,30 @@ def standing(records: Iterable[Record], rubric: str | None = None, now: datetime
     """
     lines = _recent(records, now or datetime.now(UTC))
     changes = sorted(
-        (each for each in lines if isinstance(each, ModeChange)), key=lambda each: each.timestamp
+        (line for line in lines if isinstance(line, ModeChange)), key=lambda each: each.timestamp
     )
-    promoted = max((each.timestamp for each in changes if each.mode == "blocking"), default=None)
-    since = [each for each in lines if promoted is None or each.timestamp >= promoted]
+    promoted = max((change.timestamp for change in changes if change.mode == "blocking"), default=None)
+    since = [line for line in lines if promoted is None or line.timestamp >= promoted]
     found = kpi.measure(kpi.evidence(since, rubric))
     why = [said(each) for each in found if each.limit.rate and each.state == "missed"]
-    return Standing(bool(why), why, bool(changes) and changes[-1].mode == "advisory")
+    return BlockingStatus(bool(why), why, bool(changes) and changes[-1].mode == "advisory")
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
     """Tell what a promotion to blocking still lacks, from the records of the last `WINDOW`."""
     now = now or datetime.now(UTC)
-    found = kpi.evidence(_recent(records, now), rubric)
-    kpis = kpi.measure(found)
-    since = min((each.timestamp for each in found.verdicts), default=None)
-    wanted_labels = kpi.wanted(found)
+    evidence = kpi.evidence(_recent(records, now), rubric)
+    kpis = kpi.measure(evidence)
+    since = min((verdict.timestamp for verdict in evidence.verdicts), default=None)
+    wanted_labels = kpi.wanted(evidence)
     missing = [_lack(each, wanted_labels.get(each.name)) for each in kpis if each.state != "holds"]
     if since is None or now - since < CALIBRATION:
         days = 0 if since is None else (now - since).days
         missing.insert(0, f"time: verdicts reach back {days} days; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
-    for each in wanted_labels.values():
-        labels |= {word: max(count, labels.get(word, 0)) for word, count in (each or {}).items()}
-    return Readiness(kpis, missing, since, found, labels)
+    for wanted_label in wanted_labels.values():
+        labels |= {word: max(count, labels.get(word, 0)) for word, count in (wanted_label or {}).items()}
+    return Readiness(kpis, missing, since, evidence, labels)
 
 
 def said(each: Kpi) -> str:
@@ -138,7 +140,7 @@ def _needed(each: Kpi, labels: rates.Wanted | None) -> str:
 
 def _recent(records: Iterable[Record], now: datetime) -> Sequence[Record]:
     """Return the records of the last `WINDOW`; one that is dated later than now waits for its time."""
-    return [each for each in records if now - WINDOW <= each.timestamp <= now]
+    return [record for record in records if now - WINDOW <= record.timestamp <= now]
 
 
 def number(each: Kpi, value: float) -> str:

@@ -64,7 +64,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class Gate(_Part):
+class PushRecord(_Part):
     """The push in which a gate came to a verdict; `cached` when no model was asked for it again."""
 
     mode: GateMode = "advisory"
@@ -82,7 +82,7 @@ class VerdictLine(Verdict):
     """
 
     project: str = ""
-    gate: Gate | None = None
+    gate: PushRecord | None = None
     of_task: bool = False
     imported: dict[str, Any] | None = None
 
@@ -181,7 +181,7 @@ def kind(record_type: type[Record]) -> str:
 
 
 def verdict_line(
-    verdict: Verdict, *, text: bool = False, gate: Gate | None = None, of_task: bool = False
+    verdict: Verdict, *, text: bool = False, gate: PushRecord | None = None, of_task: bool = False
 ) -> VerdictLine:
     """Return a verdict as the ledger keeps it.
 
@@ -220,5 +220,5 @@ def _strip(verdict: dict[str, Any]) -> None:
 
 
 def _strip_findings(findings: list[dict[str, Any]]) -> None:
-    for each in findings:
-        each["quote"] = ""
+    for finding in findings:
+        finding["quote"] = ""

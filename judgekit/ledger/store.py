@@ -61,7 +61,7 @@ class LedgerError(JudgekitError):
 def _dead_link(folder: Path) -> Path | None:
     """Return the link at or above a folder that leads nowhere, if there is one."""
     places = (folder, *folder.parents)
-    return next((each for each in places if os.path.islink(each) and not os.path.exists(each)), None)  # noqa: PTH110, PTH114 - they never raise
+    return next((place for place in places if os.path.islink(place) and not os.path.exists(place)), None)  # noqa: PTH110, PTH114 - they never raise
 
 
 def append(folder: Path, lines: Sequence[tuple[date, bytes]], *, durable: bool = False) -> None:
@@ -151,7 +151,7 @@ class Damage(NamedTuple):
         return f"{self.path}:{self.line}: {self.why}; this line is skipped"
 
 
-class Entry(NamedTuple):
+class ReadLine(NamedTuple):
     """A line that was read, and its bytes as they stand there (without the newline)."""
 
     record: Record
@@ -159,7 +159,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LineFilter:
     """Which lines to read; None takes all.
 
     `rubric` is an id or `id@version`, `model` the one that decided; both choose among verdicts alone, and
@@ -199,12 +199,14 @@ class Wanted:
         return self.kinds is None or any(kind(each).encode() in raw for each in self.kinds)
 
 
-EVERYTHING = Wanted()
+EVERYTHING = LineFilter()
 
 
 def entries(
-    places: Iterable[Path], wanted: Wanted = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
-) -> Iterator[Entry]:
+    places: Iterable[Path],
+    wanted: LineFilter = EVERYTHING,
+    damaged: Callable[[Damage], None] = lambda _: None,
+) -> Iterator[ReadLine]:
     """Yield the wanted lines of files and folders of ledgers, day by day, each id of the same person once.
 
     `damaged` hears of every line, file and folder that cannot be read.
@@ -224,10 +226,12 @@ def entries(
 
 
 def records(
-    places: Iterable[Path], wanted: Wanted = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
+    places: Iterable[Path],
+    wanted: LineFilter = EVERYTHING,
+    damaged: Callable[[Damage], None] = lambda _: None,
 ) -> Iterator[Record]:
     """Yield the wanted records of `entries`."""
-    return (found.record for found in entries(places, wanted, damaged))
+    return (read_line.record for read_line in entries(places, wanted, damaged))
 
 
 def files(places: Iterable[Path], damaged: Callable[[Damage], None] = lambda _: None) -> list[Path]:
@@ -250,7 +254,7 @@ def _below(place: Path, damaged: Callable[[Damage], None]) -> Iterator[Path]:
                 yield path
             else:
                 damaged(Damage(path, 0, "no regular file: a folder, a link to nothing, or a device"))
-        folders[:] = [each for each in folders if not each.endswith(SUFFIX)]
+        folders[:] = [folder for folder in folders if not folder.endswith(SUFFIX)]
 
 
 def exists(place: Path) -> bool:
@@ -310,7 +314,7 @@ def _order(path: Path) -> tuple[str, int, str]:
     return (named[1], int(named[2] or 0), str(path)) if named else ("", 0, str(path))
 
 
-def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
+def _lines(path: Path, wanted: LineFilter) -> Iterator[ReadLine | Damage]:
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(lines(file.readline), 1):
@@ -318,7 +322,7 @@ def _lines(path: Path, wanted: Wanted) -> Iterator[Entry | Damage]:
                     yield too_long(path, number)
                 elif raw and (wanted.may_be(raw) or not raw.endswith(b"}")):
                     found = parse(raw)
-                    yield Damage(path, number, found) if isinstance(found, str) else Entry(found, raw)
+                    yield Damage(path, number, found) if isinstance(found, str) else ReadLine(found, raw)
     except OSError as error:
         yield unread(path, error)
 
@@ -360,15 +364,15 @@ class Ledger:
         Raises `LedgerError`: say it and go on, nothing else is lost.
         """
         lines = [
-            (each.timestamp.astimezone(UTC).date(), line(each.model_copy(update={"project": self.name})))
-            for each in records
+            (record.timestamp.astimezone(UTC).date(), line(record.model_copy(update={"project": self.name})))
+            for record in records
         ]
         if lines:
-            durable = any(isinstance(each, _BY_HAND) for each in records)
+            durable = any(isinstance(record, _BY_HAND) for record in records)
             append(self.folder, lines, durable=durable)
 
     def records(
-        self, wanted: Wanted = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
+        self, wanted: LineFilter = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
     ) -> Iterator[Record]:
         """Yield the project's records; `damaged` hears of all that cannot be read."""
         places = [self.folder] if exists(self.folder) else []
@@ -382,6 +386,6 @@ class Ledger:
         A task is a blob, `path@sha256…`, or the name of a task whose files have the SHA-256 in `subjects`. An
         override given without a terminal counts only `without_terminal`.
         """
-        lines = self.records(Wanted(kinds=[OverrideLine]))
+        lines = self.records(LineFilter(kinds=[OverrideLine]))
         task_id = redact(task_id).text  # as the ledger has it
         return overrides.newest(lines, task_id, subjects, without_terminal=without_terminal)

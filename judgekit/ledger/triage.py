@@ -81,6 +81,6 @@ def _sort(verdict: VerdictLine, found: Triage, *, stumbled: bool) -> None:
 
 
 def _overridden(verdict: VerdictLine, overrides: Sequence[OverrideLine]) -> bool:
-    hashes = [each.sha256 for each in verdict.subjects]
-    own = [each for each in overrides if each.project == verdict.project]
+    hashes = [subject.sha256 for subject in verdict.subjects]
+    own = [override for override in overrides if override.project == verdict.project]
     return newest(own, verdict.task_id, hashes) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from judgekit.errors import Usage
+from judgekit.errors import CallUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,16 +44,16 @@ class Endpoint:
     price: Price | None = None
 
 
-Seats: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
+PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
 """Who judges in each tier: one model, or the several of a jury."""
 
 
-def seated(seats: Seats) -> dict[TierName, tuple[Endpoint, ...]]:
+def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier, where there is one as where there are several."""
-    return {tier: (given,) if isinstance(given, Endpoint) else tuple(given) for tier, given in seats.items()}
+    return {tier: (given,) if isinstance(given, Endpoint) else tuple(given) for tier, given in panel.items()}
 
 
-class Matter(NamedTuple):
+class CallKey(NamedTuple):
     """What a call is about, independent of how its prompt is worded: the replay provider matches on it.
 
     `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate that is asked about
@@ -66,7 +66,7 @@ class Matter(NamedTuple):
     tier: TierName
     part: str = ""
 
-    def within(self, part: str) -> Matter:
+    def within(self, part: str) -> CallKey:
         """Return a part of this matter."""
         return self._replace(part="/".join(filter(None, (self.part, part))))
 
@@ -83,7 +83,7 @@ class Request:
     """
 
     messages: tuple[Message, ...]
-    matter: Matter
+    call_key: CallKey
     timeout: float
     max_tokens: int
     schema: dict[str, Any] | None = None
@@ -103,7 +103,7 @@ class Reply:
 
     text: str
     model: str
-    usage: Usage = field(default_factory=Usage)
+    usage: CallUsage = field(default_factory=CallUsage)
     logprobs: tuple[dict[str, float], ...] = ()
     tokens: tuple[str, ...] = ()
     held: bool = False

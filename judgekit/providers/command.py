@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers import failures, running, schema
 from judgekit.providers.base import Reply
 from judgekit.providers.endpoints import INSIDE, secret_values
@@ -66,8 +66,8 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
     messages = request.messages
     if not _names("schema", texts):
         messages = schema.told(messages, request.schema, "text")
-    system = "\n\n".join(each.content for each in messages if each.role == "system")
-    spoken = _transcript([each for each in messages if each.role != "system"])
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    spoken = _transcript([message for message in messages if message.role != "system"])
     values = _values(profile, endpoint, request, system, folder)
     _lay_out(profile, endpoint, request, values, folder)
     environ = {name: _filled(value, values) for name, value in profile.set_env.items()}
@@ -114,7 +114,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 def _transcript(messages: Sequence[Message]) -> str:
     if len(messages) == 1:
         return messages[0].content
-    return "\n\n".join(f"[{each.role}]\n{each.content}" for each in messages)
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
 def _lay_out(
@@ -130,12 +130,12 @@ def _lay_out(
             (folder / name).write_text(text, encoding="utf-8", errors="replace")
         for name, sources in profile.links.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            found = next((path for each in sources if (path := _theirs(each, endpoint.parameters))), None)
+            found = next((path for source in sources if (path := _theirs(source, endpoint.parameters))), None)
             if found:
                 (folder / name).symlink_to(found)
     except OSError as error:
         message = f"the folder for {profile.argv[0]} cannot be laid out ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
 
 
 def _theirs(source: str, environ: Mapping[str, str]) -> str | None:
@@ -223,7 +223,7 @@ def _parsed(text: str) -> Iterator[Any]:
 
 
 def _text(values: Sequence[Any], profile: CommandProfile) -> str:
-    for value in reversed([each for each in values if _holds(each, profile.reply_where)]):
+    for value in reversed([value for value in values if _holds(value, profile.reply_where)]):
         found = at(value, profile.reply_key) if profile.reply_key else [value]
         if found and found[-1] is not None:
             text = found[-1] if isinstance(found[-1], str) else json.dumps(found[-1])
@@ -245,16 +245,20 @@ def _model(values: Sequence[Any], profile: CommandProfile) -> str:
     return next((each for each in reversed(found) if isinstance(each, str)), "")
 
 
-def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
-    told = profile.usage
-    saying = [each for each in values if told and _holds(each, told.where)]
-    if told is None or not saying:
-        return Usage()
-    counts = _counts(saying[-1], told)
-    stated = _sum(saying[-1], [told.cost]) if told.cost and _numbers(saying[-1], [told.cost]) else None
+def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> CallUsage:
+    command_usage = profile.usage
+    saying = [value for value in values if command_usage and _holds(value, command_usage.where)]
+    if command_usage is None or not saying:
+        return CallUsage()
+    counts = _counts(saying[-1], command_usage)
+    stated = (
+        _sum(saying[-1], [command_usage.cost])
+        if command_usage.cost and _numbers(saying[-1], [command_usage.cost])
+        else None
+    )
     if endpoint.price is not None:
-        return Usage(*counts[:2], endpoint.price.of(*counts), "profile", *counts[2:])
-    return Usage(*counts[:2], stated, None if stated is None else "provider", *counts[2:])
+        return CallUsage(*counts[:2], endpoint.price.of(*counts), "profile", *counts[2:])
+    return CallUsage(*counts[:2], stated, None if stated is None else "provider", *counts[2:])
 
 
 def _counts(value: Any, told: CommandUsage) -> tuple[int, int, int, int]:  # noqa: ANN401 - any JSON
@@ -270,7 +274,7 @@ def _numbers(value: Any, keys: Sequence[str]) -> list[float]:  # noqa: ANN401 - 
     """Return the numbers there; NaN and infinity, which Python reads in JSON, are none."""
     found = [each for key in keys for each in at(value, key)]
     numbers = [each for each in found if isinstance(each, int | float) and not isinstance(each, bool)]
-    return [float(each) for each in numbers if abs(each) < _MOST]
+    return [float(number) for number in numbers if abs(number) < _MOST]
 
 
 _ROUNDS = 5  # what is found may start another while it is looked for
@@ -334,7 +338,7 @@ class CommandGateway:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
             told = "a program that judgekit runs started it again"
-            raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=Usage())
+            raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=CallUsage())
         begun, end = False, time.monotonic() + request.timeout
 
         async def in_turn() -> Reply:
@@ -380,7 +384,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         )
     except OSError as error:
         message = f"{program} cannot be started ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
+        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
     leaving = asyncio.create_task(_end_after(process))
     try:
         output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, call.prompt))
@@ -395,7 +399,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
     text = output.decode(errors="replace")
     if code:
         line = explained(text, profile) or _last_line(errors) or _last_line(output) or "no message"
-        told = failures.redact(line[: failures.MAX_MESSAGE], secret_values(endpoint))
+        told = failures.without_values(line[: failures.MAX_MESSAGE], secret_values(endpoint))
         raise GatewayError(FailureKind.COMMAND_FAILED, f"{program} exited with {code}: {told}")
     return text
 

@@ -115,10 +115,10 @@ _MOST_READ = 20_000  # characters of what an exception says
 
 def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
     """Return the failure that an exception of a call means; none of the `secrets` is in its message."""
-    own = next((each for each in _causes(error) if isinstance(each, GatewayError)), None)
+    own = next((cause for cause in _causes(error) if isinstance(cause, GatewayError)), None)
     if own is not None:
         return own
-    message = redact(_one_line(error), secrets)
+    message = without_values(_one_line(error), secrets)
     return GatewayError(_kind(error), message, retry_after=_retry_after(error))
 
 
@@ -127,7 +127,7 @@ def rejects_format(failure: GatewayError) -> bool:
     return failure.kind is FailureKind.BAD_REQUEST and bool(_REJECTED_FORMAT.search(failure.message))
 
 
-def redact(text: str, secrets: Iterable[str]) -> str:
+def without_values(text: str, secrets: Iterable[str]) -> str:
     """Return `text` without any of the `secrets`, also where a provider shows a key's beginning or end.
 
     An end of fewer than four characters stays.
@@ -147,7 +147,7 @@ def _without_end(text: str, secret: str) -> str:
 
 
 def _kind(error: BaseException) -> FailureKind:
-    names = [type(each).__name__ for each in _causes(error)]
+    names = [type(cause).__name__ for cause in _causes(error)]
     for kind, causes in _BY_CAUSE:
         if causes.intersection(names):
             return kind

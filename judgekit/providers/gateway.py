@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.errors import GatewayError, Usage, free
+from judgekit.errors import CallUsage, GatewayError, free
 from judgekit.providers import replay
 from judgekit.providers.endpoints import is_local
 
@@ -69,7 +69,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
     Raises what importing litellm does, whose table has most prices.
     """
-    return list(dict.fromkeys(each.model for each in endpoints if not _has_price(each)))
+    return list(dict.fromkeys(endpoint.model for endpoint in endpoints if not _has_price(endpoint)))
 
 
 def _has_price(endpoint: Endpoint) -> bool:
@@ -113,7 +113,7 @@ class Router:
         try:
             reply = await self._opened[kind].complete(endpoint, request)
         except GatewayError as error:
-            error.usage = free(error.usage or Usage())
+            error.usage = free(error.usage or CallUsage())
             raise
         return replace(reply, usage=free(reply.usage))
 

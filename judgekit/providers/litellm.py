@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
-from judgekit.errors import CostSource, FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
 from judgekit.providers import bounded, failures, running, schema
 from judgekit.providers.base import Endpoint, Reply, Request
 from judgekit.providers.endpoints import extra_arguments, secret_values
@@ -81,7 +81,7 @@ def gone(endpoint: Endpoint, names: list[str]) -> str:
 _LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
 
 
-class Cost(NamedTuple):
+class CallCost(NamedTuple):
     """What a call cost in US dollars, and who says so."""
 
     usd: float | None = None
@@ -92,7 +92,7 @@ def reply_of(
     response: Any,  # noqa: ANN401 - litellm's object, as its version shapes it
     endpoint: Endpoint,
     request: Request,
-    cost: Cost,
+    cost: CallCost,
     mode: OutputMode,
 ) -> Reply:
     """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
@@ -143,7 +143,7 @@ def _text(message: Any, mode: OutputMode) -> tuple[str, bool]:  # noqa: ANN401 -
     content = getattr(message, "content", None)
     said = content if isinstance(content, str) and content.strip() else ""
     calls = [getattr(each, "function", None) for each in getattr(message, "tool_calls", None) or []]
-    called = "\n".join(str(each.arguments) for each in calls if each is not None and each.arguments)
+    called = "\n".join(str(call.arguments) for call in calls if call is not None and call.arguments)
     if called and (mode == "tool" or not said):
         return called, mode == "tool"
     return said or str(getattr(message, "reasoning_content", None) or ""), bool(
@@ -184,7 +184,7 @@ def _pieces(content: Any) -> list[str]:  # noqa: ANN401 - litellm's objects
     return [decoder.decode(bytes(token.bytes)) for token in content]
 
 
-def _usage(response: Any, endpoint: Endpoint, cost: Cost) -> Usage:  # noqa: ANN401 - litellm's object
+def _usage(response: Any, endpoint: Endpoint, cost: CallCost) -> CallUsage:  # noqa: ANN401 - litellm's object
     usage = getattr(response, "usage", None)
     read = int(getattr(usage, "prompt_tokens", 0) or 0)
     written = int(getattr(usage, "completion_tokens", 0) or 0)
@@ -192,8 +192,8 @@ def _usage(response: Any, endpoint: Endpoint, cost: Cost) -> Usage:  # noqa: ANN
     cached = int(getattr(details, "cached_tokens", 0) or 0)
     stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
     if endpoint.price is not None:
-        cost = Cost(endpoint.price.of(read, written, cached, stored), "profile")
-    return Usage(read, written, cost.usd, cost.source, cached, stored)
+        cost = CallCost(endpoint.price.of(read, written, cached, stored), "profile")
+    return CallUsage(read, written, cost.usd, cost.source, cached, stored)
 
 
 ATTEMPTS = 3
@@ -282,7 +282,7 @@ class _Tokenizer:
         return getattr(self._main.__getattr__("encoding"), name)
 
 
-class Manner(NamedTuple):
+class CallStyle(NamedTuple):
     """How a model is asked; weakened where it turns out that an address does not take the usual way."""
 
     mode: OutputMode
@@ -290,7 +290,7 @@ class Manner(NamedTuple):
     max_tokens: str = "max_tokens"
     logprobs: bool = True
 
-    def adapted(self, failure: GatewayError, request: Request) -> Manner | None:
+    def adapted(self, failure: GatewayError, request: Request) -> CallStyle | None:
         """Return the manner to try after a failure, or None when another one would not help."""
         # Without a schema they are the answer.
         if self.logprobs and request.top_logprobs and request.schema and _is_about_logprobs(failure):
@@ -327,7 +327,7 @@ class LitellmGateway:
     """Any API that litellm knows, and every OpenAI-compatible server."""
 
     def __init__(self) -> None:
-        self._learned: dict[tuple[str | None, str], Manner] = {}
+        self._learned: dict[tuple[str | None, str], CallStyle] = {}
         self._paces = Paces()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
@@ -348,18 +348,18 @@ class LitellmGateway:
     async def _in_a_manner_that_is_taken(self, work: _Work) -> Reply:
         """Ask; where the address rejects the manner, ask in weaker ones and remember what it rejected."""
         place = (work.endpoint.api_base, work.endpoint.model)
-        manner = self._learned.get(place, Manner(work.endpoint.output))
+        style = self._learned.get(place, CallStyle(work.endpoint.output))
         for _ in range(_CONCESSIONS):
             try:
-                return await self._with_retries(work, manner)
+                return await self._with_retries(work, style)
             except GatewayError as failure:
-                weaker = manner.adapted(failure, work.request)
+                weaker = style.adapted(failure, work.request)
                 if weaker is None:
                     raise
-            manner = self._learned[place] = weaker
-        return await self._with_retries(work, manner)
+            style = self._learned[place] = weaker
+        return await self._with_retries(work, style)
 
-    async def _with_retries(self, work: _Work, manner: Manner) -> Reply:
+    async def _with_retries(self, work: _Work, style: CallStyle) -> Reply:
         left = max(0.0, work.end - time.monotonic())
         attempts = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
@@ -367,14 +367,14 @@ class LitellmGateway:
             wait=_pause,
             reraise=True,
         )
-        return await attempts(self._in_turn, work, manner)
+        return await attempts(self._in_turn, work, style)
 
-    async def _in_turn(self, work: _Work, manner: Manner) -> Reply:
+    async def _in_turn(self, work: _Work, style: CallStyle) -> Reply:
         pace = self._paces.of(work.endpoint)
         async with pace.turn(work.end):
             work.begun = True
             try:
-                reply = await _call(work.endpoint, work.request, manner, work.end, pace)
+                reply = await _call(work.endpoint, work.request, style, work.end, pace)
             except GatewayError as failure:
                 if failure.kind is FailureKind.RATE_LIMIT:
                     pace.was_too_much(failure.retry_after)
@@ -397,7 +397,7 @@ def _pause(state: RetryCallState) -> float:
     return asked if asked is not None else 0.5 * state.attempt_number
 
 
-async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float, pace: Pace) -> Reply:
+async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
@@ -407,12 +407,12 @@ async def _call(endpoint: Endpoint, request: Request, manner: Manner, end: float
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         told = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(FailureKind.BAD_REQUEST, one_line(told, 300), usage=Usage()) from None
+        raise GatewayError(FailureKind.BAD_REQUEST, one_line(told, 300), usage=CallUsage()) from None
     try:
         with bounded.replies():
-            response = await litellm.acompletion(**_arguments(endpoint, request, manner, end))
+            response = await litellm.acompletion(**_arguments(endpoint, request, style, end))
         pace.heard(_headers(response))
-        return reply_of(response, endpoint, request, _cost(litellm, response, endpoint), manner.mode)
+        return reply_of(response, endpoint, request, _cost(litellm, response, endpoint), style.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secret_values(endpoint))
     if failure.kind is FailureKind.NOT_FOUND:
@@ -428,7 +428,7 @@ def _headers(response: Any) -> dict[str, str]:  # noqa: ANN401 - litellm's objec
     return {str(name).removeprefix("llm_provider-"): str(value) for name, value in found.items()}
 
 
-def _arguments(endpoint: Endpoint, request: Request, manner: Manner, end: float) -> dict[str, Any]:
+def _arguments(endpoint: Endpoint, request: Request, style: CallStyle, end: float) -> dict[str, Any]:
     return {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
@@ -441,13 +441,13 @@ def _arguments(endpoint: Endpoint, request: Request, manner: Manner, end: float)
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,
         **endpoint.parameters,
-        **_asked(endpoint, request, manner),
+        **_asked(endpoint, request, style),
         # Dropped by litellm for models that are known to refuse it.
-        **({"temperature": int(request.sample > 0)} if manner.temperature else {}),
+        **({"temperature": int(request.sample > 0)} if style.temperature else {}),
     }
 
 
-def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, Any]:
+def _asked(endpoint: Endpoint, request: Request, style: CallStyle) -> dict[str, Any]:
     """Return the model, the messages and what the reply should be like."""
     profile = endpoint.profile
     assert isinstance(profile, LitellmProfile)  # noqa: S101 - checked where the call begins
@@ -456,17 +456,18 @@ def _asked(endpoint: Endpoint, request: Request, manner: Manner) -> dict[str, An
     arguments = {
         "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
         "messages": [
-            _message(each, profile) for each in schema.told(request.messages, request.schema, manner.mode)
+            _message(message, profile)
+            for message in schema.told(request.messages, request.schema, style.mode)
         ],
         **extra_arguments(profile, endpoint.model),
-        **schema.arguments(request.schema, manner.mode),
+        **schema.arguments(request.schema, style.mode),
     }
-    if manner.max_tokens == _NEWER:
+    if style.max_tokens == _NEWER:
         # In the body as it is: the client would rename it to what the address has just rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
     else:
         arguments["max_tokens"] = limit
-    if request.top_logprobs and (manner.logprobs or request.schema is None):
+    if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return arguments
 
@@ -480,7 +481,7 @@ def _message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
     return {"role": message.role, "content": content}
 
 
-def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> Cost:  # noqa: ANN401 - litellm's objects
+def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> CallCost:  # noqa: ANN401 - litellm's objects
     """Return what the call cost by the reply, else by litellm's table for the model that was asked.
 
     A price that cannot be told is none: the reply is there, and paid for.
@@ -496,8 +497,8 @@ def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> Cost:  # noqa: ANN
         with contextlib.suppress(Exception):  # whatever litellm raises; the next one may know
             usd = float(told())
             if math.isfinite(usd) and usd >= 0:
-                return Cost(usd, source)
-    return Cost()
+                return CallCost(usd, source)
+    return CallCost()
 
 
 def has_price(model: str) -> bool:

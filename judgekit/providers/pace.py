@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -151,7 +151,7 @@ class Pace:
         )
         message = f"{why}: nobody was asked, since the deadline comes before the next turn in {later:.3g} s"
         reason = self._reason if paused else FailureKind.RATE_LIMIT
-        return GatewayError(reason, message, retry_after=later, usage=Usage())
+        return GatewayError(reason, message, retry_after=later, usage=CallUsage())
 
     def _give(self) -> None:
         """Give turns to those who wait, one caller after another, as far as there are any."""
@@ -197,7 +197,7 @@ class Pace:
 def no_turn(request: Request) -> GatewayError:
     """Return the failure of a call that was never made: others were asking all the time it had."""
     message = f"no turn within {request.timeout:.3g} s: other calls were made first"
-    return GatewayError(FailureKind.TIMEOUT, message, usage=Usage())
+    return GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage())
 
 
 class Paces:

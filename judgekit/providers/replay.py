@@ -30,9 +30,9 @@ from judgekit import environment
 from judgekit.config.names import TierName
 from judgekit.config.problems import problem_in
 from judgekit.config.yamlfile import Strict
-from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, ConfigError, CostSource, FailureKind, GatewayError
 from judgekit.providers import registry
-from judgekit.providers.base import Endpoint, Gateway, Matter, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
 from judgekit.text import encodable, lines_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class RecordedFailure(Strict):
     message: str
 
 
-class Line(Strict):
+class RecordedLine(Strict):
     """One line of a recording."""
 
     replay: Literal[1]
@@ -81,18 +81,18 @@ class Line(Strict):
     failure: RecordedFailure | None = None
 
     @model_validator(mode="after")
-    def _one_outcome(self) -> Line:
+    def _one_outcome(self) -> RecordedLine:
         if (self.reply is None) == (self.failure is None):
             raise ValueError("expected either reply or failure")
         return self
 
     @property
-    def key(self) -> tuple[Matter, str]:
+    def key(self) -> tuple[CallKey, str]:
         """What a request must be about to get this line."""
-        return Matter(self.subject, self.rubric, self.tier, self.part), self.model
+        return CallKey(self.subject, self.rubric, self.tier, self.part), self.model
 
 
-def read(path: Path) -> list[Line]:
+def read(path: Path) -> list[RecordedLine]:
     """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
     try:
         texts = lines_of(path.read_bytes().decode())
@@ -103,10 +103,10 @@ def read(path: Path) -> list[Line]:
 
 def endpoints(path: Path) -> dict[TierName, Endpoint]:
     """Return an endpoint for each tier in the recording: its first model there."""
-    return {tier: jury[0] for tier, jury in juries(path).items()}
+    return {tier: jury[0] for tier, jury in recorded_models(path).items()}
 
 
-def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
+def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
     profile = registry.find("replay")
     found: dict[TierName, dict[str, Endpoint]] = {}
@@ -116,7 +116,7 @@ def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
-            seat = Endpoint(
+            endpoint = Endpoint(
                 profile,
                 line.model,
                 line.family,
@@ -125,7 +125,7 @@ def juries(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
                 pointwise=line.pointwise,
                 logprobs=line.model in told,
             )
-            found.setdefault(line.tier, {}).setdefault(line.model, seat)
+            found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
         raise ConfigError("the recording is empty; record one with JUDGEKIT_RECORD", path=path)
     return {tier: tuple(jury.values()) for tier, jury in found.items()}
@@ -135,7 +135,7 @@ class ReplayGateway:
     """Answers from the recording that an endpoint's `api_base` names."""
 
     def __init__(self) -> None:
-        self._recordings: dict[str, dict[tuple[Matter, str], list[Line]]] = {}
+        self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return what was recorded next for this matter and model, or raise what was recorded."""
@@ -144,9 +144,11 @@ class ReplayGateway:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
         if file not in self._recordings:
             self._recordings[file] = _by_key(_readable(Path(file)))
-        waiting = self._recordings[file].get((request.matter, endpoint.model), [])
+        waiting = self._recordings[file].get((request.call_key, endpoint.model), [])
         if not waiting:
-            raise GatewayError(FailureKind.NOT_RECORDED, _not_recorded(file, endpoint.model, request.matter))
+            raise GatewayError(
+                FailureKind.NOT_RECORDED, _not_recorded(file, endpoint.model, request.call_key)
+            )
         line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
@@ -188,9 +190,9 @@ class Recorder:
         reply: RecordedReply | None = None,
         failure: RecordedFailure | None = None,
     ) -> None:
-        line = Line(
+        line = RecordedLine(
             replay=1,
-            **request.matter._asdict(),
+            **request.call_key._asdict(),
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
@@ -221,41 +223,40 @@ def _opened(path: Path) -> int:
         ) from None
 
 
-def _line(path: Path, number: int, text: str) -> Line:
+def _line(path: Path, number: int, text: str) -> RecordedLine:
     try:
-        return Line.model_validate(json.loads(text))
+        return RecordedLine.model_validate(json.loads(text))
     except ValueError as error:
         if not isinstance(error, ValidationError):
             raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-        found = problem_in(text, error)
-        raise ConfigError(found.text, path=path, line=number, key=found.key) from None
+        problem = problem_in(text, error)
+        raise ConfigError(problem.text, path=path, line=number, key=problem.key) from None
 
 
-def _readable(path: Path) -> list[Line]:
+def _readable(path: Path) -> list[RecordedLine]:
     try:
         return read(path)
     except ConfigError as error:
         raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
 
 
-def _by_key(lines: list[Line]) -> dict[tuple[Matter, str], list[Line]]:
-    found: dict[tuple[Matter, str], list[Line]] = defaultdict(list)
+def _by_key(lines: list[RecordedLine]) -> dict[tuple[CallKey, str], list[RecordedLine]]:
+    found: dict[tuple[CallKey, str], list[RecordedLine]] = defaultdict(list)
     for line in lines:
         found[line.key].append(line)
     return dict(found)
 
 
-def _not_recorded(file: str, model: str, matter: Matter) -> str:
-    part = f" {matter.part}" if matter.part else ""
-    return (
-        f"{file} has no {matter.tier}{part} reply of {model} under {matter.rubric} for {matter.subject[:12]}"
-    )
+def _not_recorded(file: str, model: str, call_key: CallKey) -> str:
+    part = f" {call_key.part}" if call_key.part else ""
+    about = f"under {call_key.rubric} for {call_key.subject[:12]}"
+    return f"{file} has no {call_key.tier}{part} reply of {model} {about}"
 
 
-def _reply(line: Line, labels: Mapping[str, str]) -> Reply:
+def _reply(line: RecordedLine, labels: Mapping[str, str]) -> Reply:
     recorded = line.reply
     assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-    usage = Usage(
+    usage = CallUsage(
         recorded.input_tokens,
         recorded.output_tokens,
         recorded.cost_usd,
@@ -294,6 +295,6 @@ def _recorded(reply: Reply) -> RecordedReply:
         cache_read_tokens=reply.usage.cache_read_tokens,
         cache_write_tokens=reply.usage.cache_write_tokens,
         logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
-        tokens=[encodable(each) for each in reply.tokens],
+        tokens=[encodable(token) for token in reply.tokens],
         held=reply.held or None,
     )

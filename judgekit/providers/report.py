@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
+from judgekit.errors import CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.providers import probe, registry
-from judgekit.providers.base import Matter, Message, Request
+from judgekit.providers.base import CallKey, Message, Request
 from judgekit.providers.endpoints import first_set
 from judgekit.providers.gateway import prepare
 from judgekit.providers.profile import CommandProfile, LitellmProfile
 from judgekit.providers.resolve import (
-    Wanted,
+    PanelRequest,
     detect,
     is_addressed,
     models_at,
@@ -55,7 +55,7 @@ class Checked:
     failure: FailureKind | None
     message: str
     latency_ms: int
-    usage: Usage
+    usage: CallUsage
     answered: str | None
 
     @property
@@ -64,16 +64,16 @@ class Checked:
         return self.failure is None
 
 
-def provider_report(environ: Mapping[str, str], wanted: Wanted | None = None) -> list[ProviderState]:
+def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> list[ProviderState]:
     """Return all providers in the order they are tried; asks local servers for their models, up to 0.3 s.
 
     Raises `ConfigError` when a profile's file is wrong.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or PanelRequest()
     known = registry.profiles()
     servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
-    bases = [served(each, environ) for each in servers]
-    answers = dict(zip((each.provider for each in servers), probe.models_of_all(bases), strict=True))
+    bases = [served(server, environ) for server in servers]
+    answers = dict(zip((server.provider for server in servers), probe.models_of_all(bases), strict=True))
     return [_state(profile, environ, wanted, answers.get(profile.provider)) for profile in known]
 
 
@@ -84,9 +84,9 @@ async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Ch
     """
     await prepare(endpoint)
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
-    request = Request(messages, Matter("check", "check", "quick"), timeout, 16)
+    request = Request(messages, CallKey("check", "check", "quick"), timeout, 16)
     start = time.monotonic()
-    failure, message, usage, answered = None, "it answered", Usage(), None
+    failure, message, usage, answered = None, "it answered", CallUsage(), None
     try:
         reply = await gateway.complete(endpoint, request)
         usage, answered = reply.usage, reply.model
@@ -100,7 +100,7 @@ async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Ch
 
 
 def _state(
-    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+    profile: Profile, environ: Mapping[str, str], wanted: PanelRequest, listed: list[str] | None
 ) -> ProviderState:
     problem = _problem(profile, environ, wanted, listed)
     models = dict(profile.models.by_tier)
@@ -117,7 +117,7 @@ def _state(
 
 
 def _problem(
-    profile: Profile, environ: Mapping[str, str], wanted: Wanted, listed: list[str] | None
+    profile: Profile, environ: Mapping[str, str], wanted: PanelRequest, listed: list[str] | None
 ) -> str | None:
     lacking = detect(profile, environ, named=wanted.allow is not None and wanted.allows(profile))
     if lacking is None and profile.detect.port and listed is None:
@@ -134,7 +134,7 @@ def _problem(
     return lacking
 
 
-def _unnamed(profile: LitellmProfile, environ: Mapping[str, str], wanted: Wanted) -> str | None:
+def _unnamed(profile: LitellmProfile, environ: Mapping[str, str], wanted: PanelRequest) -> str | None:
     """Return what is lacking at an address of the user's own, whose models are the user's to name."""
     named = [name for given in wanted.models.values() if given for name in names(given)]
     if any(profile_of(name, registry.profiles())[0] == profile for name in named):

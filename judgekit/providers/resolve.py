@@ -33,7 +33,7 @@ _NOTHING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PanelRequest:
     """What the user asked for.
 
     `models` names one or several models for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or
@@ -74,14 +74,14 @@ class Panel:
     others: Others = field(default=tuple, compare=False, repr=False)
 
 
-def resolve(wanted: Wanted, environ: Mapping[str, str]) -> Panel:
+def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     """Return the panel for `wanted` in `environ`; may ask local servers for their models, up to 0.3 s.
 
     Raises `ConfigError` when a profile's or a recording's file is wrong.
     """
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
-        return _of(replay.juries(Path(recording)), "replay", f"replies recorded in {recording}")
+        return _of(replay.recorded_models(Path(recording)), "replay", f"replies recorded in {recording}")
     known = _ordered([profile for profile in registry.profiles() if wanted.allows(profile)], wanted.order)
     others = functools.cache(
         lambda: tuple(each.endpoints for each in _detected(known, wanted, environ) if each.endpoints)
@@ -134,7 +134,7 @@ def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
     return first_set(profile.base_env, environ) or profile.base or ""
 
 
-def _detected(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Iterator[Panel]:
+def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
     """Yield the panel of each provider that is there, in the order of choice.
 
     One without models says what is wrong with an address of the user's own.
@@ -174,7 +174,7 @@ def models_at(
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model that is there"
 
 
-def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]) -> Iterator[Panel]:
+def _by_key(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
     asked = set(_unaliased(wanted.allow or ()))
     for profile in known:
         if not isinstance(profile, LitellmProfile) or not profile.models.by_tier:
@@ -185,7 +185,7 @@ def _by_key(known: Sequence[Profile], wanted: Wanted, environ: Mapping[str, str]
 
 def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
     servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
-    lists = probe.models_of_all([served(each, environ) for each in servers])
+    lists = probe.models_of_all([served(server, environ) for server in servers])
     for profile, listed in zip(servers, lists, strict=True):
         if listed:
             yield _of(
@@ -210,7 +210,9 @@ def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterato
             yield _profile_panel(profile, environ, f"the command {profile.detect.command} is on PATH")
 
 
-def _named(wanted: Wanted, known: Sequence[Profile], environ: Mapping[str, str], others: Others) -> Panel:
+def _named(
+    wanted: PanelRequest, known: Sequence[Profile], environ: Mapping[str, str], others: Others
+) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
 
     Where all of them are at a server or an address of the user's own, texts are meant to stay there: another
@@ -241,7 +243,9 @@ def _is_own(profile: Profile) -> bool:
     return bool(profile.detect.port or profile.models_env.by_tier or profile.embedded)
 
 
-def _unusable(profile: Profile, tier: TierName, wanted: Wanted, environ: Mapping[str, str]) -> str | None:
+def _unusable(
+    profile: Profile, tier: TierName, wanted: PanelRequest, environ: Mapping[str, str]
+) -> str | None:
     """Return why the named model of a tier cannot be used here; a project does not lend credentials."""
     if wanted.names(profile, tier):
         return detect(profile, environ, named=True)
@@ -308,7 +312,7 @@ def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[Tier
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
     named = [each for each in known if isinstance(each, LitellmProfile) and is_addressed(each)]
-    return [each for each in named if first_set(each.base_env, environ)]
+    return [litellm_profile for litellm_profile in named if first_set(litellm_profile.base_env, environ)]
 
 
 def is_addressed(profile: LitellmProfile) -> bool:
@@ -336,23 +340,25 @@ def _unaliased(names: Sequence[str]) -> list[str]:
     return [registry.unaliased(name) for name in names]
 
 
-def _nothing(wanted: Wanted, environ: Mapping[str, str]) -> str:
+def _nothing(wanted: PanelRequest, environ: Mapping[str, str]) -> str:
     """Say that there is no model, and of commands that are there what keeps them from being used."""
     if wanted.allow is None:
         told = _NOTHING
     else:
         told = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
     there = [
-        each
-        for each in registry.profiles()
-        if isinstance(each, CommandProfile) and not wanted.allows(each) and detect(each, environ) is None
+        profile
+        for profile in registry.profiles()
+        if isinstance(profile, CommandProfile)
+        and not wanted.allows(profile)
+        and detect(profile, environ) is None
     ]
     return f"{told}; {signed_in(there)}" if there else told
 
 
 def signed_in(commands: Sequence[CommandProfile]) -> str:
     """Say how to judge with commands that are there and not allowed."""
-    names = " and ".join(str(each.detect.command) for each in commands)
-    allow = ", ".join(each.provider for each in commands)
+    names = " and ".join(str(command.detect.command) for command in commands)
+    allow = ", ".join(command.provider for command in commands)
     there = f"{names} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is no API key"
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"

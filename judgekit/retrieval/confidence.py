@@ -81,7 +81,7 @@ class Candidate:
         return f"<Candidate {self.id!r} {self.confidence_label}>"
 
 
-class Ranked:
+class RankedCandidates:
     """The answer to a query: candidates, best first, and `notes`, one line each for stderr.
 
     `pinned` are those that the caller asked for by name; they are not among `candidates`. `fallback`

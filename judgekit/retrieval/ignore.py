@@ -17,12 +17,12 @@ _LIMIT = 100_000  # characters
 _MAX_PATTERNS = 1_000
 
 
-class Rules:
+class IgnoreRules:
     """The patterns of one store, in their order."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         parsed = [_parse(line) for line in lines]
-        self.patterns = [each for each in parsed if each is not None][:_MAX_PATTERNS]
+        self.patterns = [pattern for pattern in parsed if pattern is not None][:_MAX_PATTERNS]
 
     def match(self, path: str, *, folder: bool) -> bool:
         """Whether a path relative to the root is left out; those above it are taken to be in."""
@@ -32,13 +32,13 @@ class Rules:
         return False
 
 
-def read(path: str) -> Rules:
+def read(path: str) -> IgnoreRules:
     """Return the rules in a file; none where it cannot be read."""
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            return Rules(lines_of(file.read(_LIMIT)))
+            return IgnoreRules(lines_of(file.read(_LIMIT)))
     except OSError:
-        return Rules(())
+        return IgnoreRules(())
 
 
 def _parse(line: str) -> patterns.Pattern | None:

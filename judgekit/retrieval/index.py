@@ -177,7 +177,7 @@ def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -
 
 
 def _freshen(index: Index, patience: float | None, progress: Progress | None) -> None:
-    turn = watch.Turn(f"{index.path}.turn")
+    turn = watch.WatchTurn(f"{index.path}.turn")
     turn.queries += 1
     places: Sequence[str] | None = None
     numbers: list[int] = []

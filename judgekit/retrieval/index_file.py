@@ -89,7 +89,7 @@ def path_of(root: str) -> str | None:
         names = os.listdir(folder)
     except OSError:
         return None
-    found = [each[len(start) : -7] for each in names if each.startswith(start) and each.endswith(".sqlite")]
+    found = [name[len(start) : -7] for name in names if name.startswith(start) and name.endswith(".sqlite")]
     generation = max((int(each) for each in found if each.isdecimal()), default=None)
     return None if generation is None else f"{folder}/{start}{generation}.sqlite"
 
@@ -99,7 +99,7 @@ def read_by(profiles: Profiles) -> str:
     read = [
         (
             kind,
-            {name: (each.folder, each.body) for name, each in profile.categories.items()},
+            {name: (category.folder, category.body) for name, category in profile.categories.items()},
             profile.max_bytes,
         )
         for kind, profile in profiles.by_kind.items()

@@ -47,10 +47,10 @@ def points(word: str, title: set[str], tags: set[str]) -> int:
     return _BEGINNING if begins else 0
 
 
-def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statistics, list[str]]:
+def match(scan: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statistics, list[str]]:
     """Return the entries of a store that any word occurs in, how common each is, and the store's problems."""
     query = parse(prompt, profile.language)
-    entries, notes = update.entries(found, profile)
+    entries, notes = update.entries(scan, profile)
     hits, counts = [], [0] * len(query)
     for path, entry in entries:
         title, tags = words(entry.title), {word for tag in entry.tags for word in words(tag)}
@@ -59,7 +59,7 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
         for number in matched:
             counts[number] += 1
         if matched:
-            candidate = _candidate(found, path, entry, profile)
+            candidate = _candidate(scan, path, entry, profile)
             candidate.bm25, candidate.damaged = float(sum(worth)), entry.problem is not None
             hit = Hit(candidate, candidate.bm25)
             hit.matched = hit.titled = matched
@@ -69,14 +69,14 @@ def match(found: Scan, profile: Profile, prompt: str) -> tuple[list[Hit], Statis
     return hits, Statistics(terms, counts, len(entries), profile), notes
 
 
-def _candidate(found: Scan, path: str, entry: Entry, profile: Profile) -> Candidate:
+def _candidate(scan: Scan, path: str, entry: Entry, profile: Profile) -> Candidate:
     return Candidate(
         entry.id,
         entry.title,
         entry.category,
         tags=entry.tags,
-        updated=entry.updated or os.path.getmtime(os.path.join(found.root, path)),
-        root=found.root,
+        updated=entry.updated or os.path.getmtime(os.path.join(scan.root, path)),
+        root=scan.root,
         place=path,
         kind=profile.kind,
     )

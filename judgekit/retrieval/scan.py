@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.ignore import Rules
+    from judgekit.retrieval.ignore import IgnoreRules
     from judgekit.retrieval.watch import Stamp
 
 INDEX = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: None}
@@ -179,7 +179,7 @@ def kind_of(root: str, memory: Profile) -> str:
     return CLAUDE_MEMORY if _has_index_lines(root) else MARKDOWN
 
 
-def _rules(root: str) -> Rules | None:
+def _rules(root: str) -> IgnoreRules | None:
     path = os.path.join(root, IGNORE)
     if not os.path.isfile(path) or os.path.islink(path):
         return None
@@ -194,7 +194,7 @@ def _is_text(name: str) -> bool:
 
 
 def _folders(memory: Profile) -> list[str]:
-    return [each.folder for each in memory.categories.values() if each.folder]
+    return [category.folder for category in memory.categories.values() if category.folder]
 
 
 def _has_records(root: str, memory: Profile) -> bool:
@@ -207,8 +207,8 @@ def _has_record(folder: str) -> bool:
     try:
         with os.scandir(folder) as entries:
             return any(
-                each.name.endswith(".json") and not each.name.startswith(".") and each.is_file()
-                for each in entries
+                entry.name.endswith(".json") and not entry.name.startswith(".") and entry.is_file()
+                for entry in entries
             )
     except OSError:
         return False

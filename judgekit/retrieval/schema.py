@@ -48,7 +48,7 @@ def row(entry: Entry, language: Language) -> tuple[str, ...]:
     return tuple(" ".join(stems(text, language)) for text in (*shown, hidden))
 
 
-class Terms:
+class TermCounts:
     """Counts in how many entries of an index each stem occurs; `write` before the transaction ends."""
 
     def __init__(self, connection: Connection) -> None:
@@ -237,7 +237,7 @@ _UNUSED = 30 * 86_400  # seconds after which the file of another version of this
 def newest(names: Iterable[str], version: int) -> int | None:
     """Return the newest generation among the names of a store's index files, None when there is none."""
     start = f"v{version}."
-    found = [each.removeprefix(start).removesuffix(_ENDING) for each in names if each.startswith(start)]
+    found = [name.removeprefix(start).removesuffix(_ENDING) for name in names if name.startswith(start)]
     return max((int(each) for each in found if each.isdecimal()), default=None)
 
 

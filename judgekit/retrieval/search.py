@@ -6,7 +6,7 @@ import os
 
 from judgekit.retrieval import bm25, confidence, index, query, schema
 from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
-from judgekit.retrieval.confidence import Candidate, Ranked
+from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 
-__all__ = ["AUTO_ROOT", "Candidate", "Ranked", "body", "passages", "resolve", "search"]
+__all__ = ["AUTO_ROOT", "Candidate", "RankedCandidates", "body", "passages", "resolve", "search"]
 
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
@@ -39,7 +39,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     pins: Sequence[str] = (),
     pool: int = bm25.POOL,
     patience: float | None = None,
-) -> Ranked:
+) -> RankedCandidates:
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
     A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`, Claude
@@ -52,7 +52,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     files what was read until then is searched, and the next search goes on.
     """
     known = profiles or Profiles(bundled())
-    ranked = Ranked([], [])
+    ranked = RankedCandidates([], [])
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
     options = _Options(limit, scorer, project, pins, snippets=snippets)
     options.pool, options.patience = max(pool, limit), patience
@@ -97,7 +97,7 @@ def _names_a_place(root: str) -> bool:
     return os.path.normpath(root).split(os.sep)[0] == os.pardir
 
 
-def _merge(ranked: Ranked) -> None:
+def _merge(ranked: RankedCandidates) -> None:
     """Order candidates of several stores by confidence; of those for the same file the first one stays."""
     best: dict[str, Candidate] = {}
     for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
@@ -139,11 +139,11 @@ def passages(
     return excerpts.of(text, candidates, profiles or Profiles(bundled()), SNIPPET_LIMIT)
 
 
-def _pin(ranked: Ranked, options: _Options) -> None:
+def _pin(ranked: RankedCandidates, options: _Options) -> None:
     """Put what was pinned apart, in the order of the pins, and say which of them name nothing."""
     found = {options.pinned[pin].file: options.pinned[pin] for pin in options.pins if pin in options.pinned}
     ranked.pinned = list(found.values())
-    ranked.candidates[:] = [each for each in ranked.candidates if each.file not in found]
+    ranked.candidates[:] = [candidate for candidate in ranked.candidates if candidate.file not in found]
     if options.searched:
         from judgekit.retrieval import pins as pinned  # noqa: PLC0415 - few pin anything
 
@@ -163,7 +163,9 @@ class _Options:
         self.patience: float | None = None
 
 
-def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
+def _search_root(
+    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
+) -> None:
     options.searched = True
     if options.scorer == _KEYWORD:
         _by_keyword(text, root, profiles, ranked, options)
@@ -176,7 +178,9 @@ def _search_root(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
         _by_keyword(text, root, profiles, ranked, options)
 
 
-def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
+def _by_fulltext(
+    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
+) -> None:
     opened = index.open_index(root, profiles, patience=options.patience)
     try:
         _ask(opened, text, ranked, options)
@@ -191,18 +195,18 @@ def _by_fulltext(text: str, root: str, profiles: Profiles, ranked: Ranked, optio
         opened.close()
 
 
-def _ask(opened: Index, text: str, ranked: Ranked, options: _Options) -> None:
+def _ask(opened: Index, text: str, ranked: RankedCandidates, options: _Options) -> None:
     terms = query.parse(text, opened.profile.language)
     if not terms and not options.pins:
         return
     for _ in range(MAX_ROUNDS):
         named = _named(opened, options) if options.pins else {}
         candidates = _best(opened, terms, options) if terms else []
-        if not index.recheck(opened, [each.place for each in (*named.values(), *candidates)]):
+        if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *candidates)]):
             break
     named = {pin: each for pin, each in named.items() if each.place not in opened.outdated}
     options.pinned = named | options.pinned
-    candidates = [each for each in candidates if each.place not in opened.outdated]
+    candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
     if options.snippets:
         bm25.add_snippets(opened, terms, candidates, SNIPPET_LIMIT)
     _note(ranked, opened.notes())
@@ -220,7 +224,9 @@ def _named(opened: Index, options: _Options) -> dict[str, Candidate]:
     return pinned.among_indexed(opened.connection, opened.root, opened.kind, options.pins, options.project)
 
 
-def _by_keyword(text: str, root: str, profiles: Profiles, ranked: Ranked, options: _Options) -> None:
+def _by_keyword(
+    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
+) -> None:
     from judgekit.retrieval import keyword, scan  # noqa: PLC0415 - the exception, not the rule
 
     memory = profiles.by_kind[CLAUDE_MEMORY]
@@ -236,7 +242,7 @@ def _by_keyword(text: str, root: str, profiles: Profiles, ranked: Ranked, option
     _note(ranked, notes)
 
 
-def _note(ranked: Ranked, notes: list[str]) -> None:
+def _note(ranked: RankedCandidates, notes: list[str]) -> None:
     ranked.notes += notes[:MAX_NOTES]
     if len(notes) > MAX_NOTES:
         ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")

@@ -98,4 +98,4 @@ def _text(content: Any) -> str:  # noqa: ANN401 - whatever the client wrote ther
     if not isinstance(content, list):
         return ""
     blocks = (each for each in content if isinstance(each, dict) and each.get("type") == "text")
-    return " ".join(str(each.get("text", "")) for each in blocks)
+    return " ".join(str(block.get("text", "")) for block in blocks)

@@ -99,7 +99,8 @@ class _Survey:
         self.listed: set[str] = set()
         everywhere = self.plan.anew or places is None or scan.IGNORE in own
         self._list(
-            [""] if everywhere else [each for each in places or () if each not in scan.OWN], deep=everywhere
+            [""] if everywhere else [place for place in places or () if place not in scan.OWN],
+            deep=everywhere,
         )
         for name in () if self.plan.anew else own:  # some are entries too
             self.plan.changed += self._of_file(name)
@@ -136,7 +137,7 @@ class _Survey:
         return [number for (number,) in rows]
 
     def _list(self, places: list[str], *, deep: bool) -> None:
-        pending = [each for each in places if each == "" or self.known.get(each, (1,))[0]]
+        pending = [place for place in places if place == "" or self.known.get(place, (1,))[0]]
         while pending:
             place = pending.pop()
             if place in self.listed:
@@ -159,7 +160,7 @@ class _Survey:
         self._compare_files(place, listing, new=before is None)
         self._compare_notes(place, listing.problems, new=before is None)
         moved = before is None or (before[1] or (0, 0, 0))[2] != (listing.stamp or (0, 0, 0))[2]
-        return [each for each in listing.folders if deep or moved or each not in self.known]
+        return [folder for folder in listing.folders if deep or moved or folder not in self.known]
 
     def _compare_files(self, place: str, listing: Listing, *, new: bool) -> None:
         rows: list[Any] = []
@@ -234,7 +235,7 @@ _ADD_TEXT = (
 )
 
 
-class Found:
+class ReadFile:
     """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
 
     __slots__ = ("digest", "read", "row", "stamp", "texts")
@@ -256,7 +257,7 @@ class Writer:
 
     def __init__(self, connection: Connection, root: str, about: dict[str, Any]) -> None:
         self.connection, self.root, self.about = connection, root, about
-        self.terms = schema.Terms(connection)
+        self.terms = schema.TermCounts(connection)
 
     def carry_out(self, plan: Plan) -> None:
         """Write what a plan says; files to be read are marked as pending."""
@@ -285,9 +286,9 @@ class Writer:
         self._drop_text(number)
         self.connection.execute("DELETE FROM file WHERE number = ?", (number,))
 
-    def put(self, number: int, found: Found) -> bool:
+    def put(self, number: int, read_file: ReadFile) -> bool:
         """Write what reading a file gave; return whether anything but its stamp is different."""
-        if found.stamp is None:
+        if read_file.stamp is None:
             self.drop(number)
             return True
         row = self.connection.execute(
@@ -295,16 +296,16 @@ class Writer:
         ).fetchone()
         if row is None:  # dropped by another process meanwhile
             return False
-        if row[0] == found.digest:
-            self.connection.execute(_TOUCH_FILE, (*found.stamp, found.read, number))
+        if row[0] == read_file.digest:
+            self.connection.execute(_TOUCH_FILE, (*read_file.stamp, read_file.read, number))
             return False
         self._drop_text(number)
-        live = found.texts is not None
-        values = (*found.stamp, found.read, live, found.digest, *found.row, number)
+        live = read_file.texts is not None
+        values = (*read_file.stamp, read_file.read, live, read_file.digest, *read_file.row, number)
         self.connection.execute(_SET_FILE, values)
-        if found.texts is not None:
-            self.connection.execute(_ADD_TEXT, (number, *found.texts))
-            self.terms.add(found.texts)
+        if read_file.texts is not None:
+            self.connection.execute(_ADD_TEXT, (number, *read_file.texts))
+            self.terms.add(read_file.texts)
             self.about["size"] += 1
         return True
 
@@ -380,7 +381,7 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     for number, place in stale:
         row = connection.execute("SELECT hint, digest FROM file WHERE number = ?", (number,)).fetchone()
         hint, digest = row or (None, None)
-        new = Found(index.root, place, index.profile, hint)
+        new = ReadFile(index.root, place, index.profile, hint)
         sure = new.stamp is not None and watch.is_sure(new.stamp[1], new.read)
         if sure or new.stamp is None or new.digest != digest:
             found[number] = new
@@ -430,7 +431,7 @@ def _write_plan(
     """Find out what is different, and write it; without the lock first, since mostly nothing is."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     plan = make(index.connection, index.root, index.kind, index.profiles, places)
-    numbers = [each for each in numbers if _is_worth_writing(index, each)]
+    numbers = [number for number in numbers if _is_worth_writing(index, number)]
     plan.changed = [each for each in plan.changed if _is_worth_writing(index, each)]
     if plan.is_empty and not numbers:
         return
@@ -458,7 +459,7 @@ def _is_worth_writing(index: Index, number: int) -> bool:
     now = watch.look(f"{index.root}/{path}")
     if now is None or now != tuple(stamp) or watch.is_sure(now[1], watch.clock()):
         return True
-    return bool(Found(index.root, path, index.profile, hint).digest != digest)
+    return bool(ReadFile(index.root, path, index.profile, hint).digest != digest)
 
 
 def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:
@@ -482,7 +483,7 @@ def _read_batch(index: Index, writer: Writer) -> None:
         return
     profile = index.profiles.by_kind[writer.about["kind"]]
     for number, path, hint in rows:
-        writer.put(number, Found(index.root, path, profile, hint))
+        writer.put(number, ReadFile(index.root, path, profile, hint))
     writer.count()
 
 

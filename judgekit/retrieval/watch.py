@@ -71,7 +71,7 @@ def is_folder_sure(stamp: Stamp, read: int) -> bool:
     return is_sure(stamp[0], read) and is_sure(stamp[1], read)
 
 
-class Turn:
+class WatchTurn:
     """Whose turn it is to be looked at: kept in a small file beside the index, without locks.
 
     Two queries at the same time may take the same turn; none is skipped.
@@ -100,7 +100,7 @@ class Turn:
             return
 
 
-def changed_places(connection: Connection, root: str, folders: int, turn: Turn) -> list[str]:
+def changed_places(connection: Connection, root: str, folders: int, turn: WatchTurn) -> list[str]:
     """Return the watched folders and files of a store that changed, or may have."""
     if folders <= FOLDERS:
         rows = connection.execute(_WATCH).fetchall()
@@ -119,7 +119,7 @@ def changed_places(connection: Connection, root: str, folders: int, turn: Turn) 
     return changed
 
 
-def changed_files(connection: Connection, root: str, turn: Turn) -> list[int]:
+def changed_files(connection: Connection, root: str, turn: WatchTurn) -> list[int]:
     """Return the numbers of those files of this turn that changed, or may have; a new lap may begin."""
     rows = connection.execute(
         f"{_FILES} WHERE number > ? AND NOT pending ORDER BY number LIMIT ?", (turn.file, SLICE)

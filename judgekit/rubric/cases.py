@@ -70,7 +70,7 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        known = {each.id for each in self.candidates}
+        known = {candidate.id for candidate in self.candidates}
         unknown = {*self.label.strict, *self.label.lenient} - known
         if unknown:
             raise ValueError(
@@ -110,15 +110,15 @@ def cases_path(rubric_path: Path) -> Path:
     return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
 
 
-def read_cases(found: LoadedRubric) -> list[Case]:
+def read_cases(loaded_rubric: LoadedRubric) -> list[Case]:
     """Return the labelled cases beside a rubric, none when there is no such file.
 
     Raises `ConfigError` naming the line and the key.
     """
-    path = cases_path(found.path)
+    path = cases_path(loaded_rubric.path)
     if not path.is_file():
         return []
-    adapter: TypeAdapter[Case] = TypeAdapter(_BY_TASK[found.rubric.task])
+    adapter: TypeAdapter[Case] = TypeAdapter(_BY_TASK[loaded_rubric.rubric.task])
     cases: list[Case] = []
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():

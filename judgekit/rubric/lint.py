@@ -66,7 +66,7 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
             path, "modes", "strict confirms rejections and lenient acceptances: the wrong way round?"
         )
     if isinstance(rubric, SelectRubric):
-        worded = any(each.strict != each.lenient for each in rubric.criteria.values())
+        worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
         if not worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
             yield Remark(path, "modes", "strict and lenient ask and keep the same: what do they differ in?")
         return
@@ -83,7 +83,7 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
 
 
 def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
-    tags = Counter(term.lower() for each in rubric.dimensions.values() for term in set(each.terms))
+    tags = Counter(term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms))
     for name, each in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not each.look_for:
@@ -122,8 +122,8 @@ def _ties(case: CompareCase) -> bool:
 
 def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     for mode in MODES:
-        words = [getattr(each.label, mode) for each in cases if isinstance(each, CompareCase)]
-        wins = [each for each in words if each != "tie"]
+        words = [getattr(case.label, mode) for case in cases if isinstance(case, CompareCase)]
+        wins = [word for word in words if word != "tie"]
         if len(words) >= FEW and (
             not wins or not LEAST_SHARE <= wins.count("A") / len(wins) <= 1 - LEAST_SHARE
         ):
@@ -133,7 +133,7 @@ def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
 
 def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     path, reached = cases_path(loaded.path), outcomes(rubric)
-    scored = [each for each in cases if isinstance(each, ScoreCase)]
+    scored = [case for case in cases if isinstance(case, ScoreCase)]
     for number, case in enumerate(scored, 1):
         labels = (case.label.strict, case.label.lenient)
         if reached is not None and labels not in reached:
@@ -154,9 +154,9 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
 
 def _balance(path: Path, cases: Sequence[ScoreCase]) -> Iterator[Remark]:
     for mode in MODES if len(cases) >= FEW else ():
-        accepted = sum(getattr(each.label, mode) == "accept" for each in cases)
+        accepted = sum(getattr(case.label, mode) == "accept" for case in cases)
         if not LEAST_SHARE <= accepted / len(cases) <= 1 - LEAST_SHARE:
             told = f"{accepted} of {len(cases)} should be accepted in {mode}"
             yield Remark(path, "label", f"{told}: a judge that always says the same would look good")
-    if len(cases) >= FEW and all(each.label.strict == each.label.lenient for each in cases):
+    if len(cases) >= FEW and all(case.label.strict == case.label.lenient for case in cases):
         yield Remark(path, "label", "strict and lenient agree on each: no case shows what they differ in")

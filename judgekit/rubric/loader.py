@@ -72,7 +72,7 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
         if found:
             return load_rubric(max(found, key=_by_version), origin)
     stems = sorted({path.stem for _, path in rubric_files(project)})
-    near = difflib.get_close_matches(reference, [*stems, *(each.partition("@")[0] for each in stems)], n=1)
+    near = difflib.get_close_matches(reference, [*stems, *(stem.partition("@")[0] for stem in stems)], n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(stems)
     raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
@@ -109,8 +109,12 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
 
 def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     """Return a rubric that compares or scores; raises `UsageError` when it selects."""
-    found = find_rubric(reference, project)
-    return found if isinstance(found.rubric, ScoreRubric) else _of_task(found, CompareRubric)
+    loaded_rubric = find_rubric(reference, project)
+    return (
+        loaded_rubric
+        if isinstance(loaded_rubric.rubric, ScoreRubric)
+        else _of_task(loaded_rubric, CompareRubric)
+    )
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
@@ -147,9 +151,9 @@ def semver(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _of_task(found: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
-    if not isinstance(found.rubric, task):
-        told = f"the rubric {found.rubric.ref} is for the task {found.rubric.task!r}"
+def _of_task(loaded_rubric: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
+    if not isinstance(loaded_rubric.rubric, task):
+        told = f"the rubric {loaded_rubric.rubric.ref} is for the task {loaded_rubric.rubric.task!r}"
         (wanted,) = get_args(task.model_fields["task"].annotation)
         raise UsageError(f"{told}; this needs one for {wanted!r}")
-    return found
+    return loaded_rubric

@@ -246,7 +246,7 @@ class ScoreRubric(_Rubric):
     def _examples_are_rated(self) -> ScoreRubric:
         for number, example in enumerate(self.prompt.examples):
             scores = example.scores
-            on = all(self.scale.min <= each <= self.scale.max for each in scores.values())
+            on = all(self.scale.min <= score <= self.scale.max for score in scores.values())
             if scores.keys() != self.dimensions.keys() or not on:
                 raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
         return self

@@ -20,7 +20,7 @@ COMMANDS = sorted(WHOLE.commands)
 
 def _shape(command: Any) -> Any:  # noqa: ANN401 - typer's own classes, which it does not export
     """Return the options and the commands of a command, down to the last."""
-    own = [(each.name, each.opts, each.required, str(each.default)) for each in command.params]
+    own = [(param.name, param.opts, param.required, str(param.default)) for param in command.params]
     below = {name: _shape(each) for name, each in getattr(command, "commands", {}).items()}
     return own, command.help, below
 
@@ -45,15 +45,15 @@ def test_the_application_itself_stays_whole() -> None:
 
 
 def test_help_says_the_same_of_one_command(judgekit: Callable[..., Outcome]) -> None:
-    told = judgekit("rubric", "list", "--help")
-    assert told.code == 0
-    assert "rubric list" in told.out
+    outcome = judgekit("rubric", "list", "--help")
+    assert outcome.code == 0
+    assert "rubric list" in outcome.out
 
 
 def test_a_command_that_does_not_exist_is_said(judgekit: Callable[..., Outcome]) -> None:
-    told = judgekit("jugde", "a.md")
-    assert told.code == 64
-    assert "jugde" in told.err
+    outcome = judgekit("jugde", "a.md")
+    assert outcome.code == 64
+    assert "jugde" in outcome.err
 
 
 @pytest.mark.parametrize(

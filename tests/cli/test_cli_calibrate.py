@@ -57,13 +57,13 @@ def server() -> Iterator[Loopback]:
 def test_what_labels_allow_is_said_and_kept(
     judgekit: Callable[..., Outcome], labels: str, isolated: Path
 ) -> None:
-    found = judgekit("calibrate", labels, *KLS)
-    assert found.code == 0
-    assert "quick accept" in found.out
-    assert "0 wrong of 100, at most 3.0%" in found.out
-    assert "calls of deep" in found.out
+    outcome = judgekit("calibrate", labels, *KLS)
+    assert outcome.code == 0
+    assert "quick accept" in outcome.out
+    assert "0 wrong of 100, at most 3.0%" in outcome.out
+    assert "calls of deep" in outcome.out
     (kept,) = (isolated / "judgekit" / "calibrations").iterdir()
-    assert kept.name in found.err
+    assert kept.name in outcome.err
     assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@1"
 
 
@@ -71,27 +71,27 @@ def test_with_too_few_labels_nothing_is_written(
     judgekit: Callable[..., Outcome], tmp_path: Path, isolated: Path
 ) -> None:
     few = write(tmp_path / "few.jsonl", [recorded(number) for number in range(20)])
-    found = judgekit("calibrate", few, *KLS)
-    assert found.code == 0
-    assert "too few labels, about 39 more" in found.out
-    assert "nothing is written" in found.err
+    outcome = judgekit("calibrate", few, *KLS)
+    assert outcome.code == 0
+    assert "too few labels, about 39 more" in outcome.out
+    assert "nothing is written" in outcome.err
     assert not (isolated / "judgekit" / "calibrations").exists()
 
 
 def test_json_is_the_file(judgekit: Callable[..., Outcome], labels: str, tmp_path: Path) -> None:
     out = tmp_path / "c.json"
-    found = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(out), "--json")
-    assert json.loads(found.out) == json.loads(out.read_text())
-    assert json.loads(found.out)["promise"] == {"rate": 0.1, "confidence": 0.95, "reference": None}
+    outcome = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(out), "--json")
+    assert json.loads(outcome.out) == json.loads(out.read_text())
+    assert json.loads(outcome.out)["promise"] == {"rate": 0.1, "confidence": 0.95, "reference": None}
 
 
 def test_an_excess_makes_the_deep_tier_the_last_word(
     judgekit: Callable[..., Outcome], labels: str, tmp_path: Path
 ) -> None:
-    found = judgekit(
+    outcome = judgekit(
         "calibrate", labels, *KLS, "--excess", "0.05", "--out", str(tmp_path / "c.json"), "--json"
     )
-    assert json.loads(found.out)["promise"]["reference"] == "deep"
+    assert json.loads(outcome.out)["promise"]["reference"] == "deep"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_an_excess_makes_the_deep_tier_the_last_word(
 def test_what_cannot_be_promised(
     judgekit: Callable[..., Outcome], labels: str, options: tuple[str, ...], code: int, problem: str
 ) -> None:
-    found = judgekit("calibrate", labels, *KLS, *options)
-    assert found.code == code
-    assert problem in found.err
+    outcome = judgekit("calibrate", labels, *KLS, *options)
+    assert outcome.code == code
+    assert problem in outcome.err
 
 
 def test_without_recorded_opinions_the_models_are_asked(
@@ -124,13 +124,13 @@ def test_without_recorded_opinions_the_models_are_asked(
         {"id": "bad", "text": "# Bad\n\nTODO\n", "label": "reject"},
     ]
     path = write(project / "cases.jsonl", cases)
-    found = judgekit("calibrate", path, *KLS, "--out", str(project / "c.json"), "--json")
-    assert found.code == 0, found.err
-    known = json.loads(found.out)
+    outcome = judgekit("calibrate", path, *KLS, "--out", str(project / "c.json"), "--json")
+    assert outcome.code == 0, outcome.err
+    known = json.loads(outcome.out)
     assert [each["labels"] for each in known["not_promised"] if each["tier"] == "quick"] == [1, 1]
     assert known["without"]["errors"] == 0
-    found = judgekit("eval", "judge", path, "--rubric", "kls", "--json")
-    report = json.loads(found.out)
+    outcome = judgekit("eval", "judge", path, "--rubric", "kls", "--json")
+    report = json.loads(outcome.out)
     assert {each["judge"]: each["accuracy"]["value"] for each in report["judges"]}.items() >= {
         ("quick", 1.0),
         ("deep", 1.0),
@@ -174,11 +174,11 @@ def _first(found: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
 
 def test_judges_are_measured_and_drawn(judgekit: Callable[..., Outcome], labels: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    found = judgekit("eval", "judge", labels, "--rubric", "kls", "--html", str(page))
-    assert found.code == 0
-    assert "quick (small): 100 items" in found.out
-    assert "accuracy" in found.out
-    assert "$0.001000" in found.out
+    outcome = judgekit("eval", "judge", labels, "--rubric", "kls", "--html", str(page))
+    assert outcome.code == 0
+    assert "quick (small): 100 items" in outcome.out
+    assert "accuracy" in outcome.out
+    assert "$0.001000" in outcome.out
     assert page.read_text().startswith("<!doctype html>")
 
 
@@ -191,9 +191,9 @@ def test_a_wrong_file_is_named(
     path = tmp_path / "labels.jsonl"
     path.write_text(text)
     for command in (("calibrate", str(path), *KLS), ("eval", "judge", str(path), "--rubric", "kls")):
-        found = judgekit(*command)
-        assert found.code == 65
-        assert problem in found.err
+        outcome = judgekit(*command)
+        assert outcome.code == 65
+        assert problem in outcome.err
     assert judgekit("calibrate", str(tmp_path / "none.jsonl"), *KLS).code == 65
 
 
@@ -213,7 +213,7 @@ def test_pages_show_what_is_printed(
 ) -> None:
     (shown,) = re.findall(rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     words = [str(EXAMPLES / each) if each.endswith(".jsonl") else each for each in command]
-    printed = judgekit(*(str(tmp_path / "c.json") if each == "OUT" else each for each in words)).out
+    printed = judgekit(*(str(tmp_path / "c.json") if word == "OUT" else word for word in words)).out
     assert printed.splitlines() == shown.splitlines()
 
 
@@ -226,9 +226,9 @@ def test_every_example_is_a_file_of_labels() -> None:
 def test_again_needs_models_to_ask(
     judgekit: Callable[..., Outcome], labels: str, rubric: tuple[str, ...]
 ) -> None:
-    found = judgekit("eval", "judge", labels, *rubric, "--again")
-    assert (found.code, found.out) == (64, "")
-    assert "--again asks models" in found.err
+    outcome = judgekit("eval", "judge", labels, *rubric, "--again")
+    assert (outcome.code, outcome.out) == (64, "")
+    assert "--again asks models" in outcome.err
 
 
 def test_again_asks_a_second_time_and_in_another_order(
@@ -237,9 +237,9 @@ def test_again_asks_a_second_time_and_in_another_order(
     monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
     monkeypatch.setenv("JUDGEKIT_MODEL", "small")
     file = str(EXAMPLES / "memories.jsonl")
-    found = judgekit("eval", "judge", file, "--rubric", "memory-relevance", "--again", "--json")
-    assert found.code == 0, found.err
-    (quick, *_) = json.loads(found.out)["judges"]
+    outcome = judgekit("eval", "judge", file, "--rubric", "memory-relevance", "--again", "--json")
+    assert outcome.code == 0, outcome.err
+    (quick, *_) = json.loads(outcome.out)["judges"]
     assert quick["items"] == quick["order_flips"]["pairs"] == quick["rerun_flips"]["pairs"] == 84
     assert quick["order_flips"]["rate"]["value"] == 0
 
@@ -280,10 +280,10 @@ def ranking(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def compared(judgekit: Callable[..., Outcome], *names: str, mode: str = "strict") -> dict[str, Any]:
-    files = [f"{each}.md" for each in names]
+    files = [f"{name}.md" for name in names]
     how = ("--rubric", "answer-quality", "--prompt", "Answer.", "--mode", mode, "--format", "jsonl")
-    found = judgekit("compare", *files, *how)
-    return dict(json.loads(found.out))
+    outcome = judgekit("compare", *files, *how)
+    return dict(json.loads(outcome.out))
 
 
 def test_margins_of_several_subjects_are_learned_and_used(
@@ -378,9 +378,9 @@ def test_a_wrong_case_is_named_by_file_and_line(
     judgekit: Callable[..., Outcome], tmp_path: Path, change: dict[str, Any], told: str
 ) -> None:
     path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, **change}])
-    found = judgekit("calibrate", path, "--rubric", "answer-preference", "--mode", "strict")
-    assert (found.code, found.out) == (65, "")
-    assert f"{path}:1: {told}" in found.err
+    outcome = judgekit("calibrate", path, "--rubric", "answer-preference", "--mode", "strict")
+    assert (outcome.code, outcome.out) == (65, "")
+    assert f"{path}:1: {told}" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -397,9 +397,9 @@ def test_a_wrong_label_is_told_of_in_its_own_words(
     judgekit: Callable[..., Outcome], tmp_path: Path, case: dict[str, Any], told: str
 ) -> None:
     path = write(tmp_path / "cases.jsonl", [{"id": "1", **case}])
-    found = judgekit("calibrate", path, "--rubric", "kls", "--mode", "strict")
-    assert (found.code, found.out) == (65, "")
-    assert found.err.startswith(f"judgekit: {path}:1: {told}")
+    outcome = judgekit("calibrate", path, "--rubric", "kls", "--mode", "strict")
+    assert (outcome.code, outcome.out) == (65, "")
+    assert outcome.err.startswith(f"judgekit: {path}:1: {told}")
 
 
 def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
@@ -409,9 +409,9 @@ def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
 
 
 def test_a_file_of_cases_that_is_not_there_is_named_once(judgekit: Callable[..., Outcome]) -> None:
-    found = judgekit("calibrate", "nope.jsonl", *KLS)
-    assert found.code == 65
-    assert found.err.count("nope.jsonl") == 1
+    outcome = judgekit("calibrate", "nope.jsonl", *KLS)
+    assert outcome.code == 65
+    assert outcome.err.count("nope.jsonl") == 1
 
 
 @pytest.mark.parametrize("place", ["a folder for --out", "a file for a folder", "a file for the own folder"])
@@ -434,10 +434,10 @@ def test_nobody_is_asked_for_what_cannot_be_written(
         "a file for a folder": ("--out", str(project / "good.md" / "c.json")),
         "a file for the own folder": (),
     }[place]
-    found = judgekit("calibrate", path, *KLS, *out)
-    assert (found.code, found.out) == (65, "")
-    assert "cannot be written (" in found.err
-    assert "File exists" not in found.err
+    outcome = judgekit("calibrate", path, *KLS, *out)
+    assert (outcome.code, outcome.out) == (65, "")
+    assert "cannot be written (" in outcome.err
+    assert "File exists" not in outcome.err
     assert server.requests == []
 
 
@@ -449,11 +449,11 @@ def test_a_projects_calibration_is_shown_and_accepted(
     (kept,) = isolated.rglob("accepted.json")
     assert hashlib.sha256(path.read_bytes()).hexdigest() in kept.read_text()  # its own output
     kept.unlink()
-    found = judgekit("calibrate", "accept", str(path))
-    assert found.code == 0
-    assert "quick accept" in found.out
-    assert "0 wrong of 100" in found.out
-    assert f"accepted: {path}" in found.err
+    outcome = judgekit("calibrate", "accept", str(path))
+    assert outcome.code == 0
+    assert "quick accept" in outcome.out
+    assert "0 wrong of 100" in outcome.out
+    assert f"accepted: {path}" in outcome.err
     assert hashlib.sha256(path.read_bytes()).hexdigest() in kept.read_text()
 
 
@@ -465,9 +465,9 @@ def test_what_its_counts_do_not_bear_out_cannot_be_accepted(
     (kept,) = isolated.rglob("accepted.json")
     before = kept.read_text()
     out.write_text(out.read_text().replace('"labels": 100', '"labels": 0'))
-    found = judgekit("calibrate", "accept", str(out))
-    assert found.code == 78
-    assert f"{out}: gates.0.labels: 0 wrong of 0 is no evidence for at most 0.05" in found.err
+    outcome = judgekit("calibrate", "accept", str(out))
+    assert outcome.code == 78
+    assert f"{out}: gates.0.labels: 0 wrong of 0 is no evidence for at most 0.05" in outcome.err
     assert kept.read_text() == before
 
 
@@ -486,7 +486,7 @@ def test_labels_may_be_called_accept(
 def test_a_calibration_needs_a_rubric_and_a_mode(
     judgekit: Callable[..., Outcome], labels: str, arguments: tuple[str, ...], problem: str
 ) -> None:
-    found = judgekit("calibrate", labels, *arguments)
-    assert found.code == 64
-    assert problem in found.err
+    outcome = judgekit("calibrate", labels, *arguments)
+    assert outcome.code == 64
+    assert problem in outcome.err
     assert judgekit("calibrate", labels, labels, *KLS).code == 64

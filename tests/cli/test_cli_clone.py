@@ -67,7 +67,7 @@ def test_a_clones_models_do_not_count_where_the_user_named_some(
         assert judgekit("compare", "good.md", "bad.md", "--prompt", "x").code in (0, 2)
         judgekit("search", "token", "--judge")
         assert elsewhere.requests == []
-        assert {each.body["model"] for each in on_premises.requests} == {"ours"}
+        assert {request.body["model"] for request in on_premises.requests} == {"ours"}
 
 
 @pytest.mark.parametrize(

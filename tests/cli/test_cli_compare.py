@@ -194,7 +194,7 @@ def test_who_wrote_them_is_told_with_what_came_of_it(
     wrote: list[str | None],
     told: str,
 ) -> None:
-    arguments = [part for each in families for part in ("--author-family", each)]
+    arguments = [part for family in families for part in ("--author-family", family)]
     with Loopback(prefers_the_good_one) as server:
         use(server)
         monkeypatch.setenv("JUDGEKIT_MODEL", "gpt-4o-mini")
@@ -216,7 +216,7 @@ def test_secrets_that_were_left_out_are_counted(
         use(server)
         done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT)
     assert "1 secret was left out of what is sent" in done.err
-    assert all(secret not in each.text for each in server.requests)
+    assert all(secret not in request.text for request in server.requests)
 
 
 def test_a_tie_is_told_without_a_winner_who_is_ahead(

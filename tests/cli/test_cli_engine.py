@@ -51,9 +51,9 @@ def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime
     path = settings.user_file()
     path.parent.mkdir(parents=True)
     path.write_text("engine: {idle_minutes: 0}\n")
-    told = judgekit("engine", "start")
-    assert (told.code, told.out) == (78, "")
-    assert f"{path}:1: engine.idle_minutes: expected a number above 0" in told.err
+    outcome = judgekit("engine", "start")
+    assert (outcome.code, outcome.out) == (78, "")
+    assert f"{path}:1: engine.idle_minutes: expected a number above 0" in outcome.err
 
 
 def test_who_wants_no_engine_is_promised_none(
@@ -67,7 +67,7 @@ def test_who_wants_no_engine_is_promised_none(
 
 def test_where_none_can_be_started(judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "start", lambda _=None: None)
-    told = judgekit("engine", "start")
-    assert (told.code, told.out) == (70, "")
-    assert "no engine could be started" in told.err
-    assert len(told.err.splitlines()) == 1
+    outcome = judgekit("engine", "start")
+    assert (outcome.code, outcome.out) == (70, "")
+    assert "no engine could be started" in outcome.err
+    assert len(outcome.err.splitlines()) == 1

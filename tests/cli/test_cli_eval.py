@@ -64,7 +64,7 @@ def test_without_scopes_nothing_is_asked_elsewhere(judgekit: Callable[..., Outco
 
 
 def test_the_run_is_what_was_measured(judgekit: Callable[..., Outcome], run_file: Path) -> None:
-    found = judgekit("eval", "retrieval", str(EXAMPLE), "--scope-prefix", "--run", str(run_file), "--json")
+    outcome = judgekit("eval", "retrieval", str(EXAMPLE), "--scope-prefix", "--run", str(run_file), "--json")
     rows = [line.split("\t") for line in (EXAMPLE / "qrels.tsv").read_text().splitlines()[1:]]
     relevant: dict[str, set[str]] = {query: set() for query, _, _ in rows}
     for query, document, score in rows:
@@ -73,7 +73,7 @@ def test_the_run_is_what_was_measured(judgekit: Callable[..., Outcome], run_file
         next((1 / place for place, each in enumerate(ranking_of(run_file, query), 1) if each in right), 0)
         for query, right in relevant.items()
     ]
-    assert found.json["metrics"]["MRR"]["value"] == pytest.approx(sum(places) / len(places))
+    assert outcome.json["metrics"]["MRR"]["value"] == pytest.approx(sum(places) / len(places))
     for line in run_file.read_text().splitlines():
         query, _, document, *_ = line.split()
         assert query.partition("/")[0] == document.partition("/")[0]

@@ -104,12 +104,12 @@ def test_a_dead_provider_is_no_unreadable_judge(
 ) -> None:
     use("http://127.0.0.1:9/v1")
     file = written(project / "live.jsonl", LIVE)
-    found = judgekit("eval", "judge", file, "--rubric", "kls")
-    assert found.code == 2
-    assert "1.000" not in found.out
-    assert re.search(r"not answered +5 connection", found.out)
-    assert re.search(r"unreadable +-", found.out)
-    assert "no model answered 5 of 5 cases (connection); the figures rest on nothing" in found.err
+    outcome = judgekit("eval", "judge", file, "--rubric", "kls")
+    assert outcome.code == 2
+    assert "1.000" not in outcome.out
+    assert re.search(r"not answered +5 connection", outcome.out)
+    assert re.search(r"unreadable +-", outcome.out)
+    assert "no model answered 5 of 5 cases (connection); the figures rest on nothing" in outcome.err
     told = json.loads(judgekit("eval", "judge", file, "--rubric", "kls", "--json").out)
     assert all(
         (each["unanswered"], each["unreadable"]) == ({"connection": 5}, None) for each in told["judges"]
@@ -126,10 +126,10 @@ def test_a_provider_that_answers_in_part_leaves_a_part(
 
     with Loopback(answer) as server:
         use(server)
-        found = judgekit("eval", "judge", written(project / "live.jsonl", lines), "--rubric", "kls")
-    assert found.code == 2
-    assert "not every tier answered 1 of 6 cases (authentication)" in found.err
-    assert re.search(r"unreadable +0.000", found.out)
+        outcome = judgekit("eval", "judge", written(project / "live.jsonl", lines), "--rubric", "kls")
+    assert outcome.code == 2
+    assert "not every tier answered 1 of 6 cases (authentication)" in outcome.err
+    assert re.search(r"unreadable +0.000", outcome.out)
 
 
 def test_a_reply_that_cannot_be_read_is_an_answer(
@@ -137,9 +137,9 @@ def test_a_reply_that_cannot_be_read_is_an_answer(
 ) -> None:
     with Loopback(says("no JSON")) as server:
         use(server)
-        found = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "kls")
-    assert found.code == 0
-    assert re.search(r"unreadable +1.000", found.out)
+        outcome = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "kls")
+    assert outcome.code == 0
+    assert re.search(r"unreadable +1.000", outcome.out)
 
 
 def test_pairs_that_nobody_answered_are_not_unreadable(
@@ -147,11 +147,11 @@ def test_pairs_that_nobody_answered_are_not_unreadable(
 ) -> None:
     use("http://127.0.0.1:9/v1")
     lines = [{"id": "p", "prompt": "Why?", "a": "x", "b": "y", "label": "A"}]
-    found = judgekit(
+    outcome = judgekit(
         "eval", "judge", written(project / "pairs.jsonl", lines), "--rubric", "answer-preference"
     )
-    assert found.code == 2
-    assert "no model answered 1 of 1 cases (connection)" in found.err
+    assert outcome.code == 2
+    assert "no model answered 1 of 1 cases (connection)" in outcome.err
 
 
 def test_cases_without_a_source_are_told_so(
@@ -159,10 +159,10 @@ def test_cases_without_a_source_are_told_so(
 ) -> None:
     with Loopback(says(scores(5, 5, 5))) as server:
         use(server)
-        found = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "groundedness")
-    assert found.code == 65
-    assert "source" in found.err
-    assert "--rubric" not in found.err
+        outcome = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "groundedness")
+    assert outcome.code == 65
+    assert "source" in outcome.err
+    assert "--rubric" not in outcome.err
 
 
 def test_calibrating_with_a_dead_provider_is_no_measurement(
@@ -172,9 +172,9 @@ def test_calibrating_with_a_dead_provider_is_no_measurement(
     monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
     monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
     file = written(project / "live.jsonl", LIVE)
-    found = judgekit("calibrate", file, "--rubric", "kls", "--mode", "strict")
-    assert found.code == 2
-    assert "no model answered 5 of 5 cases (connection)" in found.err
-    found = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
-    assert found.code == 2
-    assert re.search(r"strict: nothing was decided: .+", found.err)
+    outcome = judgekit("calibrate", file, "--rubric", "kls", "--mode", "strict")
+    assert outcome.code == 2
+    assert "no model answered 5 of 5 cases (connection)" in outcome.err
+    outcome = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
+    assert outcome.code == 2
+    assert re.search(r"strict: nothing was decided: .+", outcome.err)

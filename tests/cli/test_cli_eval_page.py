@@ -22,7 +22,7 @@ HEAVY = ("matplotlib", "numpy")
 
 def write(path: Path, **more: Any) -> str:  # noqa: ANN401 - any JSON
     lines = [{"id": word, "text": word, "label": word, **more} for word in ("accept", "reject")]
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
 
 

@@ -150,7 +150,7 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert [each["substitutes"] for each in found] == [["openai"], ["openai"]]
     assert done.err.count("openai: asked in place of models of the author's own family") == 1
     assert "providers.allow" in done.err
-    assert {each.body["model"] for each in openai.requests} <= {"gpt-6-luna", "gpt-6-sol"}
+    assert {request.body["model"] for request in openai.requests} <= {"gpt-6-luna", "gpt-6-sol"}
     plain = judgekit("judge", "good.md", "--show-prompt", "--author-family", "anthropic")
     assert "(openai/gpt-6-luna, in place of the author's own family)" in plain.out
 
@@ -410,7 +410,7 @@ def test_require_takes_no_win_that_only_the_winners_family_gives(
     authors: tuple[str, str],
     word: str,
 ) -> None:
-    told = [part for each in authors for part in ("--author-family", each)]
+    told = [part for author in authors for part in ("--author-family", author)]
     with Loopback(prefers(winner)) as server:
         as_claude(server)
         call = ("compare", "good.md", "bad.md", "--prompt", "Which?", "--format", "json", *told)

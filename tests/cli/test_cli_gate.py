@@ -84,10 +84,10 @@ def test_programs_get_every_file(
         lines = judgekit("gate", "--base", "base", "--format", "jsonl").out.splitlines()
         sarif = json.loads(judgekit("gate", "--base", "base", "--format", "sarif").out)
         junit = ET.fromstring(judgekit("gate", "--base", "base", "--format", "junit").out)
-    for each in verdicts:
-        jsonschema.Draft202012Validator(json_schema("verdict")).validate(each)
+    for verdict in verdicts:
+        jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
     words = ["reject", "accept", "undetermined"]
-    assert [each["verdict"] for each in verdicts] == words
+    assert [verdict["verdict"] for verdict in verdicts] == words
     assert [json.loads(line)["verdict"] for line in lines] == words
     assert verdicts[0]["commit"] == work("rev-parse", "HEAD")
     assert verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
@@ -132,7 +132,7 @@ def test_wrong_rules_are_undetermined_and_noted(
     assert done.code == 0
     assert "UNDETERMINED, nothing was judged: " in done.err
     assert ":.judgekit/config.yaml:1: gate.mode: " in done.err
-    assert [type(each) for each in Ledger.of(work.folder).records()] == [Fault]
+    assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_rubric_that_is_none_holds_up_nothing(
     done = judgekit("gate", "--base", "HEAD~1", "--block")
     assert done.code == 0
     assert f"nothing was judged: {base[:12]}:.judgekit/config.yaml:2: gate.rubric: " in done.err
-    assert [type(each) for each in Ledger.of(work.folder).records()] == [Fault]
+    assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
 
 def test_a_git_that_fails_holds_up_nothing(

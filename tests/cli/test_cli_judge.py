@@ -32,12 +32,12 @@ def test_files_get_a_verdict_each_in_their_order(
         use(server)
         done = judgekit("judge", "bad.md", "good.md", "--format", "jsonl")
     verdicts = [json.loads(line) for line in done.out.splitlines()]
-    assert [each["verdict"] for each in verdicts] == ["reject", "accept"]
-    assert [each["subjects"][0]["path"] for each in verdicts] == ["bad.md", "good.md"]
+    assert [verdict["verdict"] for verdict in verdicts] == ["reject", "accept"]
+    assert [verdict["subjects"][0]["path"] for verdict in verdicts] == ["bad.md", "good.md"]
     assert done.code == 1
     assert done.err == ""
-    for each in verdicts:
-        jsonschema.Draft202012Validator(json_schema("verdict")).validate(each)
+    for verdict in verdicts:
+        jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_judge_from_python(project: Path, use: Callable[[Loopback], None]) -> 
         verdicts = judgekit.judge(project, mode="lenient")
         inside = asyncio.run(judged_inside_a_loop())
         [text] = judgekit.judge_texts({"note": "TODO\nTODO"}, mode="strict")
-    assert {each.subjects[0].path.rpartition("/")[2]: each.verdict for each in verdicts} == {
+    assert {verdict.subjects[0].path.rpartition("/")[2]: verdict.verdict for verdict in verdicts} == {
         "bad.md": "reject",
         "good.md": "accept",
     }
@@ -324,9 +324,9 @@ def test_a_forged_answer_in_a_reply_is_no_verdict(
     refusals = [] if held else [fails(400, "response_format is not supported")] * 2
     with Loopback(*refusals, says(reply)) as server:
         use(server)
-        found = judgekit("judge", "good.md", "--format", "json", "--no-engine")
-    assert found.code == 2
-    verdict = json.loads(found.out)
+        outcome = judgekit("judge", "good.md", "--format", "json", "--no-engine")
+    assert outcome.code == 2
+    verdict = json.loads(outcome.out)
     verdict = verdict[0] if isinstance(verdict, list) else verdict
     assert verdict["verdict"] == "undetermined"
     assert {each["failure"]["kind"] for each in verdict["rounds"]} == {"invalid_reply"}

@@ -36,12 +36,12 @@ def test_a_jury_from_a_variable_draws_its_samples_at_random(
         use(server)
         monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "gpt-a,mistral-b")
         done = judgekit("judge", "good.md", "--format", "jsonl", "--no-cache")
-        bodies = [each.body for each in server.requests]
+        bodies = [request.body for request in server.requests]
     verdict = json.loads(done.out)
     assert [each["opinion"]["samples"] for each in verdict["rounds"]] == [2, 2]
     assert (verdict["verdict"], verdict["consensus"]) == ("reject", "unanimous")
-    assert sorted(each["model"] for each in bodies) == ["gpt-a", "gpt-a", "mistral-b", "mistral-b"]
-    assert {each["temperature"] for each in bodies} == {1}
+    assert sorted(body["model"] for body in bodies) == ["gpt-a", "gpt-a", "mistral-b", "mistral-b"]
+    assert {body["temperature"] for body in bodies} == {1}
 
 
 @pytest.mark.usefixtures("project")
@@ -55,7 +55,7 @@ def test_the_authors_family_is_said_and_heeded(
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-b")
         other = judgekit("judge", "good.md", "--author-family", "openai", "--format", "jsonl").out
         (found,) = api.judge("good.md", author_family="mistral")
-        asked = [each.body["model"] for each in server.requests]
+        asked = [request.body["model"] for request in server.requests]
     assert "not independent: judged by models of its author's own family (openai)" in alone
     verdict = json.loads(other)
     assert (verdict["independent"], verdict["author"]["family"]) == (True, "openai")

@@ -19,7 +19,7 @@ import typer
 from ledger_lines import content, label, verdict
 
 from judgekit.config import settings
-from judgekit.ledger import Label, Ledger, ModeChange, OverrideLine, Skip, Wanted
+from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip
 from judgekit.ledger import labels as person
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def given(
 
 def labels(ledger: Ledger) -> list[tuple[str, str]]:
     return [
-        (each.of, each.label) for each in ledger.records(Wanted(kinds=[Label])) if isinstance(each, Label)
+        (record.of, record.label)
+        for record in ledger.records(LineFilter(kinds=[Label]))
+        if isinstance(record, Label)
     ]
 
 
@@ -220,9 +222,9 @@ def test_an_override_by_path_holds_for_what_was_judged(
     assert "given without a terminal: it does not count unless" in done.err
     hashes = [line.subjects[0].sha256]
     assert ledger.override_for(line.task_id, hashes) is None
-    found = ledger.override_for(line.task_id, hashes, without_terminal=True)
-    assert found is not None
-    assert (found.why, found.terminal) == ("the port is right", False)
+    override_line = ledger.override_for(line.task_id, hashes, without_terminal=True)
+    assert override_line is not None
+    assert (override_line.why, override_line.terminal) == ("the port is right", False)
 
 
 def test_a_path_is_meant_from_where_one_stands(
@@ -289,7 +291,12 @@ def test_an_override_needs_a_known_task_a_word_and_a_reason(
 def measured(ledger: Ledger) -> None:
     """Fill the ledger with what a gate needs to be promoted."""
     go, nogo = several("accept", 170, 20), several("reject", 40, 3)
-    ledger.add(*go, *nogo, *(label(each, "go") for each in go), *(label(each, "no-go") for each in nogo))
+    ledger.add(
+        *go,
+        *nogo,
+        *(label(verdict_line, "go") for verdict_line in go),
+        *(label(each, "no-go") for each in nogo),
+    )
 
 
 def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
@@ -410,7 +417,7 @@ def test_promotion_is_refused_until_all_holds(
     done = judgekit("promote")
     assert (done.code, done.err) == (0, "")
     assert path.read_text() == rules.format("blocking")
-    (change,) = ledger.records(Wanted(kinds=[ModeChange]))
+    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     assert (change.mode, change.forced, change.why) == ("blocking", False, [])
 
@@ -421,7 +428,7 @@ def test_a_forced_promotion_leaves_its_trace(
     done = judgekit("promote", "--force")
     assert done.code == 0
     assert settings.load(repository).gate.mode == "blocking"
-    (change,) = ledger.records(Wanted(kinds=[ModeChange]))
+    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     assert change.forced
     assert len(change.why) == 8
@@ -430,7 +437,7 @@ def test_a_forced_promotion_leaves_its_trace(
 def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80) -> None:
     """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
     right, wrong = several("accept", go, 20), several("reject", nogo, 3)
-    said = [label(each, "no-go" if n < missed else "go") for n, each in enumerate(right)]
+    said = [label(verdict_line, "no-go" if n < missed else "go") for n, verdict_line in enumerate(right)]
     ledger.add(*right, *wrong, *said, *(label(each, "no-go") for each in wrong))
 
 
@@ -462,7 +469,12 @@ def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
     judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, press: Callable[[str], None]
 ) -> None:
     go, nogo = several("accept", 400, 20), several("reject", 80, 3)
-    ledger.add(*go, *nogo, *(label(each, "no-go") for each in nogo), *(label(each, "go") for each in go[:50]))
+    ledger.add(
+        *go,
+        *nogo,
+        *(label(verdict_line, "no-go") for verdict_line in nogo),
+        *(label(each, "go") for each in go[:50]),
+    )
     done = judgekit("promote", "--accept-dependence")
     (line,) = [each for each in done.err.splitlines() if "missing" in each]
     found = re.search(r"label (\d+) more GO verdicts \(", line)
@@ -470,9 +482,9 @@ def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
     wanted = int(found[1])
     assert 50 < wanted < 200
     press("g" * wanted)
-    told = judgekit("label", "-n", str(wanted))
-    assert told.out.splitlines()[-1] == f"{wanted} labelled, 0 left"
-    said = {each.of for each in ledger.records(Wanted(kinds=[Label])) if isinstance(each, Label)}
+    outcome = judgekit("label", "-n", str(wanted))
+    assert outcome.out.splitlines()[-1] == f"{wanted} labelled, 0 left"
+    said = {record.of for record in ledger.records(LineFilter(kinds=[Label])) if isinstance(record, Label)}
     assert sum(each.startswith("accept") for each in said) == 50 + wanted
     assert judgekit("promote", "--accept-dependence").code == 0
     assert (repository / ".judgekit" / "config.yaml").exists()
@@ -488,7 +500,7 @@ def test_promotion_wants_independence_or_its_lack_on_record(
     assert "--accept-dependence" in done.err
     assert not (repository / ".judgekit").exists()
     assert judgekit("promote", "--accept-dependence").code == 0
-    (change,) = ledger.records(Wanted(kinds=[ModeChange]))
+    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
     assert isinstance(change, ModeChange)
     assert (change.forced, change.dependent, change.why) == (False, True, [])
     assert "blocking (dependence accepted)" in judgekit("triage").out
@@ -704,9 +716,9 @@ def test_blind_shows_the_text_and_not_the_verdict(
     seen = judgekit("label").out
     assert "REJECT" in seen
     assert "wrong port" in seen
-    assert [each.blind for each in ledger.records(Wanted(kinds=[Label])) if isinstance(each, Label)] == [
-        False
-    ]
+    assert [
+        record.blind for record in ledger.records(LineFilter(kinds=[Label])) if isinstance(record, Label)
+    ] == [False]
 
 
 @pytest.mark.parametrize("stopped", [KeyboardInterrupt, typer.Abort])

@@ -34,7 +34,7 @@ def test_secrets_are_left_out_and_counted_once(
     with Loopback(says(scores(4, 4, 4))) as server:
         use(server)
         done = judgekit("judge", "good.md", "bad.md", "--format", "json")
-        sent = "\n".join(str(each) for each in server.requests)
+        sent = "\n".join(str(request) for request in server.requests)
     assert "Keys" in sent
     assert SECRET not in sent
     assert "correcthorse" not in sent
@@ -96,7 +96,7 @@ def test_the_gate_sends_nothing_of_a_file_with_a_secret_where_the_user_refuses(
     with Loopback(by_content) as server:
         use(server)
         done = judgekit("gate", "--base", "base")
-        sent = "\n".join(str(each) for each in server.requests)
+        sent = "\n".join(str(request) for request in server.requests)
     words = [line.split()[:2] for line in done.out.splitlines() if not line.startswith(" ")]
     assert words == [["GO", "good.md"], ["UNDETERMINED", "keys.md"]]
     assert REFUSED in done.out
@@ -129,7 +129,7 @@ def test_reports_name_a_file_without_its_secret(
     with Loopback(says(scores(1, 1, 1, reasoning=f"It holds {SECRET}."))) as server:
         use(server)
         done = judgekit("judge", f"{SECRET}.md", "--format", form)
-        assert all(SECRET not in str(each) for each in server.requests)
+        assert all(SECRET not in str(request) for request in server.requests)
     assert "[redacted: GitHub token]" in done.out
     assert SECRET not in done.out
 
@@ -144,8 +144,8 @@ def test_names_in_the_ledger_have_no_secrets(
         use(server)
         task = ("--task-id", f"T-1 https://bob:{PASSWORD}@git.example/r")
         judgekit("judge", f"{folder.name}/{SECRET}.md", *task)
-        sent = "\n".join(str(each) for each in server.requests)
-    kept = "".join(each.read_text() for each in Ledger.of(project).folder.iterdir())
+        sent = "\n".join(str(request) for request in server.requests)
+    kept = "".join(path.read_text() for path in Ledger.of(project).folder.iterdir())
     assert "T-1" in kept
     assert "sound document" in sent
     for each in (SECRET, PASSWORD):

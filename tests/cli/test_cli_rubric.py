@@ -116,7 +116,7 @@ def test_a_case_goes_to_models_with_its_task_and_its_sources(judgekit: Run, proj
         use(server)
         judgekit("rubric", "check", "agent-task", "--run", "--mode", "strict")
         judgekit("rubric", "check", "groundedness", "--run", "--mode", "strict")
-    sent = "\n".join(each.text for each in server.requests)
+    sent = "\n".join(request.text for request in server.requests)
     assert "The acceptance criteria:\n\n<judged-" in sent
     assert re.search(r'The sources:\n\n<judged-\w+ path="minutes" role="source">', sent)
     assert re.search(r'The text whose claims are to be checked:\n\n<judged-\w+ path="summary">', sent)

@@ -54,7 +54,7 @@ def test_a_quote_is_found_where_it_stands(quote: str, place: tuple[int, ...], tm
 
 @pytest.mark.parametrize("quote", NOWHERE)
 def test_no_place_is_invented(quote: str, tmp_path: Path) -> None:
-    assert [region(each) for each in results(tmp_path / "a.md", quote)] == [{"startLine": 1}] * 2
+    assert [region(result) for result in results(tmp_path / "a.md", quote)] == [{"startLine": 1}] * 2
 
 
 def test_a_file_that_has_changed_since_has_no_places(tmp_path: Path) -> None:

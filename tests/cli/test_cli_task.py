@@ -46,7 +46,7 @@ def by_tier(**replies: str) -> Callable[[Asked], Answer]:
 
 
 def lines(project: Path) -> list[VerdictLine]:
-    return [each for each in Ledger.of(project).records() if isinstance(each, VerdictLine)]
+    return [record for record in Ledger.of(project).records() if isinstance(record, VerdictLine)]
 
 
 def only(done: Outcome) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def override(project: Path, decision: str = "accept", *, terminal: bool = True) 
             why="checked by hand",
             who="ann",
             terminal=terminal,
-            subjects=[each.sha256 for each in line.subjects],
+            subjects=[subject.sha256 for subject in line.subjects],
         )
     )
 

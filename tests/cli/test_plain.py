@@ -56,10 +56,10 @@ def alone(project: Path) -> Callable[..., Outcome]:
 def test_the_json_form_is_the_one_of_the_real_command(
     judgekit: Callable[..., Outcome], alone: Callable[..., Outcome], options: tuple[str, ...]
 ) -> None:
-    expected, found = judgekit("search", "--json", *options), alone("search", "--json", *options)
-    assert (found.code, found.err) == (expected.code, expected.err) == (0, "")
-    assert found.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}
-    assert list(found.json) == list(expected.json)
+    expected, outcome = judgekit("search", "--json", *options), alone("search", "--json", *options)
+    assert (outcome.code, outcome.err) == (expected.code, expected.err) == (0, "")
+    assert outcome.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}
+    assert list(outcome.json) == list(expected.json)
 
 
 def test_a_person_reads_titles_and_paths(alone: Callable[..., Outcome]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.cli.output import complain, printable, say
+from judgekit.cli.output import printable, say, warn
 from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_colours_tabs_and_lines_pass() -> None:
 
 def test_both_streams_are_guarded(capsys: pytest.CaptureFixture[str]) -> None:
     say(TITLE)
-    complain(TITLE)
+    warn(TITLE)
     streams = capsys.readouterr()
     assert "\x1b" not in streams.out + streams.err
     assert "EVIL" in streams.out
@@ -54,7 +54,7 @@ def test_what_is_wrong_with_what_was_given_is_one_line(kind: type[InputError | U
 
 
 def test_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("\x1b[31mred")
+    warn("\x1b[31mred")
     assert capsys.readouterr().err == "judgekit: \\x1b[31mred\n"
 
 

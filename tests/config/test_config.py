@@ -33,9 +33,9 @@ def by_memory(project: Path, data: dict[str, Any]) -> None:
 
 
 def test_without_files_the_defaults_hold() -> None:
-    found = settings.load(None)
-    assert found == settings.Config()
-    assert (found.judge.rubric, found.judge.deadline, found.retrieval.judge) == ("kls", 180, "off")
+    config = settings.load(None)
+    assert config == settings.Config()
+    assert (config.judge.rubric, config.judge.deadline, config.retrieval.judge) == ("kls", 180, "off")
 
 
 def test_the_order_of_authority(project: Path) -> None:
@@ -44,15 +44,20 @@ def test_the_order_of_authority(project: Path) -> None:
         project, {"retrieval": {"max_inject": 4, "judge": {"candidate_pool_size": 5, "fallback_top_k": 3}}}
     )
     by_project(project, "retrieval: {pool: 7}\n")
-    found = settings.load(project, {"JUDGEKIT_RETRIEVAL_MAX_INJECT": "2"}).retrieval
-    assert (found.max_inject, found.pool, found.fallback_top_k, found.show) == (2, 7, 3, True)
+    retrieval_config = settings.load(project, {"JUDGEKIT_RETRIEVAL_MAX_INJECT": "2"}).retrieval
+    assert (
+        retrieval_config.max_inject,
+        retrieval_config.pool,
+        retrieval_config.fallback_top_k,
+        retrieval_config.show,
+    ) == (2, 7, 3, True)
 
 
 def test_a_project_lowers_a_limit_but_never_raises_it(project: Path) -> None:
     by_user("judge: {deadline: 60, max_cost_usd: 0.1}\nretrieval: {context_turns: 0}\n")
     by_project(project, "judge: {deadline: 600, max_cost_usd: null}\nretrieval: {context_turns: 9}\n")
-    found = settings.load(project)
-    assert (found.judge.deadline, found.judge.max_cost_usd, found.retrieval.context_turns) == (60, 0.1, 0)
+    config = settings.load(project)
+    assert (config.judge.deadline, config.judge.max_cost_usd, config.retrieval.context_turns) == (60, 0.1, 0)
     by_project(project, "judge: {deadline: 30}\n")
     assert settings.load(project).judge.deadline == 30
 
@@ -106,9 +111,19 @@ def test_memory_settings_are_mapped(project: Path) -> None:
             "categories": {"decision": {"description": "x"}},
         },
     )
-    found = settings.load(project).retrieval
-    assert (found.enabled, found.scorer, found.timeout, found.context_turns) == (False, "keyword", 2, 0)
-    assert (found.rubric, found.mode, found.search_mode, found.max_inject) == (
+    retrieval_config = settings.load(project).retrieval
+    assert (
+        retrieval_config.enabled,
+        retrieval_config.scorer,
+        retrieval_config.timeout,
+        retrieval_config.context_turns,
+    ) == (False, "keyword", 2, 0)
+    assert (
+        retrieval_config.rubric,
+        retrieval_config.mode,
+        retrieval_config.search_mode,
+        retrieval_config.max_inject,
+    ) == (
         "memory-two-criteria",
         "lenient",
         "strict",
@@ -199,8 +214,8 @@ def test_a_wrong_variable_names_itself() -> None:
 
 
 def test_variables_of_lists_are_separated_by_commas() -> None:
-    found = settings.load(None, {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_GATE_PATHS": "**/*.rst"})
-    assert (found.retrieval.roots, found.gate.paths) == (["a", "b"], ["**/*.rst"])
+    config = settings.load(None, {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_GATE_PATHS": "**/*.rst"})
+    assert (config.retrieval.roots, config.gate.paths) == (["a", "b"], ["**/*.rst"])
 
 
 def test_a_project_cannot_spend_more_time_than_the_defaults(project: Path) -> None:
@@ -210,10 +225,10 @@ def test_a_project_cannot_spend_more_time_than_the_defaults(project: Path) -> No
         "retrieval: {deadline: 3600, timeout: 3600, tiers: [quick, deep], pool: 30, max_inject: 5}\n"
         "judge: {deadline: 3600}\n",
     )
-    found = settings.load(project)
-    own = found.retrieval
+    config = settings.load(project)
+    own = config.retrieval
     assert (own.deadline, own.timeout, own.tiers, own.pool) == (8, 3, ["quick"], 15)
-    assert (own.max_inject, found.judge.deadline) == (5, 180)
+    assert (own.max_inject, config.judge.deadline) == (5, 180)
     by_user("retrieval: {judge: 'on', tiers: [quick, deep], deadline: 60}\n")
     assert settings.load(project).retrieval.tiers == ["quick", "deep"]
     assert settings.load(project).retrieval.deadline == 60
@@ -319,8 +334,12 @@ def test_a_project_gets_more_issues_only_where_they_are_left_to_it(
 ) -> None:
     by_user(f'escalate: {{issues: "{consent}"}}\n')
     by_project(project, 'escalate: {issues: "on", rejects: true, labels: [docs]}\n')
-    found = settings.load(project).escalate
-    assert (found.issues, [found.rejects], found.labels) == ("on", wanted, ["docs"])
+    escalate_config = settings.load(project).escalate
+    assert (escalate_config.issues, [escalate_config.rejects], escalate_config.labels) == (
+        "on",
+        wanted,
+        ["docs"],
+    )
 
 
 def test_a_project_cannot_put_quotes_into_issues(project: Path) -> None:
@@ -334,8 +353,13 @@ def test_a_project_cannot_put_quotes_into_issues(project: Path) -> None:
 def test_a_project_cannot_hold_an_agent_longer_than_the_defaults(project: Path) -> None:
     by_user('stop: {judge: "project", blocks: 2}\n')
     by_project(project, 'stop: {judge: "on", blocks: 9, max_files: 90, deadline: 60}\n')
-    found = settings.load(project).stop
-    assert (found.judge, found.blocks, found.max_files, found.deadline) == ("on", 2, 10, 45)
+    stop_config = settings.load(project).stop
+    assert (stop_config.judge, stop_config.blocks, stop_config.max_files, stop_config.deadline) == (
+        "on",
+        2,
+        10,
+        45,
+    )
     by_project(project, "stop: {max_files: 3, deadline: 5}\n")
     assert (settings.load(project).stop.max_files, settings.load(project).stop.deadline) == (3, 5)
 
@@ -350,8 +374,8 @@ def test_a_pattern_that_matches_nothing_is_named(project: Path, pattern: str) ->
 
 def test_an_empty_section_says_nothing(project: Path) -> None:
     by_project(project, "gate:\njudge:\n  rubric: own\n")
-    found = settings.load(project)
-    assert (found.gate, found.judge.rubric) == (settings.GateConfig(), "own")
+    config = settings.load(project)
+    assert (config.gate, config.judge.rubric) == (settings.GateConfig(), "own")
 
 
 def test_a_name_that_is_no_section_is_refused_empty_too(project: Path) -> None:

@@ -89,9 +89,9 @@ def test_one_pattern_means_what_it_means_to_git(tmp_path: Path, pattern: str) ->
         "x/cb",
     ]
     paths = [path.lstrip("/") for path in paths]
-    told = repository.run("check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode())
+    process = repository.run("check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode())
     found = [path for path in paths if Patterns([pattern]).match(path)]
-    assert found == told.stdout.decode().splitlines()
+    assert found == process.stdout.decode().splitlines()
 
 
 COSTLY = [

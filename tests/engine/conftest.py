@@ -9,7 +9,7 @@ from engine_processes import GOOD, private_folder, started
 from loopback import Loopback, says
 from starlette.testclient import TestClient
 
-from judgekit.engine.address import Place
+from judgekit.engine.address import EngineAddress
 from judgekit.engine.judges import Service
 from judgekit.engine.log import Log
 from judgekit.engine.team import create_team_app
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place() -> Iterator[EngineAddress]:
     """Return a place of its own for one test; what runs there ends with it."""
     with private_folder() as path:
-        yield Place(str(path), "kin", "code")
+        yield EngineAddress(str(path), "kin", "code")
 
 
 @pytest.fixture(scope="module")
-def ready_place() -> Iterator[Place]:
+def ready_place() -> Iterator[EngineAddress]:
     """Return the place of an engine that runs for all tests of a module."""
     with private_folder() as path:
-        found = Place(str(path), "kin", "code")
-        started(found).close()
-        yield found
+        engine_address = EngineAddress(str(path), "kin", "code")
+        started(engine_address).close()
+        yield engine_address
 
 
 @pytest.fixture
-def engine(place: Place) -> Iterator[Connection]:
+def engine(place: EngineAddress) -> Iterator[Connection]:
     """Return a connection to an engine of its own for one test."""
     with started(place) as connection:
         yield connection

@@ -9,16 +9,16 @@ import pytest
 from engine_processes import private_folder
 
 from judgekit.engine import asking, client, many
-from judgekit.engine.address import Place
-from judgekit.engine.client import Answer, EngineLost, NoEngine
+from judgekit.engine.address import EngineAddress
+from judgekit.engine.client import EngineLost, NoEngine, Response
 from judgekit.errors import ConfigError, InputError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def answer(*lines: object, status: int = 200) -> Answer:
-    return Answer(status, iter([f"{json.dumps(line)}\n".encode() for line in lines]))
+def answer(*lines: object, status: int = 200) -> Response:
+    return Response(status, iter([f"{json.dumps(line)}\n".encode() for line in lines]))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_an_error_that_says_nothing_is_one_all_the_same(told: object) -> None:
 
 def test_what_is_no_json_is_a_loss() -> None:
     with pytest.raises(EngineLost, match="no JSON"):
-        asking.value(Answer(200, iter([b"<html>"])))
+        asking.value(Response(200, iter([b"<html>"])))
 
 
 def test_events_come_to_an_end_or_are_lost() -> None:
@@ -63,7 +63,7 @@ def test_events_come_to_an_end_or_are_lost() -> None:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineAddress]:
     """Return a place where nobody listens, and where no engine can be started."""
 
     def cannot() -> client.Connection:
@@ -71,10 +71,10 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
     monkeypatch.setattr(client, "connect_or_start", cannot)
     with private_folder() as folder:
-        yield Place(str(folder), "kin", "code")
+        yield EngineAddress(str(folder), "kin", "code")
 
 
-def test_what_nobody_answers_comes_back_whole_and_in_order(alone: Place) -> None:
+def test_what_nobody_answers_comes_back_whole_and_in_order(alone: EngineAddress) -> None:
     said: list[str] = []
     crowd = many.Crowd[int](alone, "/v1/judge", lambda thing: b"%d" % thing, at_once=3, lost=said.append)
     slots = list(crowd.answers(range(50)))
@@ -83,7 +83,7 @@ def test_what_nobody_answers_comes_back_whole_and_in_order(alone: Place) -> None
     assert len(said) == 1
 
 
-def test_no_more_is_taken_than_is_needed(alone: Place) -> None:
+def test_no_more_is_taken_than_is_needed(alone: EngineAddress) -> None:
     taken: list[int] = []
 
     def things() -> Iterator[int]:
@@ -99,7 +99,7 @@ def test_no_more_is_taken_than_is_needed(alone: Place) -> None:
     assert len(taken) <= many.AHEAD * 2
 
 
-def test_what_cannot_be_written_is_raised_where_it_is_taken(alone: Place) -> None:
+def test_what_cannot_be_written_is_raised_where_it_is_taken(alone: EngineAddress) -> None:
     def body(_: int) -> bytes:
         raise InputError("no such thing")
 

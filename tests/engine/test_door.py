@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit.engine import admission
-from judgekit.engine.admission import HOLDER, Door
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -28,7 +28,11 @@ class Inside:
 
 
 def ask(
-    at: Door, path: str = "/v1/judge", size: str | None = "2", holder: str | None = None, **headers: str
+    at: AdmissionMiddleware,
+    path: str = "/v1/judge",
+    size: str | None = "2",
+    holder: str | None = None,
+    **headers: str,
 ) -> asyncio.Task[Any]:
     """Send a request's head and return the task whose result is status, headers and body."""
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -60,14 +64,14 @@ async def refused(task: asyncio.Task[Any]) -> tuple[int, str, dict[bytes, bytes]
 def test_a_full_queue_sends_away_and_says_for_how_long() -> None:
     async def run() -> None:
         inside = Inside()
-        at = Door(inside, most=2)
+        at = AdmissionMiddleware(inside, most=2)
         waiting = [ask(at), ask(at)]
         await asyncio.sleep(0)
         status, kind, headers = await refused(ask(at))
         assert (status, kind, headers[b"retry-after"]) == (503, "busy", b"1")
         assert (at.inside, inside.entered) == (2, 2)
         inside.go.set()
-        assert [(await each)[0] for each in waiting] == [200, 200]
+        assert [(await task)[0] for task in waiting] == [200, 200]
         assert (await ask(at))[0] == 200
         assert (at.inside, at.requests) == (0, 3)
 
@@ -78,7 +82,7 @@ def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     async def run() -> None:
         monkeypatch.setattr(admission, "MOST_BYTES", 100)
         inside = Inside()
-        at = Door(inside)
+        at = AdmissionMiddleware(inside)
         first = ask(at, size="60")
         await asyncio.sleep(0)
         assert (await refused(ask(at, size="60")))[:2] == (503, "busy")
@@ -92,7 +96,7 @@ def test_all_bodies_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_leaves_takes_nothing_new() -> None:
     async def run() -> None:
         inside = Inside()
-        at = Door(inside)
+        at = AdmissionMiddleware(inside)
         begun = ask(at)
         await asyncio.sleep(0)
         at.leaving = True
@@ -108,7 +112,7 @@ def test_how_it_is_can_always_be_asked(path: str) -> None:
     async def run() -> None:
         inside = Inside()
         inside.go.set()
-        at = Door(inside, most=0)
+        at = AdmissionMiddleware(inside, most=0)
         at.leaving = True
         assert (await ask(at, path, None))[0] == 200
         assert at.requests == 0
@@ -130,7 +134,7 @@ def test_bodies_of_no_or_too_great_a_size_are_not_read(
 ) -> None:
     async def run() -> None:
         inside = Inside()
-        assert (await refused(ask(Door(inside), size=size, **headers)))[:2] == (
+        assert (await refused(ask(AdmissionMiddleware(inside), size=size, **headers)))[:2] == (
             status,
             "size" if status == 413 else "input",
         )
@@ -147,7 +151,7 @@ def test_a_token_is_asked_for_everywhere(path: str, given: str, status: int) -> 
     async def run() -> None:
         inside = Inside()
         inside.go.set()
-        assert (await ask(Door(inside, token="right"), path, authorization=given))[0] == status
+        assert (await ask(AdmissionMiddleware(inside, token="right"), path, authorization=given))[0] == status
         assert inside.entered == (status == 200)
 
     asyncio.run(run())
@@ -155,7 +159,7 @@ def test_a_token_is_asked_for_everywhere(path: str, given: str, status: int) -> 
 
 def test_who_hangs_up_makes_room() -> None:
     async def run() -> None:
-        at = Door(Inside(), most=1)
+        at = AdmissionMiddleware(Inside(), most=1)
         waiting = ask(at)
         await asyncio.sleep(0)
         waiting.cancel()
@@ -165,7 +169,7 @@ def test_who_hangs_up_makes_room() -> None:
     asyncio.run(run())
 
 
-async def held(at: Door, holder: str, size: str = "2") -> asyncio.Task[Any]:
+async def held(at: AdmissionMiddleware, holder: str, size: str = "2") -> asyncio.Task[Any]:
     """Return a request of a holder that has got in, or was refused."""
     task = ask(at, size=size, holder=holder)
     await asyncio.sleep(0)
@@ -175,13 +179,13 @@ async def held(at: Door, holder: str, size: str = "2") -> asyncio.Task[Any]:
 def test_nobody_has_more_than_is_left_for_the_others() -> None:
     async def run() -> None:
         inside = Inside()
-        at = Door(inside, most=12)
+        at = AdmissionMiddleware(inside, most=12)
         greedy = [await held(at, "ada") for _ in range(12)]
         assert inside.entered == 6
         others = [await held(at, name) for name in ("bob", "bob", "bob", "bob", "eve")]
         assert inside.entered == 6 + 3 + 1
         inside.go.set()
-        statuses = [(await each)[0] for each in [*greedy, *others]]
+        statuses = [(await task)[0] for task in [*greedy, *others]]
         assert (statuses.count(200), statuses.count(503)) == (10, 7)
         assert (await (await held(at, "ada")))[0] == 200
 
@@ -192,7 +196,7 @@ def test_nobody_has_more_bytes_than_are_left_for_the_others(monkeypatch: pytest.
     async def run() -> None:
         monkeypatch.setattr(admission, "MOST_BYTES", 100)
         inside = Inside()
-        at = Door(inside)
+        at = AdmissionMiddleware(inside)
         for holder, size, entered in (("ada", "30", 1), ("ada", "30", 1), ("ada", "20", 2), ("bob", "40", 3)):
             await held(at, holder, size)
             assert inside.entered == entered

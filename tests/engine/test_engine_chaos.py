@@ -16,7 +16,7 @@ from engine_processes import GOOD, alive, body, end_all, is_gone
 from loopback import Loopback, says
 
 from judgekit.engine import client
-from judgekit.engine.address import Place
+from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, EngineLost, NoEngine
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PATIENCE = 25.0  # seconds for one request at most; what takes longer hangs
 class Storm:
     """Clients that ask and fall back, while things happen to the engine."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[EngineAddress]) -> None:
         self.places = places
         self.over = threading.Event()
         self.answered: list[str] = []
@@ -76,7 +76,7 @@ class Storm:
         if connection is not None:
             connection.close()
 
-    def begin(self, place: Place, chance: random.Random) -> None:
+    def begin(self, place: EngineAddress, chance: random.Random) -> None:
         """Start an engine, and do not wait for it."""
         starter = client.start(place)
         if starter is not None:
@@ -91,14 +91,14 @@ def kill_one(folder: Path, chance: random.Random) -> None:
             os.kill(chance.choice(processes), chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
 
 
-def kill_a_client(place: Place, chance: random.Random) -> None:
+def kill_a_client(place: EngineAddress, chance: random.Random) -> None:
     """Start a client and kill it in the middle of whatever it does."""
     code = (
         "import sys; from engine_processes import judged; from judgekit.engine import address, client; "
         "judged(client.Connection(address.Place(*sys.argv[1:])))"
     )
     support = str(Path(__file__).parents[1] / "support")
-    words = [sys.executable, "-c", code, place.folder, place.kin, place.code]
+    words = [sys.executable, "-c", code, place.folder, place.compat_key, place.code]
     paths = os.pathsep.join(filter(None, [support, os.environ.get("PYTHONPATH")]))
     child = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.DEVNULL)
     time.sleep(chance.random() * 0.3)
@@ -106,27 +106,27 @@ def kill_a_client(place: Place, chance: random.Random) -> None:
     child.wait()
 
 
-def drop_the_socket(place: Place, _: random.Random) -> None:
+def drop_the_socket(place: EngineAddress, _: random.Random) -> None:
     """Take the socket away, as a clean-up of temporary files does."""
     with suppress(FileNotFoundError):
         Path(place.socket).unlink()
 
 
-def leave_a_stale_socket(place: Place, _: random.Random) -> None:
+def leave_a_stale_socket(place: EngineAddress, _: random.Random) -> None:
     """Put something that is no engine where the socket belongs."""
     with suppress(OSError):
         Path(place.socket).unlink()
         Path(place.socket).touch()
 
 
-def spoil_the_log(place: Place, _: random.Random) -> None:
+def spoil_the_log(place: EngineAddress, _: random.Random) -> None:
     """Make the log impossible to write, as a full disk does."""
     with suppress(OSError):
         Path(place.log).unlink(missing_ok=True)
         Path(place.log).mkdir()
 
 
-def close_the_folder(place: Place, chance: random.Random) -> None:
+def close_the_folder(place: EngineAddress, chance: random.Random) -> None:
     """Let nobody trust the folder for a while."""
     folder = Path(place.folder)
     folder.chmod(0o755)
@@ -135,10 +135,10 @@ def close_the_folder(place: Place, chance: random.Random) -> None:
 
 
 def test_every_client_is_answered_and_nothing_is_left(
-    place: Place, monkeypatch: pytest.MonkeyPatch, isolated: Path
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
     folder, chance = Path(place.folder), random.Random(SEED)
-    newer = Place(place.folder, place.kin, "newer")
+    newer = EngineAddress(place.folder, place.compat_key, "newer")
     storm = Storm([place, newer])
 
     def answer(_: Asked) -> Answer:

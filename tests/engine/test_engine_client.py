@@ -22,7 +22,7 @@ from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -33,7 +33,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 class Scripted:
     """Something at the place of an engine that sends what it is told, one piece a request; None hangs up."""
 
-    def __init__(self, place: Place, *pieces: bytes | None) -> None:
+    def __init__(self, place: EngineAddress, *pieces: bytes | None) -> None:
         self.heard: list[bytes] = []
         self.connections = 0
         self._pieces = list(pieces)
@@ -73,14 +73,14 @@ class Scripted:
 
 
 @pytest.fixture
-def script(place: Place) -> Iterator[list[Scripted]]:
+def script(place: EngineAddress) -> Iterator[list[Scripted]]:
     made: list[Scripted] = []
     yield made
-    for each in made:
-        each.close()
+    for scripted in made:
+        scripted.close()
 
 
-def test_a_request_is_plain_http(place: Place, script: list[Scripted]) -> None:
+def test_a_request_is_plain_http(place: EngineAddress, script: list[Scripted]) -> None:
     script.append(Scripted(place, OK))
     with Connection(place) as connection:
         answer = connection.ask("POST", "/v1/judge", b"{}", seconds=10)
@@ -90,14 +90,14 @@ def test_a_request_is_plain_http(place: Place, script: list[Scripted]) -> None:
     assert heard.endswith(b"Content-Length: 2\r\n\r\n{}")
 
 
-def test_a_connection_serves_many_requests(place: Place, script: list[Scripted]) -> None:
+def test_a_connection_serves_many_requests(place: EngineAddress, script: list[Scripted]) -> None:
     script.append(Scripted(place, OK, OK, OK))
     with Connection(place) as connection:
         assert [connection.ask("GET", "/", seconds=10).read() for _ in range(3)] == [b"ok"] * 3
     assert script[0].connections == 1
 
 
-def test_lines_come_as_they_are_sent(place: Place, script: list[Scripted]) -> None:
+def test_lines_come_as_they_are_sent(place: EngineAddress, script: list[Scripted]) -> None:
     stream = CHUNKED + b'4\r\n{"a"\r\n5;x=1\r\n:1}\n{\r\n3\r\n}\nz\r\n0\r\n\r\n'
     script.append(Scripted(place, stream, OK))
     with Connection(place) as connection:
@@ -106,14 +106,18 @@ def test_lines_come_as_they_are_sent(place: Place, script: list[Scripted]) -> No
         assert connection.ask("GET", "/", seconds=10).read() == b"ok"
 
 
-def test_an_answer_that_nobody_reads_is_not_the_next_ones(place: Place, script: list[Scripted]) -> None:
+def test_an_answer_that_nobody_reads_is_not_the_next_ones(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
     script.append(Scripted(place, CHUNKED + b"2\r\nno\r\n", OK))
     with Connection(place) as connection:
         connection.ask("GET", "/", seconds=10)
         assert connection.ask("GET", "/", seconds=10).read() == b"ok"
 
 
-def test_one_that_hung_up_while_nobody_asked_is_asked_again(place: Place, script: list[Scripted]) -> None:
+def test_one_that_hung_up_while_nobody_asked_is_asked_again(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
     script.append(Scripted(place, OK, None, OK))
     with Connection(place) as connection:
         connection.ask("GET", "/", seconds=10).read()
@@ -140,20 +144,24 @@ def test_one_that_hung_up_while_nobody_asked_is_asked_again(place: Place, script
         b"good day\r\n\r\n",
     ],
 )
-def test_half_an_answer_is_a_lost_engine(place: Place, script: list[Scripted], piece: bytes | None) -> None:
+def test_half_an_answer_is_a_lost_engine(
+    place: EngineAddress, script: list[Scripted], piece: bytes | None
+) -> None:
     script.append(Scripted(place, piece))
     with Connection(place) as connection, pytest.raises(EngineLost):
         connection.ask("POST", "/", b"{}", seconds=10).read()
 
 
-def test_one_that_says_nothing_is_lost_when_time_is_over(place: Place, script: list[Scripted]) -> None:
+def test_one_that_says_nothing_is_lost_when_time_is_over(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
     script.append(Scripted(place, b"HTTP/1.1 200", OK))
     with Connection(place) as connection, pytest.raises(EngineLost, match="in time"):
         connection.ask("POST", "/", seconds=0.2)
 
 
 def test_an_answer_does_not_go_on_for_ever(
-    place: Place, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_MOST_ANSWER", 100_000)
     script.append(Scripted(place, CHUNKED + (b"1000\r\n" + b" " * 0x1000 + b"\r\n") * 30))
@@ -161,7 +169,7 @@ def test_an_answer_does_not_go_on_for_ever(
         connection.ask("POST", "/", b"{}", seconds=10).read()
 
 
-def test_one_that_cannot_judge_says_why(place: Place, script: list[Scripted]) -> None:
+def test_one_that_cannot_judge_says_why(place: EngineAddress, script: list[Scripted]) -> None:
     told = error_body("not_ready", "not ready: ImportError: no litellm")
     head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n" % len(told)
     script.append(Scripted(place, head + told))
@@ -170,7 +178,7 @@ def test_one_that_cannot_judge_says_why(place: Place, script: list[Scripted]) ->
     assert busy.value.retry_after == 0
 
 
-def test_one_that_is_busy_says_for_how_long(place: Place, script: list[Scripted]) -> None:
+def test_one_that_is_busy_says_for_how_long(place: EngineAddress, script: list[Scripted]) -> None:
     busy = b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
     script.append(Scripted(place, busy, OK))
     with Connection(place) as connection:
@@ -180,12 +188,12 @@ def test_one_that_is_busy_says_for_how_long(place: Place, script: list[Scripted]
         assert connection.ask("GET", "/", seconds=10).read() == b"ok"
 
 
-def test_where_nobody_is_there_is_no_engine(place: Place) -> None:
+def test_where_nobody_is_there_is_no_engine(place: EngineAddress) -> None:
     with pytest.raises(NoEngine):
         Connection(place).open()
 
 
-def test_a_stale_socket_is_no_engine(place: Place) -> None:
+def test_a_stale_socket_is_no_engine(place: EngineAddress) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     left.bind(place.socket)
     left.close()
@@ -194,7 +202,9 @@ def test_a_stale_socket_is_no_engine(place: Place) -> None:
         Connection(place).open()
 
 
-def test_a_folder_that_others_may_look_into_is_not_trusted(place: Place, script: list[Scripted]) -> None:
+def test_a_folder_that_others_may_look_into_is_not_trusted(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
     script.append(Scripted(place, OK))
     Path(place.folder).chmod(0o755)
     with pytest.raises(NoEngine):
@@ -204,7 +214,7 @@ def test_a_folder_that_others_may_look_into_is_not_trusted(place: Place, script:
 
 
 def test_somebody_else_at_the_socket_is_not_trusted(
-    place: Place, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script.append(Scripted(place, OK))
     monkeypatch.setattr(client, "ours", lambda _: False)
@@ -256,7 +266,9 @@ def test_without_a_folder_nothing_is_started(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - begun < 30
 
 
-def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_begin_is_not_waited_for(
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As from a plugin's folder, where the packages that an engine needs are not installed."""
     monkeypatch.setattr(places, "find", lambda **_: place)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
@@ -265,12 +277,12 @@ def test_one_that_cannot_begin_is_not_waited_for(place: Place, monkeypatch: pyte
 
 
 def test_what_does_not_come_up_is_not_started_at_every_prompt(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "find", lambda **_: place)
-    begun: list[Place] = []
+    begun: list[EngineAddress] = []
 
-    def start(where: Place) -> int:
+    def start(where: EngineAddress) -> int:
         begun.append(where)
         return len(begun)
 
@@ -290,7 +302,7 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
     assert client.start_for_later() is None  # nothing can be written there
 
 
-def test_an_engine_that_listens_may_be_started_again_at_once(place: Place) -> None:
+def test_an_engine_that_listens_may_be_started_again_at_once(place: EngineAddress) -> None:
     for _ in range(2):  # the second one finds the first, which listens
         assert client.start_for_later(place) is not None
         end = time.monotonic() + 60
@@ -319,11 +331,11 @@ def _root() -> str:
     return str(Path(client.__file__).parents[2])
 
 
-def test_who_is_slow_but_well_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_slow_but_well_is_waited_for(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     looks: list[float] = []
 
-    def well(_: Place, seconds: float) -> bool:
+    def well(_: EngineAddress, seconds: float) -> bool:
         looks.append(seconds)
         if len(looks) == 3:
             theirs.sendall(OK)
@@ -338,7 +350,7 @@ def test_who_is_slow_but_well_is_waited_for(place: Place, monkeypatch: pytest.Mo
     assert max(looks) <= client.HEALTH_SECONDS
 
 
-def test_who_is_not_well_is_not_waited_for(place: Place) -> None:
+def test_who_is_not_well_is_not_waited_for(place: EngineAddress) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     connection = Connection(place)  # where nobody listens any more
     connection._socket, connection.look = ours, 0.01

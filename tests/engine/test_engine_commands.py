@@ -25,7 +25,7 @@ from judgekit.cli.app import run
 from judgekit.engine import client
 from judgekit.hooks import launch
 from judgekit.ledger import Ledger, VerdictLine
-from judgekit.ledger.store import Wanted
+from judgekit.ledger.store import LineFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,8 +118,8 @@ def engines(home: Path) -> list[int]:
 def test_judging_imports_nothing_for_it(project: Path, model: Loopback, home: Path) -> None:
     done = imports.of(["judge", "bad.md", "good.md", "--format", "jsonl"])
     verdicts = [json.loads(line) for line in done.out.splitlines()]
-    assert [each["verdict"] for each in verdicts] == ["reject", "accept"]
-    assert [each["subjects"][0]["path"] for each in verdicts] == ["bad.md", "good.md"]
+    assert [verdict["verdict"] for verdict in verdicts] == ["reject", "accept"]
+    assert [verdict["subjects"][0]["path"] for verdict in verdicts] == ["bad.md", "good.md"]
     assert (done.codes, done.imported) == ([1], {})
     assert len(engines(home)) == 1
 
@@ -219,8 +219,8 @@ def test_a_task_is_in_the_ledger(project: Path, model: Loopback) -> None:
     (verdict,) = json.loads(done.out)
     assert verdict["task_id"] == "T-1"
     assert done.imported == {}
-    lines = list(Ledger.of(project).records(Wanted(kinds=[VerdictLine])))
-    assert [(each.id, each.of_task) for each in lines] == [(verdict["id"], True)]  # type: ignore[union-attr]
+    lines = list(Ledger.of(project).records(LineFilter(kinds=[VerdictLine])))
+    assert [(line.id, line.of_task) for line in lines] == [(verdict["id"], True)]  # type: ignore[union-attr]
 
 
 def test_a_search_is_judged(project: Path, model: Loopback) -> None:
@@ -241,8 +241,8 @@ def test_another_engine_takes_over(project: Path, kept_waiting: Loopback, home: 
     for engine in engines(home):
         os.kill(engine, signal.SIGKILL)
     code, verdicts, err = ended(process)
-    assert [each["subjects"][0]["path"] for each in verdicts] == names
-    assert {each["verdict"] for each in verdicts} == {"accept"}
+    assert [verdict["subjects"][0]["path"] for verdict in verdicts] == names
+    assert {verdict["verdict"] for verdict in verdicts} == {"accept"}
     assert (code, err.count("\n")) == (0, 1)
     assert err.endswith("; another one is asked for what it left\n")
 
@@ -311,9 +311,9 @@ def test_a_gate_blocks_and_notes_it_down(project: Path, model: Loopback, words: 
     assert (done.codes, rows) == ([1], ["NO-GO", "GO"])
     assert bool(done.imported) == bool(words)
     lines = [
-        (each.word, each.gate and each.gate.mode, each.commit)
-        for each in Ledger.of(project).records(Wanted(kinds=[VerdictLine]))
-        if isinstance(each, VerdictLine)
+        (record.word, record.gate and record.gate.mode, record.commit)
+        for record in Ledger.of(project).records(LineFilter(kinds=[VerdictLine]))
+        if isinstance(record, VerdictLine)
     ]
     head = repository("rev-parse", "HEAD")
     assert sorted(lines) == [("GO", "blocking", head), ("NO-GO", "blocking", head)]
@@ -348,7 +348,7 @@ def test_a_gate_whose_engine_dies_goes_on(project: Path, kept_waiting: Loopback,
     for engine in engines(home):
         os.kill(engine, signal.SIGKILL)
     code, verdicts, _ = ended(process)
-    assert (code, [each["verdict"] for each in verdicts]) == (1, ["reject", "accept"])
+    assert (code, [verdict["verdict"] for verdict in verdicts]) == (1, ["reject", "accept"])
 
 
 def test_what_was_noted_before_the_engine_died_counts_once(
@@ -371,13 +371,13 @@ def test_what_was_noted_before_the_engine_died_counts_once(
             os.kill(engine, signal.SIGKILL)
         died.set()
         code, verdicts, _ = ended(process)
-    assert (code, [each["verdict"] for each in verdicts]) == (1, ["reject", "accept"])
-    assert sorted(each.id for each in noted(ledger)) == sorted(each["id"] for each in verdicts)
+    assert (code, [verdict["verdict"] for verdict in verdicts]) == (1, ["reject", "accept"])
+    assert sorted(each.id for each in noted(ledger)) == sorted(verdict["id"] for verdict in verdicts)
     assert len(b"".join(path.read_bytes() for path in ledger.folder.glob("*.jsonl")).splitlines()) == 3
 
 
 def noted(ledger: Ledger) -> list[Any]:
-    return list(ledger.records(Wanted(kinds=[VerdictLine])))
+    return list(ledger.records(LineFilter(kinds=[VerdictLine])))
 
 
 def test_an_unknown_base_is_said(project: Path, model: Loopback, capfd: pytest.CaptureFixture[str]) -> None:
@@ -437,5 +437,5 @@ def test_the_hook_asks_the_engine(
 
 def third_party(modules: Sequence[str]) -> list[str]:
     """Return the modules that are neither ours nor the standard library's."""
-    names = {each.partition(".")[0] for each in modules}
+    names = {module.partition(".")[0] for module in modules}
     return sorted(names - sys.stdlib_module_names - {"judgekit"})

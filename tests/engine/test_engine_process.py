@@ -16,7 +16,7 @@ from loopback import SILENT, Loopback, says
 
 from judgekit.engine import address as places
 from judgekit.engine import client, control
-from judgekit.engine.address import Place
+from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def use(monkeypatch: pytest.MonkeyPatch, server: Loopback) -> None:
 # One engine for the tests of this part.
 
 
-def test_it_judges(ready_place: Place, model: Loopback) -> None:
+def test_it_judges(ready_place: EngineAddress, model: Loopback) -> None:
     with Connection(ready_place) as connection:
         verdict = judged(connection)
     assert (verdict["schema"], verdict["verdict"], verdict["task_id"]) == (
@@ -57,24 +57,29 @@ def test_it_judges(ready_place: Place, model: Loopback) -> None:
     assert {asked.headers["authorization"] for asked in model.requests} == {"Bearer sk-of-this-test"}
 
 
-def test_many_documents_on_one_connection(ready_place: Place, model: Loopback) -> None:
+def test_many_documents_on_one_connection(ready_place: EngineAddress, model: Loopback) -> None:
     with Connection(ready_place) as connection:
         words = [judged(connection, f"# Number {number}\n")["verdict"] for number in range(5)]
     assert words == ["accept"] * 5
     assert len(model.requests) == 10
 
 
-def test_two_callers_have_a_provider_each(ready_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_callers_have_a_provider_each(
+    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bad = {"reasoning": "poor", "scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}, "findings": []}
     words = {}
-    with Loopback(says(json.dumps(bad))) as one, Loopback(says(json.dumps(bad).replace("1", "5"))) as other:
-        for server, key in ((one, "sk-one"), (other, "sk-other"), (one, "sk-one")):
+    with (
+        Loopback(says(json.dumps(bad))) as loopback,
+        Loopback(says(json.dumps(bad).replace("1", "5"))) as other,
+    ):
+        for server, key in ((loopback, "sk-one"), (other, "sk-other"), (loopback, "sk-one")):
             use(monkeypatch, server)
             monkeypatch.setenv("JUDGEKIT_API_KEY", key)
             with Connection(ready_place) as connection:
                 words[key] = judged(connection, f"# {key}\n", cache=False)["verdict"]
         assert words == {"sk-one": "reject", "sk-other": "accept"}
-        assert {asked.headers["authorization"] for asked in one.requests} == {"Bearer sk-one"}
+        assert {asked.headers["authorization"] for asked in loopback.requests} == {"Bearer sk-one"}
         assert {asked.headers["authorization"] for asked in other.requests} == {"Bearer sk-other"}
 
 
@@ -83,17 +88,17 @@ def test_two_callers_have_a_provider_each(ready_place: Place, monkeypatch: pytes
     [({"rubric": "nope"}, "usage", 64), ({"mode": "gentle"}, "input", 65)],
 )
 def test_what_cannot_be_judged_is_said(
-    ready_place: Place, model: Loopback, wish: dict[str, str], kind: str, code: int
+    ready_place: EngineAddress, model: Loopback, judge_request: dict[str, str], kind: str, code: int
 ) -> None:
     with Connection(ready_place) as connection:
-        answer = connection.ask("POST", "/v1/judge", body(**wish), seconds=SECONDS)
+        answer = connection.ask("POST", "/v1/judge", body(**judge_request), seconds=SECONDS)
         told = json.loads(answer.read())["error"]
     assert (answer.status, told["kind"], told["exit_code"]) == (422, kind, code)
     assert "\n" not in told["message"]
 
 
 def test_a_wrong_configuration_is_said_to_whom_it_concerns(
-    ready_place: Place, model: Loopback, isolated: Path
+    ready_place: EngineAddress, model: Loopback, isolated: Path
 ) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit/config.yaml").write_text("judge: {mode: gentle}\n")
@@ -105,7 +110,9 @@ def test_a_wrong_configuration_is_said_to_whom_it_concerns(
         assert judged(connection)["mode"] == "lenient"
 
 
-def test_a_client_that_hangs_up_ends_its_work(ready_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_hangs_up_ends_its_work(
+    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
         connection = Connection(ready_place)
@@ -121,14 +128,16 @@ def test_a_client_that_hangs_up_ends_its_work(ready_place: Place, monkeypatch: p
             time.sleep(0.01)
 
 
-def test_a_client_that_is_killed_ends_its_work(ready_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_killed_ends_its_work(
+    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
         code = "import sys; from engine_processes import judged; from judgekit.engine import address, client"
         code += "; judged(client.Connection(address.Place(*sys.argv[1:])))"
         support = str(Path(__file__).parents[1] / "support")
         child = subprocess.Popen(
-            [sys.executable, "-c", code, ready_place.folder, ready_place.kin, ready_place.code],
+            [sys.executable, "-c", code, ready_place.folder, ready_place.compat_key, ready_place.code],
             env={**os.environ, "PYTHONPATH": support},
         )
         deadline = time.monotonic() + SECONDS
@@ -142,7 +151,7 @@ def test_a_client_that_is_killed_ends_its_work(ready_place: Place, monkeypatch: 
             time.sleep(0.01)
 
 
-def test_nothing_of_its_callers_stays_with_it(ready_place: Place, model: Loopback) -> None:
+def test_nothing_of_its_callers_stays_with_it(ready_place: EngineAddress, model: Loopback) -> None:
     with Connection(ready_place) as connection:
         judged(connection, "# A text that is nobody's business\n")
     process = health(ready_place)["pid"]
@@ -157,7 +166,7 @@ def test_nothing_of_its_callers_stays_with_it(ready_place: Place, model: Loopbac
 # An engine each.
 
 
-def test_one_of_fifty_wins(place: Place) -> None:
+def test_one_of_fifty_wins(place: EngineAddress) -> None:
     starters = [client.start(place) for _ in range(50)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(starter, 0)[1]) for starter in starters if starter]
     assert sorted(codes) == [0] + [client.TAKEN] * 49
@@ -165,7 +174,9 @@ def test_one_of_fifty_wins(place: Place) -> None:
     assert health(place)["pid"] == process
 
 
-def test_nothing_of_git_and_no_key_is_handed_to_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_git_and_no_key_is_handed_to_it(
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("GIT_DIR", "GIT_CONFIG_COUNT", "ANTHROPIC_API_KEY", "JUDGEKIT_API_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "not-for-the-engine")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
@@ -178,7 +189,7 @@ def test_nothing_of_git_and_no_key_is_handed_to_it(place: Place, monkeypatch: py
 
 
 def test_nothing_that_a_clone_brings_is_imported(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = tmp_path / "ran"
     for name in ("sitecustomize", "usercustomize", "json", "judgekit"):
@@ -191,13 +202,13 @@ def test_nothing_that_a_clone_brings_is_imported(
     assert not ran.exists()
 
 
-def test_who_starts_it_is_not_held_up(place: Place, tmp_path: Path) -> None:
+def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> None:
     """As in `git push 2>&1 | tee log`: the reader waits until everybody has closed the pipe."""
     code = (
         "import os, sys; from judgekit.engine import address, client; os.dup2(1, 9, inheritable=True); "
         "os.waitpid(client.start(address.Place(*sys.argv[1:])), 0); print('started')"
     )
-    words = [sys.executable, "-c", code, place.folder, place.kin, place.code]
+    words = [sys.executable, "-c", code, place.folder, place.compat_key, place.code]
     # communicate() ends when stdout and stderr are closed at the other end, by everybody.
     told = subprocess.run(words, capture_output=True, timeout=SECONDS, cwd=tmp_path, check=True)
     assert told.stdout == b"started\n"
@@ -208,7 +219,7 @@ def test_who_starts_it_is_not_held_up(place: Place, tmp_path: Path) -> None:
     assert os.getsid(process) != os.getsid(0)
 
 
-def test_one_that_is_killed_leaves_nothing_in_the_way(place: Place, model: Loopback) -> None:
+def test_one_that_is_killed_leaves_nothing_in_the_way(place: EngineAddress, model: Loopback) -> None:
     with started(place) as connection:
         judged(connection)
         process = health(place)["pid"]
@@ -223,7 +234,9 @@ def test_one_that_is_killed_leaves_nothing_in_the_way(place: Place, model: Loopb
         judged(connection, "# The next one\n")
 
 
-def test_who_waits_for_one_that_is_killed_hears_of_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_one_that_is_killed_hears_of_it(
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
 
@@ -242,7 +255,7 @@ def test_who_waits_for_one_that_is_killed_hears_of_it(place: Place, monkeypatch:
 
 
 def test_it_finishes_what_it_was_asked_before_it_leaves(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, verdicts = Slow(says(GOOD)), []
     with Loopback(slow) as server, started(place) as connection, Connection(place) as idle:
@@ -268,7 +281,7 @@ def test_it_finishes_what_it_was_asked_before_it_leaves(
         assert health(place)["pid"] != process
 
 
-def test_it_leaves_when_nobody_asks(place: Place, isolated: Path) -> None:
+def test_it_leaves_when_nobody_asks(place: EngineAddress, isolated: Path) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit/config.yaml").write_text("engine: {idle_minutes: 0.001}\n")
     os.waitpid(client.start(place) or 0, 0)
@@ -278,15 +291,15 @@ def test_it_leaves_when_nobody_asks(place: Place, isolated: Path) -> None:
     assert "leaving: idle" in Path(place.log).read_text()
 
 
-def test_it_leaves_when_nobody_can_find_it(place: Place) -> None:
+def test_it_leaves_when_nobody_can_find_it(place: EngineAddress) -> None:
     os.waitpid(client.start(place) or 0, 0)
     (process,) = alive(Path(place.folder))
     Path(place.socket).unlink()
     assert is_gone(process, SECONDS)
 
 
-def test_two_versions_at_once(place: Place, model: Loopback) -> None:
-    newer = Place(place.folder, place.kin, "newer")
+def test_two_versions_at_once(place: EngineAddress, model: Loopback) -> None:
+    newer = EngineAddress(place.folder, place.compat_key, "newer")
     old = started(place)
     with started(newer) as new, old:
         assert judged(old, "# Old\n")["verdict"] == "accept"
@@ -294,7 +307,7 @@ def test_two_versions_at_once(place: Place, model: Loopback) -> None:
         assert health(place)["pid"] != health(newer)["pid"]
 
 
-def test_stopping_is_heard(place: Place) -> None:
+def test_stopping_is_heard(place: EngineAddress) -> None:
     started(place).close()
     assert control.stop(place)
     assert alive(Path(place.folder)) == []
@@ -302,7 +315,7 @@ def test_stopping_is_heard(place: Place) -> None:
     assert not Path(place.socket).exists()
 
 
-def test_one_that_leaves_can_be_ended(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, lost = Slow(says(GOOD)), []
     monkeypatch.setattr(control, "END_SECONDS", 0.2)
     monkeypatch.setattr(places, "find", lambda: place)
@@ -336,7 +349,7 @@ def test_one_that_leaves_can_be_ended(place: Place, monkeypatch: pytest.MonkeyPa
     assert control.running() == []
 
 
-def test_one_that_hangs_is_killed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_hangs_is_killed(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "ANSWER_SECONDS", 0.2)
     os.waitpid(client.start(place) or 0, 0)
     (process,) = alive(Path(place.folder))

@@ -88,7 +88,7 @@ def filled(at: Serving, client: httpx2.Client, megabytes: int = 3) -> None:
             )
             for each in range(100)
         ]
-        body = {"lines": [json.loads(line(each)) for each in made]}
+        body = {"lines": [json.loads(line(skip)) for skip in made]}
         answer = client.post(f"{at.url}/v1/ledger", json=body, timeout=60)
         assert answer.json()["taken"] == len(made), answer.text
 
@@ -250,7 +250,7 @@ def test_strangers_in_bulk_fill_no_log(patient: Serving) -> None:
     assert ask(patient, patient.token).status_code == 200
     logs = list(patient.home.rglob("serve/log*"))
     assert logs
-    assert sum(each.read_text().count("\n") for each in logs) < 20
+    assert sum(log.read_text().count("\n") for log in logs) < 20
 
 
 def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -> None:

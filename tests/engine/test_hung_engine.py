@@ -77,8 +77,8 @@ def test_commands_go_on_in_their_own_process(home: Path, tmp_path: Path) -> None
     assert [json.loads(line)["verdict"] for line in many.stdout.splitlines()] == ["accept"] * 4
     assert json.loads(task.stdout)["verdict"] == "accept"
     assert json.loads(search.stdout)["query"] == "JWT token refresh"
-    for each in (many, task, search):
-        assert each.stderr.count("going on in this process") == 1
+    for process in (many, task, search):
+        assert process.stderr.count("going on in this process") == 1
 
 
 def test_a_prompt_does_not_wait_for_it(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

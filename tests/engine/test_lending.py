@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import custom, request
 
-from judgekit.engine.thread_gateway import Lent, in_thread
+from judgekit.engine.thread_gateway import ThreadGateway, in_thread
 from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.gateway import open_gateway
@@ -62,7 +62,7 @@ def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it() -> None:
 
 
 def test_a_flow_asks_in_the_turns_of_its_client() -> None:
-    class Hears(Held):
+    class OnVerdict(Held):
         async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
             heard.append(caller.get())
             return await super().complete(endpoint, request)
@@ -71,7 +71,7 @@ def test_a_flow_asks_in_the_turns_of_its_client() -> None:
 
     async def run() -> None:
         caller.set("4711")
-        await in_thread(Hears(), flow)
+        await in_thread(OnVerdict(), flow)
 
     asyncio.run(run())
     assert heard == ["4711"] * 2
@@ -110,7 +110,7 @@ def test_a_call_that_is_made_while_the_gateway_is_taken_back_is_cancelled_too() 
     """Who takes back looks through the calls at the very moment at which one is being noted down."""
 
     async def run() -> None:
-        lent = Lent(Held(silent=True), asyncio.get_running_loop())
+        lent = ThreadGateway(Held(silent=True), asyncio.get_running_loop())
 
         class TakenBackMeanwhile(set[Any]):
             def add(self, call: Any) -> None:  # noqa: ANN401 - as in a set

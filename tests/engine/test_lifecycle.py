@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.engine import lifecycle, lock
-from judgekit.engine.admission import Door
+from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.lifecycle import Engine
 from judgekit.engine.log import Log
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
 
 
 class Clock:
@@ -40,16 +40,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def engine(place: Place, clock: Clock) -> Iterator[Engine]:
+def engine(place: EngineAddress, clock: Clock) -> Iterator[Engine]:
     """Return an engine that sits in its place and does not run: it only looks around."""
-    seat = lock.take(place)
-    assert seat is not None
-    found = Engine(seat, Log(place.log))
-    found._door = Door(_nothing)
+    engine_lock = lock.take(place)
+    assert engine_lock is not None
+    found = Engine(engine_lock, Log(place.log))
+    found._door = AdmissionMiddleware(_nothing)
     found._idle = 60.0
     yield found
-    seat.leave()
-    seat.listener.close()
+    engine_lock.leave()
+    engine_lock.listener.close()
 
 
 def leaves(engine: Engine) -> str:
@@ -99,7 +99,7 @@ def test_it_leaves_when_it_has_grown_too_large_and_has_nothing_to_do(
     assert leaves(engine).startswith("grown to ")
 
 
-def test_it_leaves_when_its_socket_was_taken_away(engine: Engine, place: Place) -> None:
+def test_it_leaves_when_its_socket_was_taken_away(engine: Engine, place: EngineAddress) -> None:
     assert leaves(engine) == ""
     Path(place.socket).unlink()
     assert leaves(engine) == "nobody can find it any more"

@@ -9,76 +9,76 @@ import pytest
 
 from judgekit.config import files
 from judgekit.engine import lock as listening
-from judgekit.engine.address import Place
+from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, NoEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.lock import Seat
+    from judgekit.engine.lock import EngineLock
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
 
 @pytest.fixture
-def seats(place: Place) -> Iterator[list[Seat]]:
-    taken: list[Seat] = []
+def seats(place: EngineAddress) -> Iterator[list[EngineLock]]:
+    taken: list[EngineLock] = []
     yield taken
-    for each in taken:
-        each.leave()
-        each.listener.close()
+    for engine_lock in taken:
+        engine_lock.leave()
+        engine_lock.listener.close()
 
 
-def take(place: Place, seats: list[Seat], *, unix: bool = True) -> Seat:
-    seat = listening.take(place, unix=unix)
-    assert seat is not None
-    seats.append(seat)
-    return seat
+def take(place: EngineAddress, endpoints: list[EngineLock], *, unix: bool = True) -> EngineLock:
+    engine_lock = listening.take(place, unix=unix)
+    assert engine_lock is not None
+    endpoints.append(engine_lock)
+    return engine_lock
 
 
-def test_only_one_can_be_the_engine(place: Place, seats: list[Seat]) -> None:
-    take(place, seats)
+def test_only_one_can_be_the_engine(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+    take(place, endpoints)
     assert listening.take(place) is None
     with Connection(place) as connection:
         assert connection.place is place
 
 
-def test_the_socket_is_its_owners_alone(place: Place, seats: list[Seat]) -> None:
-    take(place, seats)
+def test_the_socket_is_its_owners_alone(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+    take(place, endpoints)
     assert Path(place.socket).stat().st_mode & 0o777 == 0o700
     assert Path(place.lock).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_stale_socket_is_replaced(place: Place, seats: list[Seat]) -> None:
+def test_a_stale_socket_is_replaced(place: EngineAddress, endpoints: list[EngineLock]) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     left.bind(place.socket)
     left.close()
-    take(place, seats)
+    take(place, endpoints)
     Connection(place).__enter__().close()
 
 
-def test_who_leaves_makes_room(place: Place, seats: list[Seat]) -> None:
-    seat = take(place, seats)
-    seat.leave()
+def test_who_leaves_makes_room(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+    engine_lock = take(place, endpoints)
+    engine_lock.leave()
     assert not Path(place.socket).exists()
-    seats.clear()
-    seat.listener.close()
-    take(place, seats)
+    endpoints.clear()
+    engine_lock.listener.close()
+    take(place, endpoints)
 
 
-def test_who_leaves_takes_nothing_of_a_successors(place: Place, seats: list[Seat]) -> None:
+def test_who_leaves_takes_nothing_of_a_successors(place: EngineAddress, endpoints: list[EngineLock]) -> None:
     """Somebody has emptied the folder, and the next engine is there already."""
-    seat = take(place, seats)
+    engine_lock = take(place, endpoints)
     for path in Path(place.folder).iterdir():
         path.unlink()
-    assert seat.taken_away()
-    take(place, seats)
-    seat.leave()
+    assert engine_lock.taken_away()
+    take(place, endpoints)
+    engine_lock.leave()
     assert Path(place.socket).exists()
     Connection(place).__enter__().close()
 
 
-def test_a_lock_that_was_removed_holds_nobody_up(place: Place) -> None:
+def test_a_lock_that_was_removed_holds_nobody_up(place: EngineAddress) -> None:
     first = listening.the_only_one(place)
     Path(place.lock).unlink()
     second = listening.the_only_one(place)
@@ -89,7 +89,7 @@ def test_a_lock_that_was_removed_holds_nobody_up(place: Place) -> None:
     os.close(second)
 
 
-def test_the_process_is_named_in_the_lock(place: Place) -> None:
+def test_the_process_is_named_in_the_lock(place: EngineAddress) -> None:
     held = listening.the_only_one(place)
     assert held is not None
     Path(place.lock).write_text("a number that is much longer")
@@ -98,39 +98,43 @@ def test_the_process_is_named_in_the_lock(place: Place) -> None:
     assert Path(place.lock).read_text() == f"{os.getpid()}\n"
 
 
-def test_nobody_is_taken_for_a_former_engine(place: Place, seats: list[Seat]) -> None:
+def test_nobody_is_taken_for_a_former_engine(place: EngineAddress, endpoints: list[EngineLock]) -> None:
     Path(place.lock).write_text("4711\n")
-    seat = take(place, seats)
+    engine_lock = take(place, endpoints)
     assert Path(place.lock).read_text() == ""
-    listening.sign(seat.lock)
-    seat.leave()
+    listening.sign(engine_lock.lock)
+    engine_lock.leave()
     assert Path(place.lock).read_text() == ""
-    seats.clear()
-    seat.listener.close()
+    endpoints.clear()
+    engine_lock.listener.close()
 
 
-def test_who_leaves_is_known_until_it_is_gone(place: Place) -> None:
-    other = Place(place.folder, place.kin, "other")
+def test_who_leaves_is_known_until_it_is_gone(place: EngineAddress) -> None:
+    other = EngineAddress(place.folder, place.compat_key, "other")
     listening.say_leaving(other)
-    assert [(each.code, process) for each, process in listening.leaving(place)] == [("other", os.getpid())]
-    assert listening.leaving(Place(place.folder, "somebody", "else")) == []
+    assert [(engine_address.code, process) for engine_address, process in listening.leaving(place)] == [
+        ("other", os.getpid())
+    ]
+    assert listening.leaving(EngineAddress(place.folder, "somebody", "else")) == []
     listening.say_gone(other)
     assert listening.leaving(place) == []
 
 
-def test_who_died_while_leaving_is_forgotten(place: Place) -> None:
+def test_who_died_while_leaving_is_forgotten(place: EngineAddress) -> None:
     Path(place.leaving(4711)).touch()
     assert listening.leaving(place) == []
     assert not Path(place.leaving(4711)).exists()
 
 
-def test_a_folder_that_others_may_look_into_is_refused(place: Place) -> None:
+def test_a_folder_that_others_may_look_into_is_refused(place: EngineAddress) -> None:
     Path(place.folder).chmod(0o755)
     with pytest.raises(PermissionError):
         listening.take(place)
 
 
-def test_a_folder_that_takes_no_files_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_files_is_refused(
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -139,33 +143,35 @@ def test_a_folder_that_takes_no_files_is_refused(place: Place, monkeypatch: pyte
         listening.take(place)
 
 
-def test_where_no_socket_can_be_made_the_lock_is_let_go(place: Place, seats: list[Seat]) -> None:
+def test_where_no_socket_can_be_made_the_lock_is_let_go(
+    place: EngineAddress, endpoints: list[EngineLock]
+) -> None:
     Path(place.socket).mkdir()
     with pytest.raises(OSError, match=r"directory|permitted"):
         listening.take(place)
     Path(place.socket).rmdir()
-    take(place, seats)
+    take(place, endpoints)
 
 
-def test_without_unix_sockets_a_port_and_a_token(place: Place, seats: list[Seat]) -> None:
-    seat = take(place, seats, unix=False)
+def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+    engine_lock = take(place, endpoints, unix=False)
     port, token = Path(place.door).read_text().split()
     assert Path(place.door).stat().st_mode & 0o777 == 0o600
-    assert seat.listener.getsockname() == ("127.0.0.1", int(port))
-    assert (seat.token, len(token) > 40) == (token, True)
+    assert engine_lock.listener.getsockname() == ("127.0.0.1", int(port))
+    assert (engine_lock.token, len(token) > 40) == (token, True)
     with Connection(place) as connection:
         assert connection._token == token
-    seat.leave()
+    engine_lock.leave()
     assert not Path(place.door).exists()
 
 
-def test_dismissing_clears_up_after_the_dead(place: Place, seats: list[Seat]) -> None:
-    dead = Place(place.folder, place.kin, "dead")
+def test_dismissing_clears_up_after_the_dead(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+    dead = EngineAddress(place.folder, place.compat_key, "dead")
     gone = listening.take(dead)
     assert gone is not None
     os.close(gone.lock)
     gone.listener.close()
-    own = take(place, seats)
+    own = take(place, endpoints)
     listening.dismiss(place, 1)
     assert not [name for name in os.listdir(place.folder) if "dead" in name]  # noqa: PTH208 - names
     assert not own.taken_away()
@@ -173,8 +179,8 @@ def test_dismissing_clears_up_after_the_dead(place: Place, seats: list[Seat]) ->
         Connection(dead).open()
 
 
-def test_dismissing_leaves_alone_who_is_just_beginning(place: Place) -> None:
-    other = Place(place.folder, place.kin, "other")
+def test_dismissing_leaves_alone_who_is_just_beginning(place: EngineAddress) -> None:
+    other = EngineAddress(place.folder, place.compat_key, "other")
     held = listening.the_only_one(other)
     Path(other.socket).touch()
     listening.dismiss(place, 1)

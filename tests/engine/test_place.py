@@ -9,7 +9,7 @@ from engine_processes import private_folder
 
 from judgekit import environment
 from judgekit.engine import address as places
-from judgekit.engine.address import MAX_PATH, Place
+from judgekit.engine.address import MAX_PATH, EngineAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
 
 
-def found(*, make: bool = True) -> Place:
+def found(*, make: bool = True) -> EngineAddress:
     place = places.find(make=make)
     assert place is not None
     return place
@@ -98,7 +98,7 @@ def test_who_has_another_network_or_home_has_another_engine(
     assert found().stem == before.stem
     monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert found().kin != before.kin
+    assert found().compat_key != before.compat_key
 
 
 def test_what_travels_with_requests_changes_nothing(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_another_version_is_another_engine_of_the_same_kin(
     monkeypatch.setattr(places, "_own_code", "")
     monkeypatch.setattr(environment, "__version__", "99.0.0")
     after = found()
-    assert (after.kin, after.folder) == (before.kin, before.folder)
+    assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
     assert after.code != before.code
 
 
@@ -132,6 +132,6 @@ def test_relatives_are_other_versions_with_a_way_in(tmp_path: Path) -> None:
     for name in ("engine-kin-old.sock", "engine-kin-port.port", "engine-kin-own.sock", "engine-kin-log.log"):
         (tmp_path / name).touch()
     (tmp_path / "engine-other-old.sock").touch()
-    own = Place(str(tmp_path), "kin", "own")
-    assert [each.code for each in places.relatives(own)] == ["old", "port"]
+    own = EngineAddress(str(tmp_path), "kin", "own")
+    assert [relative.code for relative in places.relatives(own)] == ["old", "port"]
     assert Path(places.relatives(own)[0].socket).exists()

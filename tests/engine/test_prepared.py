@@ -12,8 +12,8 @@ from judgekit.engine.judges import Judges
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError
 from judgekit.judging import service
-from judgekit.judging.service import Wish
-from judgekit.providers.base import seated
+from judgekit.judging.service import JudgeRequest
+from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from judgekit.judging.score import DocumentJudge
 
-WISH = Wish()
+WISH = JudgeRequest()
 MODEL = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
 
 
@@ -33,10 +33,13 @@ def project(tmp_path: Path) -> Path:
 
 
 async def get(
-    judges: Judges, project: Path | None, wish: Wish = WISH, variables: Mapping[str, str] = MODEL
+    judges: Judges,
+    project: Path | None,
+    judge_request: JudgeRequest = WISH,
+    variables: Mapping[str, str] = MODEL,
 ) -> DocumentJudge:
     with Brought({**os.environ, **variables}):
-        return await judges.get(project, wish)
+        return await judges.get(project, judge_request)
 
 
 def test_the_same_is_made_once(project: Path) -> None:
@@ -63,7 +66,7 @@ def test_those_who_ask_at_once_wait_for_one(project: Path, monkeypatch: pytest.M
     async def run() -> None:
         judges = Judges(open_gateway({}))
         found = await asyncio.gather(*(get(judges, project) for _ in range(20)))
-        assert len({id(each) for each in found}) == 1
+        assert len({id(document_judge) for document_judge in found}) == 1
 
     asyncio.run(run())
     assert made == 1
@@ -74,9 +77,9 @@ def test_others_have_judges_of_their_own(project: Path) -> None:
         judges = Judges(open_gateway({}))
         first = await get(judges, project)
         other = {**MODEL, "JUDGEKIT_MODEL": "another"}
-        ((seat, *_), *_) = seated((await get(judges, project, variables=other)).seats).values()
-        assert seat.model.endswith("another")
-        assert (await get(judges, project, Wish(mode="lenient"))).mode == "lenient"
+        ((endpoint, *_), *_) = models_by_tier((await get(judges, project, variables=other)).panel).values()
+        assert endpoint.model.endswith("another")
+        assert (await get(judges, project, JudgeRequest(mode="lenient"))).mode == "lenient"
         assert (await get(judges, None)) is not first
 
     asyncio.run(run())
@@ -134,7 +137,7 @@ def test_not_more_than_some_are_kept(project: Path, monkeypatch: pytest.MonkeyPa
     async def run() -> None:
         judges = Judges(open_gateway({}))
         for seconds in range(1, 6):
-            await get(judges, project, Wish(deadline=seconds))
+            await get(judges, project, JudgeRequest(deadline=seconds))
         assert len(judges._kept) == 2
 
     asyncio.run(run())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Counting:
     """A judge that counts how many documents it judges at a time."""
 
-    juries: dict[str, tuple[object, ...]] = {}
+    models_by_tier: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -46,8 +46,10 @@ def test_a_modest_provider_is_asked_for_no_more_than_it_bears(
 
     async def run() -> int:
         service, judge = Service(lambda _: None), Counting()
-        one = cast("DocumentJudge", judge)
-        told = await asyncio.gather(*(service.judged(one, cast("Document", None)) for _ in range(10)))
+        document_judge = cast("DocumentJudge", judge)
+        told = await asyncio.gather(
+            *(service.judged(document_judge, cast("Document", None)) for _ in range(10))
+        )
         assert cast("list[str]", told) == ["verdict"] * 10
         return judge.most
 

@@ -64,7 +64,7 @@ def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
     monkeypatch.setattr(LitellmGateway, "complete", lambda *_: pytest.fail("a model was asked from here"))
     verdict = judged()
     assert (verdict.verdict, verdict.subjects[0].path) == ("reject", "a.md")
-    assert all("sk-of-the-client" not in str(each) for each in team_model.requests)
+    assert all("sk-of-the-client" not in str(request) for request in team_model.requests)
 
 
 def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback) -> None:
@@ -73,7 +73,7 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     (verdict,) = api.judge_texts({"b.md": f"# Setup\n\nThe token is {secret}\n"}, mode="lenient")
     assert verdict.rounds
     assert verdict.redacted == 1
-    assert all(secret not in each.text for each in team_model.requests[before:])
+    assert all(secret not in request.text for request in team_model.requests[before:])
 
 
 def test_nothing_reaches_the_server_where_the_user_refuses(client: Serving, team_model: Loopback) -> None:
@@ -99,7 +99,7 @@ def test_the_body_names_a_file_without_its_secret(
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
         monkeypatch.setenv(shared.TOKEN, "jk_x")
         api.judge_texts({f"password=Kuerbis2031!/{secret}.md": TEXT})
-        sent = [str(each) for each in server.requests]
+        sent = [str(request) for request in server.requests]
     assert bool(sent) is not refuse
     assert all(secret not in each and "Kuerbis" not in each for each in sent)
 

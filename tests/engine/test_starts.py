@@ -77,11 +77,11 @@ async def test_a_call_from_within_a_task_of_the_work_counts() -> None:
         async with turns.one():
             await asyncio.gather(call(), call())
 
-    one = asyncio.create_task(jury())
+    task = asyncio.create_task(jury())
     async with turns.one():
-        assert not one.done()
+        assert not task.done()
     answered.set()
-    await one
+    await task
 
 
 def fails() -> None:

@@ -12,7 +12,7 @@ from sent import document
 from judgekit import find_rubric
 from judgekit.engine.judges import Service
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Label, Skip, Wanted, project, store
+from judgekit.ledger import Label, LineFilter, Skip, project, store
 from judgekit.ledger.records import line
 from judgekit.providers import pace
 
@@ -92,18 +92,18 @@ def test_what_makes_no_sense_is_said(client: TestClient, body: dict[str, Any], n
 
 
 def test_another_rubric_of_that_name_is_not_used(client: TestClient, model: Loopback) -> None:
-    wish = {"rubric": "kls@1.0.0", "rubric_sha256": "0" * 64}
-    assert client.post("/v1/judge", json={"document": document(), "wish": wish}).status_code == 409
-    wish["rubric_sha256"] = find_rubric("kls").sha256
-    assert client.post("/v1/judge", json={"document": document(), "wish": wish}).status_code == 200
+    judge_request = {"rubric": "kls@1.0.0", "rubric_sha256": "0" * 64}
+    assert client.post("/v1/judge", json={"document": document(), "wish": judge_request}).status_code == 409
+    judge_request["rubric_sha256"] = find_rubric("kls").sha256
+    assert client.post("/v1/judge", json={"document": document(), "wish": judge_request}).status_code == 200
     assert model.requests
 
 
 def test_a_client_may_lower_the_limits_and_not_raise_them(client: TestClient, model: Loopback) -> None:
     for cost, called in ((0, False), (None, True)):
         before = len(model.requests)
-        wish = {"max_cost_usd": cost, "deadline": 3600}
-        answer = client.post("/v1/judge", json={"document": document(), "wish": wish})
+        judge_request = {"max_cost_usd": cost, "deadline": 3600}
+        answer = client.post("/v1/judge", json={"document": document(), "wish": judge_request})
         assert (len(model.requests) > before) is called, answer.text
 
 
@@ -112,7 +112,7 @@ def lines(*ids: str, project: str = "docs-0123456789ab") -> list[dict[str, Any]]
         Skip(id=each, variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[], project=project)
         for each in ids
     ]
-    return [json.loads(line(each)) for each in made]
+    return [json.loads(line(skip)) for skip in made]
 
 
 def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> None:
@@ -123,15 +123,15 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
     assert sorted(each["id"] for each in told) == ["a", "b"]
     assert client.get("/v1/ledger", params={"project": "other"}).text == ""
     assert client.get("/v1/ledger", params={"project": "docs"}).text.count("\n") == 2
-    kept = list(store.records([project.home()], Wanted()))
+    kept = list(store.records([project.home()], LineFilter()))
     assert {each.project for each in kept} == {"docs-0123456789ab"}
 
 
 def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient) -> None:
     names = ["../up", "", "..", ".", "...", "x.jsonl", "-x", "docs", "docs-0123456789AB", "é-0123456789ab"]
-    bad = [{"schema": "judgekit/skip@1"}, {}, *(lines("c", project=each)[0] for each in names)]
+    bad = [{"schema": "judgekit/skip@1"}, {}, *(lines("c", project=name)[0] for name in names)]
     times = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
-    bad += [lines("d")[0] | {"timestamp": each} for each in times]
+    bad += [lines("d")[0] | {"timestamp": time_} for time_ in times]
     answer = client.post("/v1/ledger", json={"lines": [*bad, *lines("a")]})
     assert answer.status_code == 200
     assert answer.json()["taken"] == 1

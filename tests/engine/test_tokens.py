@@ -27,7 +27,7 @@ def test_a_token_is_known_by_its_holder(path: Path) -> None:
     assert (tokens.holder(ada), tokens.holder(bob)) == ("ada", "bob@example.org")
     assert tokens.holder(ada[:-1]) is None
     assert tokens.holder("") is None
-    assert [each.name for each in tokens.all()] == ["ada", "bob@example.org"]
+    assert [token.name for token in tokens.all()] == ["ada", "bob@example.org"]
 
 
 def test_nobody_is_known_before_there_is_a_token(path: Path) -> None:
@@ -76,5 +76,5 @@ def test_of_many_changes_at_once_none_is_lost(path: Path) -> None:
     code = "import sys; from pathlib import Path; from judgekit.engine.tokens import Tokens; "
     code += "Tokens(Path(sys.argv[1])).create(sys.argv[2])"
     makers = [subprocess.Popen([sys.executable, "-c", code, str(path), f"n{n}"]) for n in range(6)]
-    assert [each.wait(60) for each in makers] == [0] * 6
-    assert sorted(each.name for each in Tokens(path).all()) == [f"n{n}" for n in range(6)]
+    assert [maker.wait(60) for maker in makers] == [0] * 6
+    assert sorted(token.name for token in Tokens(path).all()) == [f"n{n}" for n in range(6)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.evaluation.collection import Document
+    from judgekit.evaluation.collection import CollectionDocument
     from judgekit.retrieval.compiled import Profile
 
 DOCUMENTS = {
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     documents = [{"id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
     queries = [{"id": name, "text": text, "kind": "test"} for name, text in QUERIES.items()]
     for name, items in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
-        (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in items))
+        (tmp_path / name).write_text("".join(json.dumps(item) + "\n" for item in items))
     rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in GRADES)]
     (tmp_path / "qrels.tsv").write_text("\n".join(rows) + "\n")
     return tmp_path
@@ -59,13 +59,13 @@ def profile() -> Profile:
 
 
 @pytest.fixture
-def write_store() -> Callable[[Path, list[Document]], None]:
+def write_store() -> Callable[[Path, list[CollectionDocument]], None]:
     """Return what writes documents as the records of a memory store."""
 
-    def write(root: Path, documents: list[Document]) -> None:
+    def write(root: Path, documents: list[CollectionDocument]) -> None:
         (root / "decisions").mkdir(parents=True)
-        for each in documents:
-            record = {"title": each.title, "content": {"decision": each.text}}
-            (root / "decisions" / f"{each.id}.json").write_text(json.dumps(record))
+        for document in documents:
+            record = {"title": document.title, "content": {"decision": document.text}}
+            (root / "decisions" / f"{document.id}.json").write_text(json.dumps(record))
 
     return write

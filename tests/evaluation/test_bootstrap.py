@@ -21,20 +21,20 @@ def sample(size: int, chance: float, seed: int = 1) -> list[float]:
 
 def test_nearly_that_of_the_normal_distribution() -> None:
     values = sample(400, 0.3)
-    found = interval(mean(values))
-    assert found is not None
+    bootstrap_interval = interval(mean(values))
+    assert bootstrap_interval is not None
     error = 1.96 * pstdev(values) / sqrt(len(values))
-    assert found.value == average(values)
-    assert isclose(found.low, found.value - error, abs_tol=0.006)
-    assert isclose(found.high, found.value + error, abs_tol=0.006)
+    assert bootstrap_interval.value == average(values)
+    assert isclose(bootstrap_interval.low, bootstrap_interval.value - error, abs_tol=0.006)
+    assert isclose(bootstrap_interval.high, bootstrap_interval.value + error, abs_tol=0.006)
 
 
 def test_covers_the_truth_about_as_often_as_it_says() -> None:
     covered = 0
     for seed in range(200):
-        found = interval(mean(sample(100, 0.4, seed)), resamples=300)
-        assert found is not None
-        covered += found.low <= 0.4 <= found.high
+        bootstrap_interval = interval(mean(sample(100, 0.4, seed)), resamples=300)
+        assert bootstrap_interval is not None
+        covered += bootstrap_interval.low <= 0.4 <= bootstrap_interval.high
     assert 0.90 <= covered / 200 <= 0.985
 
 
@@ -46,20 +46,24 @@ def test_is_reproducible_and_depends_on_the_seed() -> None:
 
 def test_measures_are_drawn_together() -> None:
     values = sample(60, 0.5)
-    doubled = [2 * each for each in values]
+    doubled = [2 * value for value in values]
     found = intervals({"one": mean(values), "two": mean(doubled)})
-    one, two = found["one"], found["two"]
-    assert one is not None
+    bootstrap_interval, two = found["one"], found["two"]
+    assert bootstrap_interval is not None
     assert two is not None
-    assert (two.value, two.low, two.high) == (2 * one.value, 2 * one.low, 2 * one.high)
-    assert one == interval(mean(values))
+    assert (two.value, two.low, two.high) == (
+        2 * bootstrap_interval.value,
+        2 * bootstrap_interval.low,
+        2 * bootstrap_interval.high,
+    )
+    assert bootstrap_interval == interval(mean(values))
 
 
 def test_a_ratio_of_sums_weighs_queries_by_what_they_had() -> None:
-    found = interval(Measure([3, 0, 0], [3, 1, 0]))
-    assert found is not None
-    assert found.value == 0.75
-    assert (found.low, found.high) == (0.0, 1.0)
+    bootstrap_interval = interval(Measure([3, 0, 0], [3, 1, 0]))
+    assert bootstrap_interval is not None
+    assert bootstrap_interval.value == 0.75
+    assert (bootstrap_interval.low, bootstrap_interval.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("measure", [Measure([], []), Measure([0, 0], [0, 0])])
@@ -70,10 +74,10 @@ def test_nothing_to_divide_by_is_no_figure(measure: Measure) -> None:
 def test_a_difference_is_paired() -> None:
     worse = [random.Random(3).random() for _ in range(1)] + sample(80, 0.5)
     better = [each + 0.01 for each in worse]
-    found = difference(better, worse)
-    assert found is not None
-    assert isclose(found.low, 0.01)
-    assert isclose(found.high, 0.01)
+    bootstrap_interval = difference(better, worse)
+    assert bootstrap_interval is not None
+    assert isclose(bootstrap_interval.low, 0.01)
+    assert isclose(bootstrap_interval.high, 0.01)
 
 
 def test_measures_of_different_queries_are_refused() -> None:
@@ -86,8 +90,8 @@ def test_measures_of_different_queries_are_refused() -> None:
 @settings(max_examples=40)
 @given(values=shares)
 def test_bounds_stand_around_the_figure_and_inside_the_values(values: list[float]) -> None:
-    found = interval(mean(values), resamples=200)
-    assert found is not None
-    assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
+    bootstrap_interval = interval(mean(values), resamples=200)
+    assert bootstrap_interval is not None
+    assert min(values) - 1e-9 <= bootstrap_interval.low <= bootstrap_interval.high <= max(values) + 1e-9
     if len(set(values)) == 1:
-        assert isclose(found.low, found.high)
+        assert isclose(bootstrap_interval.low, bootstrap_interval.high)

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ScriptedGateway, endpoint, scores
+from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import reply
 
 from judgekit.evaluation import labelled, readings, reply_source
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
-from judgekit.judging.options import Manner
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from judgekit.judging.calibration import Calibration
-    from judgekit.judging.logprobs import How
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, Seats
+    from judgekit.providers.base import Endpoint, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 GOOD = {"semantic": 5.0, "pragmatic": 5.0, "syntactic": 5.0}
 NEARLY = {"semantic": 4.8, "pragmatic": 4.7, "syntactic": 4.9}
-PLAIN, DEEP = endpoint("small"), endpoint("large")
+PLAIN, DEEP = scripted_endpoint("small"), scripted_endpoint("large")
 TELLING, POINTWISE = replace(PLAIN, logprobs=True), replace(PLAIN, pointwise=True)
 
 
@@ -59,9 +59,9 @@ def learned(kls: LoadedRubric, cases: list[labelled.Case], **options: Any) -> Ca
     return learn(cases, models, kls, "strict", promise, made=MADE, labels_sha256="0" * 64, **options)
 
 
-def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **manner: Any) -> str | None:  # noqa: ANN401
+def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **options: Any) -> str | None:  # noqa: ANN401
     return calibration.misfit(
-        kls, fingerprint.panel({"quick": quick, "deep": DEEP}, kls.rubric, Manner(**manner))
+        kls, fingerprint.panel({"quick": quick, "deep": DEEP}, kls.rubric, JudgeOptions(**options))
     )
 
 
@@ -82,13 +82,13 @@ def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **manne
     ],
 )
 def test_it_holds_for_how_scores_are_read(
-    kls: LoadedRubric, quick: dict[str, Any], how: How, fits: Endpoint
+    kls: LoadedRubric, quick: dict[str, Any], how: ScoreSource, fits: Endpoint
 ) -> None:
     calibration = known(kls, quick)
     assert calibration.read["quick"] == {"small": how}
-    for seat in (PLAIN, TELLING, POINTWISE):
-        why = misfit(calibration, kls, seat)
-        assert (why is None) == (seat is fits), why
+    for endpoint in (PLAIN, TELLING, POINTWISE):
+        why = misfit(calibration, kls, endpoint)
+        assert (why is None) == (endpoint is fits), why
         assert why is None or why.startswith("what quick said was ")
 
 
@@ -115,7 +115,9 @@ def test_of_samples_fractions_are_no_sign_of_probabilities(kls: LoadedRubric) ->
 def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: LoadedRubric) -> None:
     calibration = known(kls, {"scores": NEARLY, "read": "points"})
     deep = replace(DEEP, pointwise=True)
-    panel = fingerprint.panel({"quick": POINTWISE, "deep": deep}, kls.rubric, Manner(samples=3, each=True))
+    panel = fingerprint.panel(
+        {"quick": POINTWISE, "deep": deep}, kls.rubric, JudgeOptions(samples=3, each=True)
+    )
     both = calibration.model_copy(update={"read": {**calibration.read, "deep": {"large": "points"}}})
     assert both.misfit(kls, panel) is None
 
@@ -135,8 +137,8 @@ def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: Loade
 def test_criteria_one_by_one_matter_where_there_are_two_ways(name: str, pointwise: bool, fits: bool) -> None:  # noqa: FBT001 - a table
     rubric = loader.find_rubric(name).rubric
     model = replace(PLAIN, pointwise=pointwise)
-    now = fingerprint.panel({"quick": model, "deep": model}, rubric, Manner(each=True))
-    read: dict[str, How] = {"small": "points" if pointwise else "whole"}
+    now = fingerprint.panel({"quick": model, "deep": model}, rubric, JudgeOptions(each=True))
+    read: dict[str, ScoreSource] = {"small": "points" if pointwise else "whole"}
     why = fingerprint.misfit(fingerprint.Was(read={"quick": read, "deep": read}), now, rubric)
     assert (why is None) == fits, why
 
@@ -173,18 +175,26 @@ def test_gates_are_learned_of_opinions_that_were_read_alike(kls: LoadedRubric) -
 def test_with_too_few_that_were_read_alike_nothing_is_promised(kls: LoadedRubric) -> None:
     calibration = learned(kls, mixed(told=50, untold=40))
     assert calibration.gates == []
-    assert [each.labels for each in calibration.not_promised] == [50]
+    assert [refused_rule.labels for refused_rule in calibration.not_promised] == [50]
 
 
 def judged(
     kls: LoadedRubric,
     calibration: Calibration,
     quick: Any,  # noqa: ANN401
-    stale: str | None = None,
+    calibration_warning: str | None = None,
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
-    seats: Seats = {"quick": TELLING, "deep": DEEP}
-    own = DocumentJudge(gateway, seats, kls, "strict", 30, gates=calibration.rules(), stale=stale)
+    panel: PanelModels = {"quick": TELLING, "deep": DEEP}
+    own = DocumentJudge(
+        gateway,
+        panel,
+        kls,
+        "strict",
+        30,
+        finality=calibration.rules(),
+        calibration_warning=calibration_warning,
+    )
     document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
     return asyncio.run(own.judge(document)), gateway.asked
 
@@ -203,7 +213,7 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said(kls: Load
         f"calibration {calibration.id} says nothing of quick: what it said was taken as it stood in the"
         " reply, without the probabilities that were asked for"
     )
-    both, _ = judged(kls, calibration, UNTOLD, stale="calibration not used: x.json")
+    both, _ = judged(kls, calibration, UNTOLD, calibration_warning="calibration not used: x.json")
     assert both.degraded == f"calibration not used: x.json; {verdict.degraded}"
 
 
@@ -248,7 +258,7 @@ BARS = [
     ("kls", logprobs, "LEAST_MASS", 0.5),
     ("kls", logprobs, "SURE", 0.5),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
-    ("memory-relevance", pointwise, "IDLE_MEMORY", prompt.Shown("idle", "T", "FACT", (), "Deep.")),
+    ("memory-relevance", pointwise, "IDLE_MEMORY", prompt.PromptCandidate("idle", "T", "FACT", (), "Deep.")),
     ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
     ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
     ("memory-relevance", select, "KEEP_AT", 0.9),
@@ -289,7 +299,7 @@ def test_other_words_make_it_stale(kls: LoadedRubric, monkeypatch: pytest.Monkey
 # --- how a profile asks ----------------------------------------------------------------------------------
 
 
-def seat(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
+def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
     profile = registry.find("llama-server").model_copy(update={"logprobs": False, **changed})
     return endpoints.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
 
@@ -301,32 +311,32 @@ def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
             update={
                 "judges": {
                     **each.judges,
-                    "quick": each.judges["quick"].model_copy(update={"model": seat().model}),
+                    "quick": each.judges["quick"].model_copy(update={"model": endpoint().model}),
                 }
             }
         )
         for each in cases
     ]
-    digest = fingerprint.profile_sha256(seat())
+    digest = fingerprint.profile_sha256(endpoint())
     assert digest is not None
-    calibration = learned(kls, named, asking={"quick": {seat().model: digest}})
-    assert misfit(calibration, kls, seat(title="Another", rank=3)) is None
+    calibration = learned(kls, named, asking={"quick": {endpoint().model: digest}})
+    assert misfit(calibration, kls, endpoint(title="Another", rank=3)) is None
     for changed in (
         {"arguments": {"": {"reasoning_effort": "high"}}},
         {"thinking": {"": 4000}},
-        {"limits": seat().profile.limits.model_copy(update={"context_chars": 900})},
+        {"limits": endpoint().profile.limits.model_copy(update={"context_chars": 900})},
         {"output": "text", "outputs": {}},
     ):
-        assert misfit(calibration, kls, seat(**changed)) == (
-            f"how its provider's profile asks {seat().model} has changed"
+        assert misfit(calibration, kls, endpoint(**changed)) == (
+            f"how its provider's profile asks {endpoint().model} has changed"
         )
     recorded = learned(kls, named)
-    assert misfit(recorded, kls, seat(thinking={"": 4000})) is None
+    assert misfit(recorded, kls, endpoint(thinking={"": 4000})) is None
 
 
 def test_two_of_one_name_are_told_apart(kls: LoadedRubric) -> None:
     """A model may sit in two tiers, or twice in one, under profiles that ask it in different ways."""
-    fast, slow, other = (seat(thinking={"": tokens}) for tokens in (0, 4000, 100))
+    fast, slow, other = (endpoint(thinking={"": tokens}) for tokens in (0, 4000, 100))
 
     def asking(quick: Endpoint | list[Endpoint], deep: Endpoint) -> fingerprint.Asking:
         return fingerprint.panel({"quick": quick, "deep": deep}, kls.rubric).asking

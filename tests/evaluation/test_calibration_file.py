@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedGateway, endpoint, scores, three_models
+from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
 from judgekit.evaluation import labelled, readings
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
 from judgekit.judging.calibration import Calibration, Promise, first_flaw
-from judgekit.judging.options import USUAL, Manner
+from judgekit.judging.options import USUAL, JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
@@ -29,12 +29,12 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from judgekit.config.names import TierName
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Seats
+    from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 SEATS = three_models()
-MODELS: dict[TierName, str] = {tier: seat.model for tier, seat in SEATS.items()}
+MODELS: dict[TierName, str] = {tier: endpoint.model for tier, endpoint in SEATS.items()}
 
 
 @pytest.fixture
@@ -72,15 +72,25 @@ def learned(
     )
 
 
-def misfit(known: Calibration, kls: LoadedRubric, seats: Seats, manner: Manner = USUAL) -> str | None:
-    return known.misfit(kls, fingerprint.panel(seats, kls.rubric, manner))
+def misfit(
+    known: Calibration, kls: LoadedRubric, panel: PanelModels, options: JudgeOptions = USUAL
+) -> str | None:
+    return known.misfit(kls, fingerprint.panel(panel, kls.rubric, options))
 
 
 def judged(
-    kls: LoadedRubric, answers: dict[str, list[Any]], found: calibration.Found
+    kls: LoadedRubric, answers: dict[str, list[Any]], usable_calibration: calibration.UsableCalibration
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway(answers)
-    own = DocumentJudge(gateway, three_models(), kls, "strict", 30, gates=found.gates, stale=found.stale)
+    own = DocumentJudge(
+        gateway,
+        three_models(),
+        kls,
+        "strict",
+        30,
+        finality=usable_calibration.finality,
+        calibration_warning=usable_calibration.calibration_warning,
+    )
     document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
     return asyncio.run(own.judge(document)), gateway.asked
 
@@ -90,7 +100,7 @@ def test_what_was_learned_comes_back_from_its_file(kls: LoadedRubric, tmp_path: 
     calibration.write(known, tmp_path / "deep" / "c.json")
     assert calibration.read(tmp_path / "deep" / "c.json") == known
     assert known.schema_ == "judgekit/calibration@1"
-    assert [each.outcome for each in known.gates] == ["accept"]
+    assert [gate.outcome for gate in known.gates] == ["accept"]
     assert (known.with_gates.calls, known.without.calls) == (
         {"quick": 120, "deep": 0, "tiebreaker": 0},
         {"quick": 120, "deep": 120, "tiebreaker": 0},
@@ -105,8 +115,8 @@ def test_the_same_labels_give_the_same_id_and_others_another(kls: LoadedRubric) 
 def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     calibration.write(known, calibration.default_path(known))
-    found = calibration.find(kls, "strict", SEATS)
-    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)]}, found)
+    usable_calibration = calibration.find(kls, "strict", SEATS)
+    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)]}, usable_calibration)
     assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known.id)
     assert verdict.degraded is None
 
@@ -114,16 +124,16 @@ def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
 def test_what_it_does_not_let_through_goes_up(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     calibration.write(known, calibration.default_path(known))
-    found = calibration.find(kls, "strict", SEATS)
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]}, found)
+    usable_calibration = calibration.find(kls, "strict", SEATS)
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]}, usable_calibration)
     assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])  # final at once without a calibration
-    verdict, asked = judged(kls, {"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]}, found)
+    verdict, asked = judged(kls, {"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]}, usable_calibration)
     assert (verdict.verdict, asked) == ("accept", ["quick", "deep"])
 
 
 def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) -> None:
-    assert calibration.find(kls, "strict", SEATS) == calibration.Found()
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, calibration.Found())
+    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, calibration.UsableCalibration())
     assert (verdict.verdict, asked, verdict.calibration) == ("reject", ["quick"], None)
 
 
@@ -138,28 +148,35 @@ def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) ->
 )
 def test_a_stale_one_is_not_used_and_said(kls: LoadedRubric, change: dict[str, Any], why: str) -> None:
     known = learned(kls, cases())
-    stale = Calibration.model_validate({**json.loads(known.text()), **change})
-    calibration.write(stale, calibration.default_path(stale))
-    found = calibration.find(kls, "strict", SEATS)
-    assert found.gates is None
-    assert why in str(found.stale)
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, found)
-    assert (asked, verdict.calibration, verdict.degraded) == (["quick"], None, found.stale)
+    calibration_warning = Calibration.model_validate({**json.loads(known.text()), **change})
+    calibration.write(calibration_warning, calibration.default_path(calibration_warning))
+    usable_calibration = calibration.find(kls, "strict", SEATS)
+    assert usable_calibration.finality is None
+    assert why in str(usable_calibration.calibration_warning)
+    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, usable_calibration)
+    assert (asked, verdict.calibration, verdict.degraded) == (
+        ["quick"],
+        None,
+        usable_calibration.calibration_warning,
+    )
 
 
 def test_a_tier_that_is_not_asked_any_more_makes_it_stale(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     calibration.write(known, calibration.default_path(known))
-    two: Seats = {tier: seat for tier, seat in SEATS.items() if tier != "tiebreaker"}
-    assert "tiebreaker is not asked now" in str(calibration.find(kls, "strict", two).stale)
-    assert calibration.find(kls, "strict", {"quick": SEATS["quick"]}) == calibration.Found()
+    two: PanelModels = {tier: endpoint for tier, endpoint in SEATS.items() if tier != "tiebreaker"}
+    assert "tiebreaker is not asked now" in str(calibration.find(kls, "strict", two).calibration_warning)
+    assert calibration.find(kls, "strict", {"quick": SEATS["quick"]}) == calibration.UsableCalibration()
 
 
 def test_it_holds_for_one_mode_and_one_rubric(kls: LoadedRubric) -> None:
     known = learned(kls, cases())
     calibration.write(known, calibration.default_path(known))
-    assert calibration.find(kls, "lenient", SEATS) == calibration.Found()
-    assert calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS) == calibration.Found()
+    assert calibration.find(kls, "lenient", SEATS) == calibration.UsableCalibration()
+    assert (
+        calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS)
+        == calibration.UsableCalibration()
+    )
 
 
 def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubric, tmp_path: Path) -> None:
@@ -167,15 +184,15 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubri
     new = learned(kls, cases(), 0.06).model_copy(update={"made": MADE + timedelta(days=1)})
     for each in (new, old):
         calibration.write(each, calibration.default_path(each))
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert found.gates is not None
-    assert found.gates.id == new.id
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    assert usable_calibration.finality is not None
+    assert usable_calibration.finality.id == new.id
     own = learned(kls, cases(), 0.07)
     calibration.write(own, tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
     calibration.accept(tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert found.gates is not None
-    assert found.gates.id == own.id
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    assert usable_calibration.finality is not None
+    assert usable_calibration.finality.id == own.id
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
@@ -197,10 +214,10 @@ def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name:
     path = calibration.default_path(learned(kls, cases())).with_name(name)
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    found = calibration.find(kls, "strict", SEATS)
-    assert found.gates is None
-    assert str(found.stale).startswith(f"calibration not used: {path}")
-    assert "\n" not in str(found.stale)
+    usable_calibration = calibration.find(kls, "strict", SEATS)
+    assert usable_calibration.finality is None
+    assert str(usable_calibration.calibration_warning).startswith(f"calibration not used: {path}")
+    assert "\n" not in str(usable_calibration.calibration_warning)
     with pytest.raises(ConfigError):
         calibration.read(path)
 
@@ -224,7 +241,7 @@ def test_what_is_none_or_is_for_another_rubric_or_mode_is_passed_over(
     path = calibration.default_path(learned(kls, cases())).with_name(name)
     path.parent.mkdir(parents=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert calibration.find(kls, "strict", SEATS) == calibration.Found()
+    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
 
 
 def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(
@@ -234,18 +251,21 @@ def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(
     bad = tmp_path / ".judgekit" / "calibrations" / "kls-strict-0123456789ab.json"
     bad.parent.mkdir(parents=True)
     bad.write_text("{")
-    stale = known.model_copy(update={"prompt_sha256": "1" * 64})
-    calibration.write(stale, calibration.default_path(stale))
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert (found.gates, str(found.stale).count("not used")) == (None, 2)
-    assert str(bad) in str(found.stale)
-    assert "the prompt has changed" in str(found.stale)
+    calibration_warning = known.model_copy(update={"prompt_sha256": "1" * 64})
+    calibration.write(calibration_warning, calibration.default_path(calibration_warning))
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    assert (usable_calibration.finality, str(usable_calibration.calibration_warning).count("not used")) == (
+        None,
+        2,
+    )
+    assert str(bad) in str(usable_calibration.calibration_warning)
+    assert "the prompt has changed" in str(usable_calibration.calibration_warning)
     calibration.write(known, calibration.default_path(known))
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert found.gates == known.rules()
-    assert str(bad) in str(found.stale)
-    verdict, _ = judged(kls, {"quick": [scores(5, 5, 5)]}, found)
-    assert (verdict.calibration, verdict.degraded) == (known.id, found.stale)
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    assert usable_calibration.finality == known.rules()
+    assert str(bad) in str(usable_calibration.calibration_warning)
+    verdict, _ = judged(kls, {"quick": [scores(5, 5, 5)]}, usable_calibration)
+    assert (verdict.calibration, verdict.degraded) == (known.id, usable_calibration.calibration_warning)
 
 
 def test_what_is_named_for_another_rubric_or_mode_is_not_read(kls: LoadedRubric) -> None:
@@ -253,7 +273,7 @@ def test_what_is_named_for_another_rubric_or_mode_is_not_read(kls: LoadedRubric)
     folder.mkdir(parents=True)
     for name in ("kls-lenient-0123456789ab.json", "other-strict-0123456789ab.json"):
         (folder / name).write_text("{")
-    assert calibration.find(kls, "strict", SEATS) == calibration.Found()
+    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
 
 
 def test_of_many_damaged_files_a_few_are_named(kls: LoadedRubric) -> None:
@@ -261,7 +281,7 @@ def test_of_many_damaged_files_a_few_are_named(kls: LoadedRubric) -> None:
     folder.mkdir(parents=True)
     for number in range(9):
         (folder / f"kls-strict-{number:012}.json").write_text("{")
-    told = str(calibration.find(kls, "strict", SEATS).stale)
+    told = str(calibration.find(kls, "strict", SEATS).calibration_warning)
     assert told.count("not used") == 3
     assert told.endswith("; 6 more calibrations cannot be read")
 
@@ -275,10 +295,12 @@ def test_a_folder_full_of_files_is_read_in_part(kls: LoadedRubric, tmp_path: Pat
     calibration.write(known, folder / f"{known.id}.json")
     calibration.accept(folder / f"{known.id}.json")
     before = time.process_time()
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
-    assert found.gates == known.rules(), "what is named as one comes first"
-    assert f"26 files that may be for kls, strict; read {calibration.MOST_READ} of them" in str(found.stale)
+    assert usable_calibration.finality == known.rules(), "what is named as one comes first"
+    assert f"26 files that may be for kls, strict; read {calibration.MOST_READ} of them" in str(
+        usable_calibration.calibration_warning
+    )
 
 
 def test_of_more_than_are_read_the_newest_are(
@@ -291,7 +313,7 @@ def test_of_more_than_are_read_the_newest_are(
     calibration.accept(folder / "b.json")
     (folder / "a.json").write_text("{")
     os.utime(folder / "a.json", (1, 1))
-    assert calibration.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
+    assert calibration.find(kls, "strict", SEATS, tmp_path).finality == known.rules()
 
 
 def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) -> None:
@@ -300,15 +322,17 @@ def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) ->
     path.write_text(
         f'{{"schema": "judgekit/calibration@1", {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}'
     )
-    assert "larger than 64000 bytes" in str(calibration.find(kls, "strict", SEATS, tmp_path).stale)
+    assert "larger than 64000 bytes" in str(
+        calibration.find(kls, "strict", SEATS, tmp_path).calibration_warning
+    )
 
 
 def test_one_under_any_name_is_found(kls: LoadedRubric, tmp_path: Path) -> None:
     known = learned(kls, cases())
     calibration.write(known, tmp_path / ".judgekit" / "calibrations" / "ours.json")
     calibration.accept(tmp_path / ".judgekit" / "calibrations" / "ours.json")
-    assert calibration.find(kls, "strict", SEATS, tmp_path).gates == known.rules()
-    assert calibration.find(kls, "lenient", SEATS, tmp_path) == calibration.Found()
+    assert calibration.find(kls, "strict", SEATS, tmp_path).finality == known.rules()
+    assert calibration.find(kls, "lenient", SEATS, tmp_path) == calibration.UsableCalibration()
 
 
 def test_models_must_be_the_same_throughout() -> None:
@@ -320,7 +344,7 @@ def test_models_must_be_the_same_throughout() -> None:
 
 
 def test_one_tier_is_nothing_to_learn_from(kls: LoadedRubric) -> None:
-    found = [each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in cases(3)]
+    found = [case.model_copy(update={"judges": {"quick": case.judges["quick"]}}) for case in cases(3)]
     with pytest.raises(InputError, match="opinions of quick and deep"):
         learned(kls, found)
 
@@ -345,7 +369,9 @@ def test_calibrations_are_private(kls: LoadedRubric) -> None:
 def asked_so(found: list[labelled.Case], **how: Any) -> list[labelled.Case]:  # noqa: ANN401 - any setting
     return [
         case.model_copy(
-            update={"judges": {tier: said.model_copy(update=how) for tier, said in case.judges.items()}}
+            update={
+                "judges": {tier: recorded.model_copy(update=how) for tier, recorded in case.judges.items()}
+            }
         )
         for case in found
     ]
@@ -360,34 +386,36 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
     path = tmp_path / "older.json"
     path.write_text(json.dumps(older))
     assert misfit(calibration.read(path), kls, SEATS) is None
-    assert misfit(calibration.read(path), kls, SEATS, Manner(samples=2)) == "samples were 1 and are 2 now"
+    assert (
+        misfit(calibration.read(path), kls, SEATS, JudgeOptions(samples=2)) == "samples were 1 and are 2 now"
+    )
 
 
 @pytest.mark.parametrize(
     ("how", "manner", "why"),
     [
-        ({}, Manner(), None),
-        ({}, Manner(margin=0.5), None),  # gates decide instead of the margin
-        ({}, Manner(jury="majority"), None),  # nobody sits in a jury
-        ({}, Manner(samples=3), "samples were 1 and are 3 now"),
-        ({}, Manner(each=True), "criteria were judged together and are judged each now"),
-        ({"samples": 3}, Manner(samples=3), None),
-        ({"samples": 3}, Manner(), "samples were 3 and are 1 now"),
-        ({"criteria": "each"}, Manner(each=True), None),
-        ({"criteria": "each"}, Manner(), "criteria were judged each and are judged together now"),
-        ({}, Manner(redact=False), "secrets were left out of what is sent and are sent now"),
-        ({"redact": False}, Manner(redact=False), None),
-        ({"redact": False}, Manner(), "secrets were sent and are left out of what is sent now"),
+        ({}, JudgeOptions(), None),
+        ({}, JudgeOptions(margin=0.5), None),  # gates decide instead of the margin
+        ({}, JudgeOptions(jury="majority"), None),  # nobody sits in a jury
+        ({}, JudgeOptions(samples=3), "samples were 1 and are 3 now"),
+        ({}, JudgeOptions(each=True), "criteria were judged together and are judged each now"),
+        ({"samples": 3}, JudgeOptions(samples=3), None),
+        ({"samples": 3}, JudgeOptions(), "samples were 3 and are 1 now"),
+        ({"criteria": "each"}, JudgeOptions(each=True), None),
+        ({"criteria": "each"}, JudgeOptions(), "criteria were judged each and are judged together now"),
+        ({}, JudgeOptions(redact=False), "secrets were left out of what is sent and are sent now"),
+        ({"redact": False}, JudgeOptions(redact=False), None),
+        ({"redact": False}, JudgeOptions(), "secrets were sent and are left out of what is sent now"),
     ],
 )
 def test_it_holds_for_the_manner_of_asking(
-    kls: LoadedRubric, how: dict[str, Any], manner: Manner, why: str | None
+    kls: LoadedRubric, how: dict[str, Any], options: JudgeOptions, why: str | None
 ) -> None:
     known = learned(kls, asked_so(cases(), **how))
     calibration.write(known, calibration.default_path(known))
-    found = calibration.find(kls, "strict", SEATS, manner=manner)
-    assert (found.gates is None) == (why is not None)
-    assert why is None or why in str(found.stale)
+    usable_calibration = calibration.find(kls, "strict", SEATS, options=options)
+    assert (usable_calibration.finality is None) == (why is not None)
+    assert why is None or why in str(usable_calibration.calibration_warning)
 
 
 def jurors(count: int) -> list[labelled.Case]:
@@ -407,22 +435,28 @@ def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRub
     models = readings.models(found)
     assert models == {"quick": "one + two", "deep": "large"}
     known = learned(kls, found)
-    assert [each.outcome for each in known.gates] == ["accept"]
-    jury: Seats = {"quick": (endpoint("one"), endpoint("two")), "deep": endpoint("large")}
+    assert [gate.outcome for gate in known.gates] == ["accept"]
+    jury: PanelModels = {
+        "quick": (scripted_endpoint("one"), scripted_endpoint("two")),
+        "deep": scripted_endpoint("large"),
+    }
     assert misfit(known, kls, jury) is None
-    assert misfit(known, kls, jury, Manner(jury="majority")) == (
+    assert misfit(known, kls, jury, JudgeOptions(jury="majority")) == (
         "juries came to the mean and come to the majority now"
     )
-    alone: Seats = {"quick": endpoint("one"), "deep": endpoint("large")}
+    alone: PanelModels = {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("large")}
     assert misfit(known, kls, alone) == "quick was one + two and is one now"
 
 
 def test_the_order_of_a_jury_says_nothing(kls: LoadedRubric) -> None:
     known = learned(kls, jurors(100))
-    turned: Seats = {"quick": (endpoint("two"), endpoint("one")), "deep": endpoint("large")}
-    assert misfit(known, kls, turned) is None
+    as_judge: PanelModels = {
+        "quick": (scripted_endpoint("two"), scripted_endpoint("one")),
+        "deep": scripted_endpoint("large"),
+    }
+    assert misfit(known, kls, as_judge) is None
     older = known.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
-    assert misfit(older, kls, turned) is None
+    assert misfit(older, kls, as_judge) is None
     other = [
         case.model_copy(
             update={
@@ -453,29 +487,29 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
 ) -> None:
     known = learned(kls, cases())
     path = ours(tmp_path, known)
-    found = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert found.gates is None
-    assert "calibrate accept .judgekit/calibrations/ours.json" in str(found.stale)
-    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)], "deep": [scores(5, 5, 5)]}, found)
+    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    assert usable_calibration.finality is None
+    assert "calibrate accept .judgekit/calibrations/ours.json" in str(usable_calibration.calibration_warning)
+    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)], "deep": [scores(5, 5, 5)]}, usable_calibration)
     assert (asked, verdict.calibration) == (["quick", "deep"], None)
     calibration.accept(path)
-    assert calibration.find(kls, "strict", SEATS, tmp_path) == calibration.Found(known.rules())
+    assert calibration.find(kls, "strict", SEATS, tmp_path) == calibration.UsableCalibration(known.rules())
     (kept,) = isolated.rglob("accepted.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     path.write_text(path.read_text() + "\n")
-    assert calibration.find(kls, "strict", SEATS, tmp_path).gates is None
+    assert calibration.find(kls, "strict", SEATS, tmp_path).finality is None
     moved = tmp_path / "clone" / ".judgekit" / "calibrations" / "theirs.json"
     calibration.write(known, moved)
     calibration.accept(moved)
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "clone").gates == known.rules()
+    assert calibration.find(kls, "strict", SEATS, tmp_path / "clone").finality == known.rules()
 
 
 def test_what_a_user_accepted_stays_accepted(kls: LoadedRubric, tmp_path: Path) -> None:
     first, second = learned(kls, cases()), learned(kls, cases(), 0.06)
     for number, known in enumerate((first, second)):
         calibration.accept(ours(tmp_path / str(number), known))
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "0").gates == first.rules()
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "1").gates == second.rules()
+    assert calibration.find(kls, "strict", SEATS, tmp_path / "0").finality == first.rules()
+    assert calibration.find(kls, "strict", SEATS, tmp_path / "1").finality == second.rules()
 
 
 SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
@@ -517,15 +551,15 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
         calibration.accept(path)
     assert refused.value.key == key
     own = calibration.default_path(learned(kls, cases()))
-    assert "not accepted" in str(calibration.find(kls, "strict", SEATS, tmp_path).stale)
+    assert "not accepted" in str(calibration.find(kls, "strict", SEATS, tmp_path).calibration_warning)
     own.parent.mkdir(parents=True)
     own.write_text(path.read_text())  # a user's own file is no better
     for project in (None, tmp_path):
-        found = calibration.find(kls, "strict", SEATS, project)
-        assert found.gates is None
-        assert f"{own}" in str(found.stale)
-        assert key in str(found.stale)
-        assert "\n" not in str(found.stale)
+        usable_calibration = calibration.find(kls, "strict", SEATS, project)
+        assert usable_calibration.finality is None
+        assert f"{own}" in str(usable_calibration.calibration_warning)
+        assert key in str(usable_calibration.calibration_warning)
+        assert "\n" not in str(usable_calibration.calibration_warning)
 
 
 @settings(max_examples=15, deadline=None)

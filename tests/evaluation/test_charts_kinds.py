@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 from judgekit.evaluation import charts, diagrams
 from judgekit.evaluation.diagrams import (
     Curve,
-    Group,
+    FigurePanel,
     Moment,
-    Panel,
-    Point,
+    ReliabilityGroup,
+    ScatterPoint,
     Series,
     apart,
     contrast,
     readable_on,
     shade,
 )
-from judgekit.evaluation.stats import Interval
+from judgekit.evaluation.stats import BootstrapInterval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.evaluation.charts import Paint
 
-MIDDLE = Interval(0.5, 0.25, 0.75)
+MIDDLE = BootstrapInterval(0.5, 0.25, 0.75)
 LISTS = {
     "one": ["a"],
     "twelve": [f"provider/model-{number}, the best of its family" for number in range(12)],
@@ -48,32 +48,36 @@ def root(paint: Paint | None) -> ET.Element:
 
 def marks(chart: ET.Element) -> list[tuple[float, float]]:
     """Where the dots are, from the upper left corner."""
-    return [(float(each.attrib["x"]), float(each.attrib["y"])) for each in chart.iter(f"{SVG}use")]
+    return [(float(element.attrib["x"]), float(element.attrib["y"])) for element in chart.iter(f"{SVG}use")]
 
 
 def lines(chart: ET.Element) -> list[str]:
     """The ways of the lines through data."""
-    found = [each for each in chart.iter(f"{SVG}path") if "fill: none" in each.attrib.get("style", "")]
+    found = [
+        element for element in chart.iter(f"{SVG}path") if "fill: none" in element.attrib.get("style", "")
+    ]
     return [each.attrib["d"] for each in found if f"stroke: {charts.BLUE}" in each.attrib["style"]]
 
 
 def place(chart: ET.Element, text: str) -> tuple[float, float]:
-    (found,) = [each for each in chart.iter(f"{SVG}text") if each.text == text]
-    return float(found.attrib["x"]), float(found.attrib["y"])
+    (element,) = [each for each in chart.iter(f"{SVG}text") if each.text == text]
+    return float(element.attrib["x"]), float(element.attrib["y"])
 
 
 # Figures with intervals
 
 
-def panels(names: Sequence[str], spread: Interval | None = MIDDLE, count: int = 4) -> list[Panel]:
+def panels(
+    names: Sequence[str], spread: BootstrapInterval | None = MIDDLE, count: int = 4
+) -> list[FigurePanel]:
     titles = ["Accuracy", "Cohen's kappa", "Weighted kappa", "Injection lift"]
-    return [Panel(title, [spread] * len(names)) for title in titles[:count]]
+    return [FigurePanel(title, [spread] * len(names)) for title in titles[:count]]
 
 
 @pytest.mark.parametrize("names", LISTS.values(), ids=LISTS)
 @pytest.mark.parametrize("count", [1, 4])
 def test_names_and_figures_have_room(names: list[str], count: int) -> None:
-    spread = Interval(-0.6666, -1, 1)
+    spread = BootstrapInterval(-0.6666, -1, 1)
     paint = diagrams.intervals_chart(names, panels(names, spread, count))
     assert paint is not None
     assert faults(paint) == []
@@ -81,7 +85,9 @@ def test_names_and_figures_have_room(names: list[str], count: int) -> None:
 
 def test_a_dot_stands_where_its_value_is() -> None:
     chart = root(
-        diagrams.intervals_chart(["a", "b"], [Panel("Accuracy", [Interval(0.25, 0, 1), Interval(1, 1, 1)])])
+        diagrams.intervals_chart(
+            ["a", "b"], [FigurePanel("Accuracy", [BootstrapInterval(0.25, 0, 1), BootstrapInterval(1, 1, 1)])]
+        )
     )
     left, right = place(chart, "0")[0], place(chart, "1")[0]
     (one, upper), (two, lower) = marks(chart)
@@ -92,16 +98,20 @@ def test_a_dot_stands_where_its_value_is() -> None:
 
 def test_what_is_not_known_has_no_dot_and_what_nobody_knows_no_panel() -> None:
     chart = root(
-        diagrams.intervals_chart(["a", "b"], [Panel("Accuracy", [None, MIDDLE]), Panel("Lift", [None, None])])
+        diagrams.intervals_chart(
+            ["a", "b"], [FigurePanel("Accuracy", [None, MIDDLE]), FigurePanel("Lift", [None, None])]
+        )
     )
     assert len(marks(chart)) == 1
     assert "Lift" not in texts(chart)
-    assert diagrams.intervals_chart(["a"], [Panel("Accuracy", [None])]) is None
+    assert diagrams.intervals_chart(["a"], [FigurePanel("Accuracy", [None])]) is None
     assert diagrams.intervals_chart([], []) is None
 
 
 def test_zero_is_a_figure() -> None:
-    chart = root(diagrams.intervals_chart(["a"], [Panel("Unreadable", [Interval(0, 0, 0)], near=True)]))
+    chart = root(
+        diagrams.intervals_chart(["a"], [FigurePanel("Unreadable", [BootstrapInterval(0, 0, 0)], near=True)])
+    )
     assert "0.00" in texts(chart)
     assert len(marks(chart)) == 1
 
@@ -123,7 +133,7 @@ def test_zero_is_a_figure() -> None:
 def test_an_axis_holds_what_is_shown_and_zero(
     *, low: float, high: float, near: bool, axis: tuple[float, float]
 ) -> None:
-    panel = Panel("Lift", [None, Interval((low + high) / 2, low, high)], near)
+    panel = FigurePanel("Lift", [None, BootstrapInterval((low + high) / 2, low, high)], near)
     assert diagrams.bounds(panel) == axis
 
 
@@ -151,7 +161,11 @@ def test_counts_stand_in_the_row_of_their_label() -> None:
     assert texts(chart)[4:8] == ["0", "3", "0", "41"]
     assert place(chart, "3")[1] < place(chart, "41")[1]
     assert place(chart, "3")[0] == place(chart, "41")[0]
-    fills = [each.attrib["style"] for each in chart.iter(f"{SVG}path") if "fill: #" in each.attrib["style"]]
+    fills = [
+        element.attrib["style"]
+        for element in chart.iter(f"{SVG}path")
+        if "fill: #" in element.attrib["style"]
+    ]
     assert len(fills) == 4
     assert fills[0] == fills[2]  # nothing of either row
     assert fills[1] == fills[3]  # all of either row
@@ -174,14 +188,17 @@ def test_more_is_darker() -> None:
 @pytest.mark.parametrize("names", [names for names in LISTS.values() if len(names) > 1])
 @pytest.mark.parametrize("factor", [0.0, 1.0, 3.0])
 def test_points_and_names_have_room(names: list[str], factor: float) -> None:
-    points = [Point(name, 0.0001 * factor**number, MIDDLE) for number, name in enumerate(names)]
+    points = [ScatterPoint(name, 0.0001 * factor**number, MIDDLE) for number, name in enumerate(names)]
     paint = diagrams.scatter_chart(points, "US dollars an item", "accuracy")
     assert paint is not None
     assert faults(paint) == []
 
 
 def test_a_point_stands_at_its_cost_and_its_height() -> None:
-    points = [Point("cheap", 0.001, Interval(0.8, 0.65, 0.9)), Point("dear", 0.002, Interval(1, 0.9, 1))]
+    points = [
+        ScatterPoint("cheap", 0.001, BootstrapInterval(0.8, 0.65, 0.9)),
+        ScatterPoint("dear", 0.002, BootstrapInterval(1, 0.9, 1)),
+    ]
     chart = root(diagrams.scatter_chart(points, "US dollars an item", "accuracy"))
     (one, low), (two, high) = marks(chart)
     zero = place(chart, "0")[0]
@@ -193,7 +210,7 @@ def test_a_point_stands_at_its_cost_and_its_height() -> None:
 
 
 def test_one_point_is_nothing_to_compare() -> None:
-    assert diagrams.scatter_chart([Point("a", 1, MIDDLE)], "cost", "accuracy") is None
+    assert diagrams.scatter_chart([ScatterPoint("a", 1, MIDDLE)], "cost", "accuracy") is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +223,7 @@ def test_one_point_is_nothing_to_compare() -> None:
     ],
 )
 def test_costs_are_written_out(costs: tuple[float, float], ticks: set[str]) -> None:
-    points = [Point(str(number), cost, MIDDLE) for number, cost in enumerate(costs)]
+    points = [ScatterPoint(str(number), cost, MIDDLE) for number, cost in enumerate(costs)]
     paint = diagrams.scatter_chart(points, "US dollars", "accuracy")
     assert paint is not None
     assert ticks <= {box.text for box in measured(paint).boxes}
@@ -232,14 +249,18 @@ def test_places_with_room_stay() -> None:
 @pytest.mark.parametrize("names", LISTS.values(), ids=LISTS)
 def test_diagrams_and_their_names_have_room(names: list[str]) -> None:
     paint = diagrams.reliability_chart(
-        [Curve(name, [Group(0.0, 1.0, 3), Group(1.0, 0.0, 1)]) for name in names]
+        [Curve(name, [ReliabilityGroup(0.0, 1.0, 3), ReliabilityGroup(1.0, 0.0, 1)]) for name in names]
     )
     assert paint is not None
     assert faults(paint) == []
 
 
 def test_a_group_stands_at_its_probability_and_its_share() -> None:
-    chart = root(diagrams.reliability_chart([Curve("a", [Group(0.25, 0.75, 9), Group(1.0, 0.5, 1)])]))
+    chart = root(
+        diagrams.reliability_chart(
+            [Curve("a", [ReliabilityGroup(0.25, 0.75, 9), ReliabilityGroup(1.0, 0.5, 1)])]
+        )
+    )
     (line,) = lines(chart)
     _, first, high, _, last, low = line.split()
     left, _ = place(chart, "a")

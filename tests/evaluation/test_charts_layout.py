@@ -30,7 +30,7 @@ def test_names_that_differ_at_the_end_still_do() -> None:
 
     def paint(figure: object) -> None:
         names = [f"provider/a-family-of-models-with-a-name-2026-0{month}" for month in (1, 2)]
-        found.extend(charts.fitted(figure, each, 120) for each in names)  # type: ignore[arg-type]  # a figure
+        found.extend(charts.fitted(figure, name, 120) for name in names)  # type: ignore[arg-type]  # a figure
 
     with charts.painted(paint):
         assert len(set(found)) == 2

@@ -14,7 +14,7 @@ from drawn import without_matplotlib
 
 from judgekit.errors import UsageError
 from judgekit.evaluation import charts, diagrams
-from judgekit.evaluation.stats import Interval
+from judgekit.evaluation.stats import BootstrapInterval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_the_same_data_give_the_same_bytes_wherever_they_are_drawn(tmp_path: Pat
 
 def test_a_folder_that_the_user_chose_is_used(tmp_path: Path) -> None:
     drawn(tmp_path, HOME="/nonexistent", MPLCONFIGDIR=str(tmp_path / "chosen"))
-    assert [each.name[:8] for each in (tmp_path / "chosen").iterdir()] == ["fontlist"]
+    assert [path.name[:8] for path in (tmp_path / "chosen").iterdir()] == ["fontlist"]
 
 
 def test_settings_are_as_before_afterwards() -> None:
@@ -86,7 +86,9 @@ def test_settings_are_as_before_afterwards() -> None:
     import matplotlib as mpl  # noqa: PLC0415 - as the product does: late, and under its conditions
 
     before = dict(mpl.rcParams.copy())
-    paint = diagrams.intervals_chart(["one"], [diagrams.Panel("Accuracy", [Interval(0.5, 0.2, 0.9)])])
+    paint = diagrams.intervals_chart(
+        ["one"], [diagrams.FigurePanel("Accuracy", [BootstrapInterval(0.5, 0.2, 0.9)])]
+    )
     assert paint is not None
     charts.document(paint, "A chart")
     assert dict(mpl.rcParams.copy()) == before

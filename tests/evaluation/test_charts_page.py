@@ -45,11 +45,11 @@ def page() -> str:
 
 def test_it_is_well_formed_and_loads_nothing() -> None:
     text = page()
-    found = Tags(text)
-    assert found.open == []
+    tags = Tags(text)
+    assert tags.open == []
     never = {"script", "link", "img", "image", "iframe", "object", "embed", "base", "foreignobject"}
-    assert {tag for tag, _ in found.tags}.isdisjoint(never)
-    for tag, attributes in found.tags:
+    assert {tag for tag, _ in tags.tags}.isdisjoint(never)
+    for tag, attributes in tags.tags:
         assert not any(name.startswith("on") or name in ("src", "srcset") for name in attributes), tag
         assert (attributes.get("href") or "#").startswith("#")
     assert set(re.findall(r"url\((.)", text)) <= {"#"}
@@ -62,7 +62,7 @@ def test_ids_stand_once_on_the_page_and_references_stay_in_their_chart() -> None
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     for chart in charts(text):
-        own = {each.attrib["id"] for each in chart.iter() if "id" in each.attrib}
+        own = {element.attrib["id"] for element in chart.iter() if "id" in element.attrib}
         assert set(references(chart)) <= own
 
 

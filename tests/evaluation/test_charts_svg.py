@@ -10,7 +10,7 @@ import pytest
 from drawn import NAMES, SVG, references, texts
 
 from judgekit.evaluation import charts, diagrams
-from judgekit.evaluation.stats import Interval
+from judgekit.evaluation.stats import BootstrapInterval
 
 if TYPE_CHECKING:
     from judgekit.evaluation.charts import Paint
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def paint(*names: str) -> Paint:
     found = diagrams.intervals_chart(
-        names, [diagrams.Panel("Accuracy", [Interval(0.5, 0.2, 0.9)] * len(names))]
+        names, [diagrams.FigurePanel("Accuracy", [BootstrapInterval(0.5, 0.2, 0.9)] * len(names))]
     )
     assert found is not None
     return found
@@ -59,7 +59,7 @@ def test_nothing_is_loaded_and_nothing_is_dated() -> None:
 
 def test_ids_begin_with_the_name_and_all_references_lead_somewhere() -> None:
     root = ET.fromstring(ET.tostring(charts.element(paint("one", "two"), "A chart", name="here")))
-    ids = [each.attrib["id"] for each in root.iter() if "id" in each.attrib]
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     assert len(ids) == len(set(ids))
     assert set(references(root)) == set(ids)
     assert len(ids) > 1
@@ -69,7 +69,7 @@ def test_ids_begin_with_the_name_and_all_references_lead_somewhere() -> None:
 def test_it_has_a_name_and_a_description() -> None:
     root = ET.fromstring(charts.document(paint("one"), "Agreement", "one: 0.5"))
     assert root.attrib["role"] == "img"
-    by_id = {each.attrib["id"]: each.text for each in root.iter() if "id" in each.attrib}
+    by_id = {element.attrib["id"]: element.text for element in root.iter() if "id" in element.attrib}
     assert by_id[root.attrib["aria-labelledby"]] == "Agreement"
     assert by_id[root.attrib["aria-describedby"]] == "one: 0.5"
     assert root[0].tag == f"{SVG}title"
@@ -80,7 +80,7 @@ def test_texts_and_guides_have_the_colour_of_the_page_around() -> None:
     root = shown("one")
     assert root.attrib["fill"] == "currentColor"
     assert "currentColor" in ET.tostring(root, encoding="unicode").split("<title", 1)[0]
-    styles = " ".join(each.attrib.get("style", "") for each in root.iter())
+    styles = " ".join(element.attrib.get("style", "") for element in root.iter())
     assert "stroke: currentColor" in styles
     assert "#000000" not in styles
     assert all("fill" not in each.attrib["style"] for each in root.iter(f"{SVG}text"))

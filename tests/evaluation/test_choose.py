@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.evaluation.calibrate import Chain, choose
-from judgekit.evaluation.samples import Sample, Voice, walk
+from judgekit.evaluation.calibrate import Chain, choose_rules
+from judgekit.evaluation.samples import Sample, TierOpinion, walk
 from judgekit.judging.binomial import needed, upper
-from judgekit.judging.calibration import Promise, Tally, bound
-from judgekit.judging.escalation import Rules
-from judgekit.judging.finality import Gate
+from judgekit.judging.calibration import ErrorCounts, Promise, bound
+from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.finality import FinalityRule
 
 if TYPE_CHECKING:
     from judgekit.config.names import Outcome, TierName
-    from judgekit.evaluation.calibrate import Choice
+    from judgekit.evaluation.calibrate import ChosenRules
 
 TWO: tuple[TierName, ...] = ("quick", "deep")
 THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
@@ -29,54 +29,57 @@ def samples(*groups: tuple[int, int, Outcome, float]) -> list[Sample]:
     for count, errors, said, margin in groups:
         for number in range(count):
             label = OTHER[said] if number < errors else said
-            voices: dict[TierName, Voice] = {"quick": Voice(said, margin), "deep": Voice(label)}
+            voices: dict[TierName, TierOpinion] = {
+                "quick": TierOpinion(said, margin),
+                "deep": TierOpinion(label),
+            }
             found.append(Sample(f"{said}{margin}-{number}", label, voices))
     return found
 
 
-def gates(choice: Choice) -> set[Gate]:
-    return set(choice.gates.gates)
+def finality(choice: ChosenRules) -> set[FinalityRule]:
+    return set(choice.finality.rules)
 
 
 def test_a_class_without_errors_and_with_labels_enough_is_let_through() -> None:
-    choice = choose(samples((100, 0, "reject", 1.0)), TWO, Promise(0.05))
-    assert gates(choice) == {Gate("quick", "reject", 1.0)}
+    choice = choose_rules(samples((100, 0, "reject", 1.0)), TWO, Promise(0.05))
+    assert finality(choice) == {FinalityRule("quick", "reject", 1.0)}
     assert choice.refused == []
     (shown,) = choice.shown
-    assert shown.tally == Tally(100, 0)
+    assert shown.tally == ErrorCounts(100, 0)
     assert shown.bound == pytest.approx(upper(0, 100, 0.05))
 
 
 def test_one_label_less_than_needed_is_too_few() -> None:
     least = needed(0.05, 0.05)
     assert least is not None
-    assert gates(choose(samples((least, 0, "reject", 0.0)), TWO, Promise(0.05)))
-    choice = choose(samples((least - 1, 0, "reject", 0.0)), TWO, Promise(0.05))
-    assert gates(choice) == set()
-    assert [(each.why, each.more) for each in choice.refused] == [("too few labels", 1)]
+    assert finality(choose_rules(samples((least, 0, "reject", 0.0)), TWO, Promise(0.05)))
+    choice = choose_rules(samples((least - 1, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert finality(choice) == set()
+    assert [(refused.why, refused.more) for refused in choice.refused] == [("too few labels", 1)]
 
 
 def test_a_class_with_more_errors_than_promised_needs_no_more_labels_but_another_judge() -> None:
-    choice = choose(samples((500, 50, "accept", 0.0)), TWO, Promise(0.05))
-    assert gates(choice) == set()
-    assert [(each.why, each.more) for each in choice.refused] == [("too many errors", None)]
+    choice = choose_rules(samples((500, 50, "accept", 0.0)), TWO, Promise(0.05))
+    assert finality(choice) == set()
+    assert [(refused.why, refused.more) for refused in choice.refused] == [("too many errors", None)]
 
 
 def test_the_number_of_labels_that_it_asks_for_would_do() -> None:
-    choice = choose(samples((100, 2, "accept", 0.0)), TWO, Promise(0.05))
+    choice = choose_rules(samples((100, 2, "accept", 0.0)), TWO, Promise(0.05))
     (refused,) = choice.refused
     assert refused.more is not None
     enough = 100 + refused.more
-    assert gates(choose(samples((enough, round(0.02 * enough), "accept", 0.0)), TWO, Promise(0.05)))
+    assert finality(choose_rules(samples((enough, round(0.02 * enough), "accept", 0.0)), TWO, Promise(0.05)))
 
 
 def test_the_widest_gate_that_holds_is_taken_and_the_next_is_named() -> None:
-    choice = choose(
+    choice = choose_rules(
         samples((300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)),
         TWO,
         Promise(0.05),
     )
-    assert gates(choice) == {Gate("quick", "accept", 1.0)}
+    assert finality(choice) == {FinalityRule("quick", "accept", 1.0)}
     (refused,) = choice.refused
     assert (refused.chain, refused.least_margin, refused.why) == (
         Chain("quick", "accept", None),
@@ -87,36 +90,40 @@ def test_the_widest_gate_that_holds_is_taken_and_the_next_is_named() -> None:
 
 def test_a_narrow_class_that_fails_hides_wider_ones() -> None:
     """Fixed-sequence testing stops: what comes after a failure was not tested at all."""
-    choice = choose(samples((200, 60, "accept", 2.0), (5000, 0, "accept", 0.0)), TWO, Promise(0.05))
-    assert gates(choice) == set()
+    choice = choose_rules(samples((200, 60, "accept", 2.0), (5000, 0, "accept", 0.0)), TWO, Promise(0.05))
+    assert finality(choice) == set()
 
 
 def test_classes_share_the_confidence() -> None:
-    both = choose(samples((59, 0, "accept", 0.0), (200, 0, "reject", 0.0)), TWO, Promise(0.05))
-    assert gates(both) == {Gate("quick", "reject", 0.0)}  # 59 labels do for a class alone, 72 for each of two
-    assert gates(choose(samples((72, 0, "accept", 0.0), (72, 0, "reject", 0.0)), TWO, Promise(0.05))) == {
-        Gate("quick", "accept", 0.0),
-        Gate("quick", "reject", 0.0),
+    both = choose_rules(samples((59, 0, "accept", 0.0), (200, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert finality(both) == {
+        FinalityRule("quick", "reject", 0.0)
+    }  # 59 labels do for a class alone, 72 for each of two
+    assert finality(
+        choose_rules(samples((72, 0, "accept", 0.0), (72, 0, "reject", 0.0)), TWO, Promise(0.05))
+    ) == {
+        FinalityRule("quick", "accept", 0.0),
+        FinalityRule("quick", "reject", 0.0),
     }
 
 
 def test_a_class_too_small_to_pass_costs_the_others_nothing() -> None:
-    choice = choose(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0)), TWO, Promise(0.05))
-    assert gates(choice) == {Gate("quick", "accept", 0.0)}
-    assert [each.chain.outcome for each in choice.refused] == ["reject"]
+    choice = choose_rules(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0)), TWO, Promise(0.05))
+    assert finality(choice) == {FinalityRule("quick", "accept", 0.0)}
+    assert [refused.chain.outcome for refused in choice.refused] == ["reject"]
 
 
 def test_failures_and_acceptances_of_cut_texts_are_in_no_class() -> None:
-    failed: dict[TierName, Voice] = {"quick": Voice(None), "deep": Voice("accept")}
-    cut: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    failed: dict[TierName, TierOpinion] = {"quick": TierOpinion(None), "deep": TierOpinion("accept")}
+    cut: dict[TierName, TierOpinion] = {"quick": TierOpinion("accept"), "deep": TierOpinion("accept")}
     found = [Sample(str(number), "accept", failed) for number in range(100)]
     found += [Sample(f"c{number}", "accept", cut, frozenset({"quick"})) for number in range(100)]
-    choice = choose(found, TWO, Promise(0.05))
+    choice = choose_rules(found, TWO, Promise(0.05))
     assert (choice.chains, choice.shown, choice.refused) == (0, [], [])
 
 
 def test_no_sample_no_gate() -> None:
-    assert choose([], TWO, Promise()).gates.gates == ()
+    assert choose_rules([], TWO, Promise()).finality.rules == ()
 
 
 def contradicted(count: int, errors: int, others: int) -> list[Sample]:
@@ -124,56 +131,58 @@ def contradicted(count: int, errors: int, others: int) -> list[Sample]:
     found = []
     for number in range(count):
         label: Outcome = "accept" if number < errors else "reject"
-        voices: dict[TierName, Voice] = {
-            "quick": Voice("accept"),
-            "deep": Voice("reject"),
-            "tiebreaker": Voice(label),
+        voices: dict[TierName, TierOpinion] = {
+            "quick": TierOpinion("accept"),
+            "deep": TierOpinion("reject"),
+            "tiebreaker": TierOpinion(label),
         }
         found.append(Sample(f"d{number}", label, voices))
-    same: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    same: dict[TierName, TierOpinion] = {"quick": TierOpinion("accept"), "deep": TierOpinion("accept")}
     return found + [Sample(f"s{number}", "accept", same) for number in range(others)]
 
 
 def test_a_deep_opinion_that_contradicts_may_be_final() -> None:
-    choice = choose(contradicted(150, 0, 150), THREE, Promise(0.05))
-    assert Gate("deep", "reject", 0.0, "accept") in gates(choice)
-    rules = Rules("accept", THREE, gates=choice.gates)
+    choice = choose_rules(contradicted(150, 0, 150), THREE, Promise(0.05))
+    assert FinalityRule("deep", "reject", 0.0, "accept") in finality(choice)
+    rules = EscalationRules("accept", THREE, finality=choice.finality)
     assert walk(contradicted(10, 0, 0), rules).calls == {"quick": 10, "deep": 10, "tiebreaker": 0}
-    assert walk(contradicted(10, 0, 0), Rules("accept", THREE)).calls["tiebreaker"] == 10
+    assert walk(contradicted(10, 0, 0), EscalationRules("accept", THREE)).calls["tiebreaker"] == 10
 
 
 def test_the_deep_tier_counts_only_what_reaches_it() -> None:
     """What a quick gate ends is no evidence about the deep tier."""
     easy = samples((400, 0, "accept", 1.0))
     hard = samples((60, 30, "accept", 0.0))
-    choice = choose(easy + hard, THREE, Promise(0.05))
-    assert Gate("quick", "accept", 1.0) in gates(choice)
-    deep = [each for each in choice.shown if each.gate.tier == "deep"]
-    deep += [each for each in choice.refused if each.chain.tier == "deep"]  # type: ignore[misc]
+    choice = choose_rules(easy + hard, THREE, Promise(0.05))
+    assert FinalityRule("quick", "accept", 1.0) in finality(choice)
+    deep = [tested for tested in choice.shown if tested.rule.tier == "deep"]
+    deep += [refused for refused in choice.refused if refused.chain.tier == "deep"]  # type: ignore[misc]
     assert all(each.tally.labels <= 60 for each in deep)
 
 
 def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
-    both_wrong: dict[TierName, Voice] = {"quick": Voice("accept"), "deep": Voice("accept")}
+    both_wrong: dict[TierName, TierOpinion] = {"quick": TierOpinion("accept"), "deep": TierOpinion("accept")}
     found = [Sample(str(number), "reject", both_wrong) for number in range(50)]
     found += [Sample(f"r{number}", "accept", both_wrong) for number in range(150)]
-    assert gates(choose(found, TWO, Promise(0.05))) == set()
-    choice = choose(found, TWO, Promise(0.05, reference="deep"))
-    assert gates(choice) == {Gate("quick", "accept", 0.0)}
-    assert choice.gates.last == "deep"
-    assert choice.shown[0].tally == Tally(200, 0)
+    assert finality(choose_rules(found, TWO, Promise(0.05))) == set()
+    choice = choose_rules(found, TWO, Promise(0.05, reference="deep"))
+    assert finality(choice) == {FinalityRule("quick", "accept", 0.0)}
+    assert choice.finality.last == "deep"
+    assert choice.shown[0].tally == ErrorCounts(200, 0)
 
 
 def test_a_reference_that_failed_counts_as_right() -> None:
-    voices: dict[TierName, Voice] = {"quick": Voice("accept")}
+    voices: dict[TierName, TierOpinion] = {"quick": TierOpinion("accept")}
     found = [Sample(str(number), "reject", voices) for number in range(100)]
-    assert gates(choose(found, TWO, Promise(0.05, reference="deep"))) == set()
+    assert finality(choose_rules(found, TWO, Promise(0.05, reference="deep"))) == set()
 
 
 def test_gains_are_set_against_losses() -> None:
     promise = Promise(0.05, reference="deep")
-    assert bound(Tally(500, 20, 40), 0.05, promise) < 0.05 < bound(Tally(500, 20, 0), 0.05, promise)
-    assert Tally(500, 20, 40).rate == pytest.approx(-0.04)
+    assert (
+        bound(ErrorCounts(500, 20, 40), 0.05, promise) < 0.05 < bound(ErrorCounts(500, 20, 0), 0.05, promise)
+    )
+    assert ErrorCounts(500, 20, 40).rate == pytest.approx(-0.04)
 
 
 def judged(generator: random.Random, count: int) -> list[Sample]:
@@ -185,10 +194,10 @@ def judged(generator: random.Random, count: int) -> list[Sample]:
         difficulty = generator.random()
         quick = OTHER[label] if difficulty < QUICK_ERROR[margin] else label
         deep = OTHER[label] if generator.random() < (0.3 if quick != label else 0.03) else label
-        voices: dict[TierName, Voice] = {
-            "quick": Voice(quick, margin),
-            "deep": Voice(deep, float(generator.randrange(2))),
-            "tiebreaker": Voice(label if generator.random() < 0.9 else OTHER[label]),
+        voices: dict[TierName, TierOpinion] = {
+            "quick": TierOpinion(quick, margin),
+            "deep": TierOpinion(deep, float(generator.randrange(2))),
+            "tiebreaker": TierOpinion(label if generator.random() < 0.9 else OTHER[label]),
         }
         found.append(Sample(str(number), label, voices))
     return found
@@ -201,15 +210,18 @@ POPULATION = judged(random.Random(99), 12_000)
 @pytest.mark.parametrize("chosen", range(3))
 def test_whatever_is_chosen_the_same_labels_give_the_same(chosen: int) -> None:
     drawn = random.Random(chosen).sample(POPULATION, 800)
-    assert choose(drawn, THREE, Promise(0.05)) == choose(drawn, THREE, Promise(0.05))
+    assert choose_rules(drawn, THREE, Promise(0.05)) == choose_rules(drawn, THREE, Promise(0.05))
 
 
 def test_the_steps_reach_from_few_opinions_to_nearly_all() -> None:
     """Of a thousand margins the upper seven hundred are right: most of these pass, in a few steps."""
     found = []
     for number in range(1000):
-        voices: dict[TierName, Voice] = {"quick": Voice("accept", float(number)), "deep": Voice("accept")}
+        voices: dict[TierName, TierOpinion] = {
+            "quick": TierOpinion("accept", float(number)),
+            "deep": TierOpinion("accept"),
+        }
         found.append(Sample(str(number), "accept" if number >= 300 else "reject", voices))
-    (shown,) = choose(found, ("quick", "deep"), Promise(0.1)).shown
+    (shown,) = choose_rules(found, ("quick", "deep"), Promise(0.1)).shown
     assert shown.tally.labels > 500
     assert shown.tally.errors == 0

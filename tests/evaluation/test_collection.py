@@ -14,18 +14,18 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 def test_reads_documents_queries_and_grades(folder: Path) -> None:
-    found = read(folder)
-    assert found.name == folder.name
-    assert [each.id for each in found.documents][:2] == ["one/kettle", "one/train"]
-    assert found.documents[0].title == "Kettle"
-    assert found.queries[0].text == "copper kettle"
-    assert found.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
-    assert found.strays == 0
+    collection = read(folder)
+    assert collection.name == folder.name
+    assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
+    assert collection.documents[0].title == "Kettle"
+    assert collection.queries[0].text == "copper kettle"
+    assert collection.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
+    assert collection.strays == 0
 
 
 def test_a_title_may_be_missing_and_lines_empty(folder: Path) -> None:
     (folder / "corpus.jsonl").write_text('\n{"id": "a", "text": "x"}\r\n\n')
-    assert [(each.id, each.title) for each in read(folder).documents] == [("a", "")]
+    assert [(document.id, document.title) for document in read(folder).documents] == [("a", "")]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(folder: Path) -> None:

@@ -16,14 +16,14 @@ DATA = Path(os.environ.get("JUDGEKIT_TEST_DATA", "/nonexistent")) / "retrieval"
 
 
 def test_without_scopes_every_query_searches_everything(folder: Path, profile: Profile) -> None:
-    found = {each.query: each for each in retrieval.search(read(folder), profile)}
+    found = {seen.query: seen for seen in retrieval.search(read(folder), profile)}
     assert set(found["one/q1"].ranking) == {"one/kettle", "two/kettle"}
     assert found["four/q1"].ranking
     assert {each.elsewhere for each in found.values()} == {None}
 
 
 def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
-    found = {each.query: each for each in retrieval.search(read(folder), profile, scoped=True)}
+    found = {seen.query: seen for seen in retrieval.search(read(folder), profile, scoped=True)}
     assert found["one/q1"].ranking == ["one/kettle"]
     assert found["four/q1"].ranking == []
     elsewhere = {query: [hit.id for hit in each.elsewhere or ()] for query, each in found.items()}
@@ -36,14 +36,14 @@ def test_each_scope_has_statistics_of_its_own(folder: Path, profile: Profile) ->
     """A scope alone gives the same as the scope among others."""
     collection = read(folder)
     alone = collection._replace(
-        documents=[each for each in collection.documents if each.id.startswith("one/")],
-        queries=[each for each in collection.queries if each.id.startswith("one/")],
+        documents=[document for document in collection.documents if document.id.startswith("one/")],
+        queries=[query for query in collection.queries if query.id.startswith("one/")],
     )
     among = retrieval.search(collection, profile, scoped=True)[:2]
-    for one, other in zip(retrieval.search(alone, profile), among, strict=True):
-        assert one.ranking == other.ranking
-        assert [hit.confidence for hit in one.candidates] == [hit.confidence for hit in other.candidates]
-        assert [hit.bm25 for hit in one.candidates] == [hit.bm25 for hit in other.candidates]
+    for seen, other in zip(retrieval.search(alone, profile), among, strict=True):
+        assert seen.ranking == other.ranking
+        assert [hit.confidence for hit in seen.candidates] == [hit.confidence for hit in other.candidates]
+        assert [hit.bm25 for hit in seen.candidates] == [hit.bm25 for hit in other.candidates]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from judgekit.config.settings import RetrievalConfig
 from judgekit.evaluation import retrieval
-from judgekit.evaluation.collection import Document
-from judgekit.evaluation.retrieval import Seen, Store, told
+from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.retrieval import CollectionIndex, Seen, told
 from judgekit.hooks import claude_code
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.confidence import Candidate
@@ -36,7 +36,7 @@ def hits(text: str) -> list[Candidate]:
 
 def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "") -> Seen:
     found = hits(text)
-    ids = list(ranking) or [each.id for each in found]
+    ids = list(ranking) or [candidate.id for candidate in found]
     return Seen(query, ids, found, None if elsewhere is None else hits(elsewhere))
 
 
@@ -58,16 +58,20 @@ def test_without_judged_queries_there_is_no_figure() -> None:
 
 def test_confidence_counts_the_hits_that_a_search_lists() -> None:
     many = " ".join(f"{name}.2" for name in "cdefghijklmn")
-    found = retrieval.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], GRADES)
-    assert found.hits == 2 + 10
-    assert [(each.low, each.count, each.relevant) for each in found.bins] == [
+    confidence_report = retrieval.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], GRADES)
+    assert confidence_report.hits == 2 + 10
+    assert [(each.low, each.count, each.relevant) for each in confidence_report.bins] == [
         (0.2, 10, 0.0),
         (0.4, 1, 1.0),
         (0.9, 1, 1.0),
     ]
-    assert [(each.label, each.count) for each in found.labels] == [("high", 1), ("medium", 1), ("low", 10)]
-    assert isclose(found.brier or 0, (0.1**2 + 0.6**2 + 10 * 0.2**2) / 12)
-    assert isclose(found.ece or 0, (0.1 + 0.6 + 10 * 0.2) / 12)
+    assert [(label.label, label.count) for label in confidence_report.labels] == [
+        ("high", 1),
+        ("medium", 1),
+        ("low", 10),
+    ]
+    assert isclose(confidence_report.brier or 0, (0.1**2 + 0.6**2 + 10 * 0.2**2) / 12)
+    assert isclose(confidence_report.ece or 0, (0.1 + 0.6 + 10 * 0.2) / 12)
 
 
 def test_injection_by_hand() -> None:
@@ -77,31 +81,31 @@ def test_injection_by_hand() -> None:
         seen("q3", "a.4"),
         seen("nobody", "x.1"),
     ]
-    found = retrieval.injection_of(prompts, GRADES)
-    assert (found.prompts, found.answerable) == (4, 2)
-    assert found.injected is not None
-    assert found.nudged is not None
-    assert found.precision is not None
-    assert found.coverage is not None
-    assert (found.injected.value, found.nudged.value) == (0.5, 0.75)
-    assert (found.precision.value, found.coverage.value) == (0.5, 0.5)
+    injection = retrieval.injection_of(prompts, GRADES)
+    assert (injection.prompts, injection.answerable) == (4, 2)
+    assert injection.injected is not None
+    assert injection.nudged is not None
+    assert injection.precision is not None
+    assert injection.coverage is not None
+    assert (injection.injected.value, injection.nudged.value) == (0.5, 0.75)
+    assert (injection.precision.value, injection.coverage.value) == (0.5, 0.5)
 
 
 def test_where_nothing_is_injected_there_is_no_precision() -> None:
-    found = retrieval.injection_of([seen("q1", "a.4")], GRADES)
-    assert found.precision is None
-    assert found.coverage is not None
-    assert found.coverage.value == 0.0
+    injection = retrieval.injection_of([seen("q1", "a.4")], GRADES)
+    assert injection.precision is None
+    assert injection.coverage is not None
+    assert injection.coverage.value == 0.0
 
 
 def test_elsewhere_is_counted_where_it_was_asked() -> None:
     assert retrieval.elsewhere_of([seen("q1", "a.9")]) is None
-    found = retrieval.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
-    assert found is not None
-    assert found.prompts == 2
-    assert found.injected is not None
-    assert found.nudged is not None
-    assert (found.injected.value, found.nudged.value) == (0.5, 0.5)
+    other_scope = retrieval.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
+    assert other_scope is not None
+    assert other_scope.prompts == 2
+    assert other_scope.injected is not None
+    assert other_scope.nudged is not None
+    assert (other_scope.injected.value, other_scope.nudged.value) == (0.5, 0.5)
 
 
 PROMPTS = [
@@ -133,9 +137,9 @@ LABELS = [
 @pytest.mark.parametrize("labels", LABELS, ids=["as shipped", "all high", "none high"])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_the_hook_tells_the_same(
-    tmp_path: Path, write_store: Callable[[Path, list[Document]], None], prompt: str, labels: str
+    tmp_path: Path, write_store: Callable[[Path, list[CollectionDocument]], None], prompt: str, labels: str
 ) -> None:
-    documents = [Document(id=name, title=name, text=text) for name, text in NOTES.items()]
+    documents = [CollectionDocument(id=name, title=name, text=text) for name, text in NOTES.items()]
     write_store(tmp_path / ".claude" / "memory", documents)
     own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
     own.parent.mkdir(parents=True)
@@ -143,12 +147,12 @@ def test_the_hook_tells_the_same(
     own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-    found = told(Store(documents, profile).candidates(prompt, retrieval.POOL))
+    injected_memories = told(CollectionIndex(documents, profile).candidates(prompt, retrieval.POOL))
     assert notes == []
     if labels and prompt != PROMPTS[-1]:
-        assert found.injected if labels == LABELS[1] else found.mentioned
-    assert re.findall(r"([\w-]+)\.json", text) == [each.id for each in found.injected]
-    assert ("<memory-nudge>" in text) == bool(found.mentioned)
+        assert injected_memories.injected if labels == LABELS[1] else injected_memories.mentioned
+    assert re.findall(r"([\w-]+)\.json", text) == [candidate.id for candidate in injected_memories.injected]
+    assert ("<memory-nudge>" in text) == bool(injected_memories.mentioned)
 
 
 def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
@@ -157,8 +161,8 @@ def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
 
 
 def test_what_is_not_injected_is_mentioned_if_it_is_worth_it() -> None:
-    found = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
-    assert [each.id for each in found.injected] == ["a", "b", "c"]
-    assert [each.id for each in found.mentioned] == ["d", "e"]
+    injected_memories = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
+    assert [candidate.id for candidate in injected_memories.injected] == ["a", "b", "c"]
+    assert [each.id for each in injected_memories.mentioned] == ["d", "e"]
     far = told([hit(str(place), 0.2) for place in range(20)])
     assert len(far.mentioned) == retrieval.POOL

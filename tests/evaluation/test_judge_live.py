@@ -50,9 +50,9 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., d
             monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", models)
             monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
             loaded = loader.find_rubric(rubric)
-            found = runner.ask(cases, tmp_path, loaded, "strict")
-        report = judges.report(found.cases, "cases.jsonl", loaded, "strict")
-        return {each.judge: each for each in report.judges}
+            opinions = runner.ask(cases, tmp_path, loaded, "strict")
+        report = judges.report(opinions.cases, "cases.jsonl", loaded, "strict")
+        return {judge.judge: judge for judge in report.judges}
 
     return run
 
@@ -92,9 +92,9 @@ def test_another_order_turns_most_pairs() -> None:
     usual, other = list(fence.labels("a query", ids)), list(fence.labels("a query", list(own.values())))
     back = {shown: each for each, shown in own.items()}
     place = {back[each]: at for at, each in enumerate(other)}
-    turned = [(a, b) for at, a in enumerate(usual) for b in usual[at + 1 :] if place[a] > place[b]]
+    as_judge = [(a, b) for at, a in enumerate(usual) for b in usual[at + 1 :] if place[a] > place[b]]
     assert set(back) == set(other)
-    assert len(turned) >= 8  # of 15
+    assert len(as_judge) >= 8  # of 15
 
 
 def test_a_model_that_answers_otherwise_the_second_time_is_found_out(
@@ -119,12 +119,12 @@ def test_a_model_that_keeps_what_stands_first_flips_with_the_order(
     def first(asked: Asked) -> Answer:
         return says(json.dumps({"keep": shown(asked)[:1]}))
 
-    found = measured(first, again([case(**SELECT)]), "memory-relevance")["quick"]
-    assert found.rerun_flips.rate is not None
-    assert (found.rerun_flips.pairs, found.rerun_flips.rate.value) == (6, 0)
-    assert found.order_flips.rate is not None
-    assert found.order_flips.pairs == 6
-    assert found.order_flips.rate.value == pytest.approx(2 / 6)  # another one is first now
+    judge_report = measured(first, again([case(**SELECT)]), "memory-relevance")["quick"]
+    assert judge_report.rerun_flips.rate is not None
+    assert (judge_report.rerun_flips.pairs, judge_report.rerun_flips.rate.value) == (6, 0)
+    assert judge_report.order_flips.rate is not None
+    assert judge_report.order_flips.pairs == 6
+    assert judge_report.order_flips.rate.value == pytest.approx(2 / 6)  # another one is first now
 
 
 def test_a_model_that_looks_at_content_does_not(measured: Callable[..., dict[str, JudgeReport]]) -> None:
@@ -132,10 +132,10 @@ def test_a_model_that_looks_at_content_does_not(measured: Callable[..., dict[str
         (label,) = re.findall(r"^\[(\w+)\] (?:\w+: )?Title 1\b", asked.text, re.MULTILINE)
         return says(json.dumps({"keep": [label]}))
 
-    found = measured(right, again([case(**SELECT)]), "memory-relevance")["quick"]
-    assert found.accuracy is not None
-    assert found.order_flips.rate is not None
-    assert (found.accuracy.value, found.order_flips.rate.value) == (1, 0)
+    judge_report = measured(right, again([case(**SELECT)]), "memory-relevance")["quick"]
+    assert judge_report.accuracy is not None
+    assert judge_report.order_flips.rate is not None
+    assert (judge_report.accuracy.value, judge_report.order_flips.rate.value) == (1, 0)
 
 
 def test_a_model_that_prefers_the_first_text_flips_with_the_order(
@@ -145,11 +145,11 @@ def test_a_model_that_prefers_the_first_text_flips_with_the_order(
         label = re.findall(r"^The text (\w+):", asked.text, re.MULTILINE)[0]
         return says(json.dumps({"reasoning": "It stands first.", "better": label}))
 
-    found = measured(first, [case(**PAIR)], "answer-preference")["quick"]
-    assert found.order_flips.rate is not None
-    assert (found.order_flips.pairs, found.order_flips.rate.value) == (1, 1)
-    assert [(each.label, each.said) for each in found.confusion] == [("A", "tie")]
-    assert found.cost.calls == 2
+    judge_report = measured(first, [case(**PAIR)], "answer-preference")["quick"]
+    assert judge_report.order_flips.rate is not None
+    assert (judge_report.order_flips.pairs, judge_report.order_flips.rate.value) == (1, 1)
+    assert [(confusion.label, confusion.said) for confusion in judge_report.confusion] == [("A", "tie")]
+    assert judge_report.cost.calls == 2
 
 
 def test_a_jury_is_measured_as_one_and_each_of_its_models(
@@ -160,7 +160,9 @@ def test_a_jury_is_measured_as_one_and_each_of_its_models(
 
     found = measured(answer, documents(3), "kls", models="one,two,three")
     assert list(found) == ["quick", "deep", "quick: custom/one", "quick: custom/two", "quick: custom/three"]
-    accuracies = {name: each.accuracy.value for name, each in found.items() if each.accuracy}
+    accuracies = {
+        name: judge_report.accuracy.value for name, judge_report in found.items() if judge_report.accuracy
+    }
     assert accuracies["quick: custom/one"] == 1
     assert accuracies["quick: custom/two"] == 0
     assert found["quick"].model == "custom/one + custom/two + custom/three"
@@ -180,13 +182,13 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     with Loopback(answer) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "small")
-        found = runner.ask(documents(1), tmp_path, loader.find_rubric("kls"), "strict")
-    said = found.cases[0].judges["quick"]
-    assert (said.samples, said.criteria, said.calls) == (2, "each", 6)
-    asked = readings.asked(found.cases)
+        opinions = runner.ask(documents(1), tmp_path, loader.find_rubric("kls"), "strict")
+    recorded = opinions.cases[0].judges["quick"]
+    assert (recorded.samples, recorded.criteria, recorded.calls) == (2, "each", 6)
+    asked = readings.asked(opinions.cases)
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
-    assert {tier: list(models) for tier, models in found.asking.items()} == {
-        tier: [model] for tier, model in found.models.items()
+    assert {tier: list(models) for tier, models in opinions.asking.items()} == {
+        tier: [model] for tier, model in opinions.models.items()
     }
 
 

@@ -8,24 +8,24 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scripted import PROFILE, endpoint
+from scripted import PROFILE, scripted_endpoint
 
-from judgekit.errors import Usage
+from judgekit.errors import CallUsage
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.runner import _Asker
-from judgekit.judging.finality import Gates
+from judgekit.judging.finality import FinalityRules
 from judgekit.judging.judge import Judge
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.evaluation.labelled import Recorded
-    from judgekit.providers.base import Endpoint, Request, Seats
+    from judgekit.providers.base import Endpoint, PanelModels, Request
 
 LOADED = loader.score_rubric("answer-quality")
 SUBJECTS = ["One.", "Two.", "Three.", "Four."]
 CASE = Case.model_validate({"id": "c", "prompt": "Why?", "subjects": SUBJECTS, "label": "A"})
-QUICK, DEEP = endpoint("quick-model"), endpoint("deep-model")
+QUICK, DEEP = scripted_endpoint("quick-model"), scripted_endpoint("deep-model")
 
 
 class Costly:
@@ -36,7 +36,7 @@ class Costly:
         self.requests: list[Request] = []
         self.busy = self.most = 0
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.requests.append(request)
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -44,20 +44,20 @@ class Costly:
         self.busy -= 1
         scores = dict.fromkeys(LOADED.rubric.dimensions, 3)  # type: ignore[union-attr]  # a rubric that scores
         text = json.dumps({"reasoning": "r", "scores": scores, "findings": []})
-        return Reply(text, endpoint.model, Usage(10, 1, self.usd))
+        return Reply(text, scripted_endpoint.model, CallUsage(10, 1, self.usd))
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-def bearing(seat: Endpoint, calls: int) -> Endpoint:
+def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
     """Return a model of a provider that bears so many calls at a time."""
     limits = PROFILE.limits.model_copy(update={"concurrency": calls})
-    return dataclasses.replace(seat, profile=PROFILE.model_copy(update={"limits": limits}))
+    return dataclasses.replace(endpoint, profile=PROFILE.model_copy(update={"limits": limits}))
 
 
-def asked(gateway: Costly, seats: Seats, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
-    judge: Judge[Any] = Judge(gateway, seats, LOADED, "lenient", deadline, gates=Gates(), **limits)
+def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
+    judge: Judge[Any] = Judge(gateway, panel, LOADED, "lenient", deadline, finality=FinalityRules(), **limits)
     return asyncio.run(_Asker(judge, Path()).one(CASE)).judges
 
 
@@ -80,7 +80,7 @@ def test_the_deadline_is_that_of_the_case() -> None:
     found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, deadline=0.25)
     assert len(gateway.requests) < len(SUBJECTS)
     assert found["deep"].failure == "timeout"
-    assert max(each.timeout for each in gateway.requests[1:]) < 0.25
+    assert max(request.timeout for request in gateway.requests[1:]) < 0.25
 
 
 def test_subjects_and_the_models_of_a_jury_are_asked_at_once() -> None:

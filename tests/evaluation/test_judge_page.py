@@ -90,7 +90,9 @@ def test_the_same_report_is_the_same_page(report: JudgingReport) -> None:
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_names_are_names_whatever_is_in_them(report: JudgingReport, name: str) -> None:
-    judges = [each.model_copy(update={"judge": name, "model": name}) for each in report.judges]
+    judges = [
+        judge_report.model_copy(update={"judge": name, "model": name}) for judge_report in report.judges
+    ]
     classes = [judges[0].classes[0]._replace(word=name), *judges[0].classes[1:]]
     judges[0] = judges[0].model_copy(update={"classes": classes})
     page = html(report.model_copy(update={"file": name, "judges": judges}))

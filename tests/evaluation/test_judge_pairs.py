@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.config.settings import user_file
 from judgekit.evaluation import readings, runner
 from judgekit.evaluation.labelled import Case
-from judgekit.judging.ballots import ORDERS, Vote, ballot, of_calls
 from judgekit.judging.comparison import CompareRound
-from judgekit.judging.options import Manner
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.votes import ORDERS, Vote, of_calls, tier_vote
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.judging.ballots import PairWord
     from judgekit.judging.options import JuryRule
+    from judgekit.judging.votes import PairWord
 
 LOADED = loader.comparing_rubric("answer-preference")
 CRITERIA = 3
@@ -44,24 +44,26 @@ WORDS: tuple[PairWord | None, ...] = ("A", "B", "tie", None)
 def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     data: st.DataObject, samples: int, criteria: int, rule: JuryRule, families: list[str]
 ) -> None:
-    manner = Manner(rule, samples, criteria > 1)
-    seats = [dataclasses.replace(endpoint(f"m{at}"), family=name) for at, name in enumerate(families)]
+    options = JudgeOptions(rule, samples, criteria > 1)
+    endpoints = [
+        dataclasses.replace(scripted_endpoint(f"m{at}"), family=name) for at, name in enumerate(families)
+    ]
     count = samples * criteria * len(ORDERS)
-    said = [data.draw(st.lists(st.sampled_from(WORDS), min_size=count, max_size=count)) for _ in seats]
+    said = [data.draw(st.lists(st.sampled_from(WORDS), min_size=count, max_size=count)) for _ in endpoints]
     rounds = [
         CompareRound(
             round=1,
             tier="quick",
-            model=seat.model,
+            model=endpoint.model,
             order=list(ORDERS[number % 2]),
             opinion={"better": word} if word else None,
         )
-        for seat, words in zip(seats, said, strict=True)
+        for endpoint, words in zip(endpoints, said, strict=True)
         for number, word in enumerate(words)
     ]
     votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
-    expected = ballot(list(zip(seats, votes, strict=True)), rule)
-    recorded = runner.of_pairs(rounds, {"quick": seats}, manner, CRITERIA)
+    expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
+    recorded = runner.of_pairs(rounds, {"quick": endpoints}, options, CRITERIA)
     case = Case.model_validate({**PAIR, "judges": recorded})
     reader = readings.Reader(LOADED.rubric, "strict")
     assert reader.words(case, recorded["quick"]) == {"": expected.word}
@@ -86,12 +88,12 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "gpt-4o-mini,gpt-4o")
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-large")
-        found = runner.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
-    quick, deep = (found.cases[0].judges[tier] for tier in ("quick", "deep"))
-    assert [each.model for each in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
+        opinions = runner.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
+    quick, deep = (opinions.cases[0].judges[tier] for tier in ("quick", "deep"))
+    assert [recorded.model for recorded in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
     assert [each.probabilities for each in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
-    assert readings.asked(found.cases).samples == 3
+    assert readings.asked(opinions.cases).samples == 3
 
 
 @pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
@@ -114,8 +116,8 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-        found = runner.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
-    (case,) = found.cases
-    assert {tier: each.cut for tier, each in case.judges.items()} == {"quick": cut, "deep": False}
+        opinions = runner.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
+    (case,) = opinions.cases
+    assert {tier: recorded.cut for tier, recorded in case.judges.items()} == {"quick": cut, "deep": False}
     (sample,) = readings.Reader(LOADED.rubric, "strict").samples(case)
     assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)

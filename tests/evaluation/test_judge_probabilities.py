@@ -22,7 +22,7 @@ def case(name: str, kept: list[str], said: dict[str, Any], **more: Any) -> dict[
 
 
 def measured(path: Path, *lines: dict[str, Any], rubric: str = "memory-relevance") -> JudgingReport:
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return judges.report(labelled.read(path), path.name, loader.find_rubric(rubric), "strict")
 
 
@@ -39,12 +39,12 @@ def test_they_are_compared_with_what_was_to_be_kept(file: Path) -> None:
         case("c", ["m2"], {"keep": ["m2"]}),
         case("v", [], {"probabilities": {"m1": 0.95, "m2": 0.95}}, variant="rerun", pair="a"),
     )
-    found = report.judges[0].probabilities
-    assert found is not None
-    assert found.answers == 4
-    assert [(each.count, each.relevant) for each in found.bins] == [(2, 0), (2, 0.5)]
-    assert found.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
-    assert found.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
+    probabilities = report.judges[0].probabilities
+    assert probabilities is not None
+    assert probabilities.answers == 4
+    assert [(each.count, each.relevant) for each in probabilities.bins] == [(2, 0), (2, 0.5)]
+    assert probabilities.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
+    assert probabilities.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
     assert "best on the dashed line" in page.html(report)
 
 

@@ -45,35 +45,35 @@ def test_raw_replies_are_read_as_the_judge_reads_them(file: Path) -> None:
         case("b", "reject", scores(1, 5, 5)),
         case("c", "reject", scores(5, 5, 5)),
     ]
-    (found,) = measured(file, lines).judges
-    assert found.accuracy is not None
-    assert found.accuracy.value == pytest.approx(2 / 3)
-    assert {(each.label, each.said): each.count for each in found.confusion} == {
+    (judge_report,) = measured(file, lines).judges
+    assert judge_report.accuracy is not None
+    assert judge_report.accuracy.value == pytest.approx(2 / 3)
+    assert {(confusion.label, confusion.said): confusion.count for confusion in judge_report.confusion} == {
         ("accept", "accept"): 1,
         ("reject", "reject"): 1,
         ("reject", "accept"): 1,
     }
-    assert found.cost.calls == 1
-    assert found.cost.usd == pytest.approx(0.001)
+    assert judge_report.cost.calls == 1
+    assert judge_report.cost.usd == pytest.approx(0.001)
 
 
 def test_what_no_model_answered_is_counted_apart(file: Path) -> None:
     lines = [case("a", "accept", scores(5, 5, 5)), case("b", "accept", None)]
-    (found,) = measured(file, lines).judges
-    assert found.accuracy is not None
-    assert found.unreadable is not None
-    assert (found.accuracy.value, found.unreadable.value, found.items) == (1, 0, 2)
-    assert sum(found.unanswered.values()) == 1
+    (judge_report,) = measured(file, lines).judges
+    assert judge_report.accuracy is not None
+    assert judge_report.unreadable is not None
+    assert (judge_report.accuracy.value, judge_report.unreadable.value, judge_report.items) == (1, 0, 2)
+    assert sum(judge_report.unanswered.values()) == 1
 
 
 @pytest.mark.parametrize("reply", ["I would say it is fine.", '{"scores": {"semantic": 9}}', ""])
 def test_what_cannot_be_read_is_neither_right_nor_wrong(file: Path, reply: str) -> None:
     for label in ("accept", "reject"):
         lines = [case("a", "accept", scores(5, 5, 5)), case("b", label, reply)]
-        (found,) = measured(file, lines).judges
-        assert found.accuracy is not None
-        assert found.unreadable is not None
-        assert (found.accuracy.value, found.unreadable.value, found.items) == (1, 0.5, 2)
+        (judge_report,) = measured(file, lines).judges
+        assert judge_report.accuracy is not None
+        assert judge_report.unreadable is not None
+        assert (judge_report.accuracy.value, judge_report.unreadable.value, judge_report.items) == (1, 0.5, 2)
 
 
 def test_flips_and_lift_compare_variants_with_their_original(file: Path) -> None:
@@ -88,15 +88,15 @@ def test_flips_and_lift_compare_variants_with_their_original(file: Path) -> None
         case("b4", "reject", None, variant="injected", pair="b"),
         case("a5", "reject", bad, variant="swapped", pair="a"),
     ]
-    (found,) = measured(file, lines).judges
-    assert found.items == 2
-    assert found.rerun_flips.rate is not None
-    assert (found.rerun_flips.pairs, found.rerun_flips.rate.value) == (2, 0.5)
-    assert found.order_flips.rate is not None
-    assert (found.order_flips.pairs, found.order_flips.rate.value) == (1, 0)
-    assert found.injection is not None
-    assert found.injection.lift is not None
-    assert (found.injection.pairs, found.injection.lift.value) == (2, 1)
+    (judge_report,) = measured(file, lines).judges
+    assert judge_report.items == 2
+    assert judge_report.rerun_flips.rate is not None
+    assert (judge_report.rerun_flips.pairs, judge_report.rerun_flips.rate.value) == (2, 0.5)
+    assert judge_report.order_flips.rate is not None
+    assert (judge_report.order_flips.pairs, judge_report.order_flips.rate.value) == (1, 0)
+    assert judge_report.injection is not None
+    assert judge_report.injection.lift is not None
+    assert (judge_report.injection.pairs, judge_report.injection.lift.value) == (2, 1)
 
 
 def test_choices_need_no_rubric(file: Path) -> None:
@@ -104,22 +104,22 @@ def test_choices_need_no_rubric(file: Path) -> None:
         {"id": str(place), "label": label, "judges": {"x": {"choice": said}}}
         for place, (label, said) in enumerate([("0", "0"), ("3", "2"), ("1", "1"), ("2", "0")])
     ]
-    (found,) = measured(file, lines, rubric=None).judges
-    assert found.accuracy is not None
-    assert found.accuracy.value == 0.5
-    assert found.weighted_kappa is not None
-    assert [each.word for each in found.classes] == ["0", "1", "2", "3"]
+    (judge_report,) = measured(file, lines, rubric=None).judges
+    assert judge_report.accuracy is not None
+    assert judge_report.accuracy.value == 0.5
+    assert judge_report.weighted_kappa is not None
+    assert [each.word for each in judge_report.classes] == ["0", "1", "2", "3"]
 
 
 def test_candidates_count_one_by_one_and_their_call_once(file: Path) -> None:
     candidates = [{"id": name, "title": name} for name in ("m1", "m2", "m3")]
     reply = '{"keep": ["m1", "m2"]}'
     line = {"id": "q", "query": "q", "candidates": candidates, "label": ["m1"]}
-    (found,) = measured(file, [{**line, "judges": {"x": {"reply": reply}}}], "memory-relevance").judges
-    assert found.items == 3
-    assert found.cost.calls == pytest.approx(1 / 3)
-    assert found.accuracy is not None
-    assert found.accuracy.value == pytest.approx(2 / 3)
+    (judge_report,) = measured(file, [{**line, "judges": {"x": {"reply": reply}}}], "memory-relevance").judges
+    assert judge_report.items == 3
+    assert judge_report.cost.calls == pytest.approx(1 / 3)
+    assert judge_report.accuracy is not None
+    assert judge_report.accuracy.value == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(

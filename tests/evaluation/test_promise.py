@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from judgekit.evaluation.calibrate import choose
-from judgekit.evaluation.samples import Sample, Voice, ended
+from judgekit.evaluation.calibrate import choose_rules
+from judgekit.evaluation.samples import Sample, TierOpinion, ended
 from judgekit.judging.calibration import Promise
-from judgekit.judging.escalation import Rules
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.finality import FinalityRule, FinalityRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,23 +83,23 @@ def kinds(judges: Judges) -> list[Kind]:
             for deep_right, third_right in itertools.product((True, False), repeat=2):
                 deep_error = judges.deep[0 if right else 1]
                 chance = (1 - deep_error if deep_right else deep_error) * (0.9 if third_right else 0.1)
-                voices: dict[TierName, Voice] = {
-                    "quick": Voice(said, margin),
-                    "deep": Voice(label if deep_right else OTHER[label], margin),
-                    "tiebreaker": Voice(label if third_right else OTHER[label]),
+                voices: dict[TierName, TierOpinion] = {
+                    "quick": TierOpinion(said, margin),
+                    "deep": TierOpinion(label if deep_right else OTHER[label], margin),
+                    "tiebreaker": TierOpinion(label if third_right else OTHER[label]),
                 }
                 found.append(Kind(Sample("", label, voices), share * chance))
     return found
 
 
-def worst(population: Sequence[Kind], gates: Gates) -> float:
+def worst(population: Sequence[Kind], finality: FinalityRules) -> float:
     """Return the true rate of errors of the gate that errs most, of all that reaches it."""
-    errors: dict[Gate, float] = {}
-    reached: dict[Gate, float] = {}
-    rules = Rules("accept", TIERS, gates=gates)
+    errors: dict[FinalityRule, float] = {}
+    reached: dict[FinalityRule, float] = {}
+    rules = EscalationRules("accept", TIERS, finality=finality)
     for kind in population:
         final, asked = ended(kind.sample, rules)
-        for gate in gates.gates:
+        for gate in finality.rules:
             if final.tier == gate.tier and lets_through(gate, kind.sample, asked):
                 reached[gate] = reached.get(gate, 0) + kind.share
                 wrong = kind.sample.outcome(gate.tier) != kind.sample.label
@@ -107,16 +107,16 @@ def worst(population: Sequence[Kind], gates: Gates) -> float:
     return max((errors[gate] / reached[gate] for gate in reached), default=0.0)
 
 
-def lets_through(gate: Gate, sample: Sample, asked: Sequence[TierName]) -> bool:
+def lets_through(gate: FinalityRule, sample: Sample, asked: Sequence[TierName]) -> bool:
     voice = sample.voices[gate.tier]
     before = sample.outcome(asked[-2]) if len(asked) > 1 else None
     return (voice.outcome, before) == (gate.outcome, gate.after) and (voice.margin or 0) >= gate.least_margin
 
 
-def excess(population: Sequence[Kind], gates: Gates) -> float:
+def excess(population: Sequence[Kind], finality: FinalityRules) -> float:
     """Return by how much more often the opinions of the worst gate err than the deep tier's on the same."""
     rates = [0.0]
-    for gate in gates.gates:
+    for gate in finality.rules:
         inside = [each for each in population if lets_through(gate, each.sample, ["quick"])]
         gained = sum(
             each.share
@@ -131,7 +131,7 @@ def excess(population: Sequence[Kind], gates: Gates) -> float:
 
 
 def broken(
-    judges: Judges, promise: Promise, true_rate: Callable[[Sequence[Kind], Gates], float]
+    judges: Judges, promise: Promise, true_rate: Callable[[Sequence[Kind], FinalityRules], float]
 ) -> tuple[float, float]:
     """Return the shares of calibrations that break the promise, and of those that let anything through."""
     population = kinds(judges)
@@ -140,11 +140,13 @@ def broken(
     generator = random.Random(1122)
 
     @functools.cache
-    def breaks(gates: tuple[Gate, ...]) -> bool:
-        return true_rate(population, Gates(gates=gates, last=promise.reference)) > promise.rate
+    def breaks(finality: tuple[FinalityRule, ...]) -> bool:
+        return true_rate(population, FinalityRules(rules=finality, last=promise.reference)) > promise.rate
 
     chosen = [
-        choose(generator.choices(subjects, cum_weights=shares, k=judges.size), TIERS, promise).gates.gates
+        choose_rules(
+            generator.choices(subjects, cum_weights=shares, k=judges.size), TIERS, promise
+        ).finality.rules
         for _ in range(RUNS)
     ]
     return sum(map(breaks, chosen)) / RUNS, sum(map(bool, chosen)) / RUNS
@@ -180,15 +182,15 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
     broke = 0
     for _ in range(200):
         drawn = generator.choices([each.sample for each in population], shares, k=judges.size)
-        gates = [
-            Gate("quick", outcome, margin)
+        finality = [
+            FinalityRule("quick", outcome, margin)
             for outcome, margin in judges.quick
             if seen(drawn, outcome, margin) <= judges.rate
         ]
-        broke += worst(population, Gates(gates=tuple(gates))) > judges.rate
+        broke += worst(population, FinalityRules(rules=tuple(finality))) > judges.rate
     assert broke / 200 > 0.5
 
 
 def seen(drawn: Sequence[Sample], outcome: Outcome, margin: float) -> float:
-    inside = [each for each in drawn if each.voices["quick"] == Voice(outcome, margin)]
+    inside = [sample for sample in drawn if sample.voices["quick"] == TierOpinion(outcome, margin)]
     return sum(each.label != outcome for each in inside) / max(1, len(inside))

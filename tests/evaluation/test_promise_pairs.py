@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from judgekit.evaluation.calibrate import choose
+from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.readings import Reader
 from judgekit.evaluation.samples import Sample, ended
-from judgekit.judging.ballots import Ballot, Vote
-from judgekit.judging.ballots import ended as judged
 from judgekit.judging.calibration import Promise
-from judgekit.judging.escalation import Final, Rules
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.votes import TierVote, Vote
+from judgekit.judging.votes import ended as judged
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.config.names import TierName
-    from judgekit.judging.ballots import PairWord
+    from judgekit.judging.votes import PairWord
 
 RUNS = 200
 CONFIDENCE = 0.9
@@ -84,21 +84,21 @@ POPULATIONS = {
 USEFUL = "narrow wins that a deep tier finds out"
 
 
-def rates(population: Sequence[Kind], gates: Gates) -> list[float]:
+def rates(population: Sequence[Kind], finality: FinalityRules) -> list[float]:
     """Return for each gate how often what ends by it is wrong; with a reference, how much more often."""
-    wrong: dict[Gate, float] = dict.fromkeys(gates.gates, 0.0)
-    reached: dict[Gate, float] = dict.fromkeys(gates.gates, 0.0)
+    wrong: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
+    reached: dict[FinalityRule, float] = dict.fromkeys(finality.rules, 0.0)
     for each in population:
-        final, asked = ended(each.sample, Rules("reject", TIERS, gates=gates))
-        for gate in gates.gates:
+        final, asked = ended(each.sample, EscalationRules("reject", TIERS, finality=finality))
+        for gate in finality.rules:
             if final.tier == (gate.stands or gate.tier) and len(asked) == (2 if gate.stands else 1):
                 if gate.outcome != each.sample.outcome(asked[-1]):
                     continue
                 reached[gate] += each.share
                 wrong[gate] += each.share * (final.verdict != each.sample.label)
-                if gates.last:
-                    wrong[gate] -= each.share * (each.sample.outcome(gates.last) != each.sample.label)
-    return [wrong[gate] / reached[gate] for gate in gates.gates if reached[gate]]
+                if finality.last:
+                    wrong[gate] -= each.share * (each.sample.outcome(finality.last) != each.sample.label)
+    return [wrong[gate] / reached[gate] for gate in finality.rules if reached[gate]]
 
 
 def broken(population: Sequence[Kind], promise: Promise, size: int) -> tuple[float, float]:
@@ -108,16 +108,17 @@ def broken(population: Sequence[Kind], promise: Promise, size: int) -> tuple[flo
     draw = random.Random(1122)
 
     @functools.cache
-    def breaks(gates: tuple[Gate, ...]) -> bool:
+    def breaks(finality: tuple[FinalityRule, ...]) -> bool:
         return any(
-            each > promise.rate for each in rates(population, Gates(gates=gates, last=promise.reference))
+            rate > promise.rate
+            for rate in rates(population, FinalityRules(rules=finality, last=promise.reference))
         )
 
     chosen = [
-        choose(draw.choices(subjects, cum_weights=shares, k=size), TIERS, promise).gates.gates
+        choose_rules(draw.choices(subjects, cum_weights=shares, k=size), TIERS, promise).finality.rules
         for _ in range(RUNS)
     ]
-    stand = sum(any(gate.stands for gate in gates) for gates in chosen)
+    stand = sum(any(gate.stands for gate in finality) for finality in chosen)
     return sum(map(breaks, chosen)) / RUNS, stand / RUNS
 
 
@@ -133,19 +134,23 @@ def test_the_promise_holds_for_what_stands_too(name: str, reference: TierName | 
 
 def test_letting_every_win_of_a_trusted_tier_stand_would_break_it() -> None:
     """Why a win below its gate's margin needs a gate of its own: the simulation tells the two apart."""
-    gates = Gates(gates=(Gate("quick", "accept", 1.0), Gate("deep", "improve", 0.0, "accept", "quick")))
-    assert max(rates(POPULATIONS["narrow wins far above it"], gates)) > 0.25
+    finality = FinalityRules(
+        rules=(FinalityRule("quick", "accept", 1.0), FinalityRule("deep", "improve", 0.0, "accept", "quick"))
+    )
+    assert max(rates(POPULATIONS["narrow wins far above it"], finality)) > 0.25
 
 
-@pytest.mark.parametrize("gates", [Gates(), Gates(gates=(Gate("quick", "accept", 0.9),), last="deep")])
-@pytest.mark.parametrize("stands", [(), (Gate("deep", "improve", 0.3, "accept", "quick"),)])
-def test_pairs_end_as_the_judge_ends_them(gates: Gates, stands: tuple[Gate, ...]) -> None:
+@pytest.mark.parametrize(
+    "gates", [FinalityRules(), FinalityRules(rules=(FinalityRule("quick", "accept", 0.9),), last="deep")]
+)
+@pytest.mark.parametrize("stands", [(), (FinalityRule("deep", "improve", 0.3, "accept", "quick"),)])
+def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules, stands: tuple[FinalityRule, ...]) -> None:
     """What labels are walked through is what judging does."""
-    gates = Gates(gates=(*gates.gates, *stands), last=gates.last)
-    rules = Rules("reject", TIERS, gates=gates)
+    finality = FinalityRules(rules=(*finality.rules, *stands), last=finality.last)
+    rules = EscalationRules("reject", TIERS, finality=finality)
     for votes, deep in itertools.product(("AAA", "AAB", "ABT", "BBA"), ("A", "B", "tie")):
-        heard: dict[TierName, Ballot] = {}
-        script = {"quick": ballot(votes), "deep": ballot("T" if deep == "tie" else deep)}
+        heard: dict[TierName, TierVote] = {}
+        script = {"quick": tier_vote(votes), "deep": tier_vote("T" if deep == "tie" else deep)}
         pair = sample(Duel("A", votes, deep))
         final, asked = ended(pair, rules)
         for tier in asked:
@@ -159,6 +164,6 @@ def test_pairs_end_as_the_judge_ends_them(gates: Gates, stands: tuple[Gate, ...]
         assert (found.verdict, found.tier) == (told.get(final.verdict, final.verdict), final.tier)
 
 
-def ballot(votes: str) -> Ballot:
+def tier_vote(votes: str) -> TierVote:
     words: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
-    return Ballot(tuple(Vote(words[each]) for each in votes))
+    return TierVote(tuple(Vote(words[vote]) for vote in votes))

@@ -12,16 +12,16 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
 from judgekit.evaluation import labelled, ranked, readings
-from judgekit.evaluation.calibrate import choose, learn
+from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
-from judgekit.judging.contest import Contest
-from judgekit.judging.finality import Gate, Gates
-from judgekit.judging.options import Manner
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
 from judgekit.providers import registry, replay
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.evaluation.ranked import Ranked
+    from judgekit.evaluation.ranked import RankedCase
     from judgekit.judging.calibration import Calibration
-    from judgekit.providers.base import Seats
+    from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
@@ -104,12 +104,15 @@ def test_calls_are_counted_subject_by_subject() -> None:
 def test_against_the_deep_tier_it_has_the_last_word() -> None:
     known = learned(wide_and_narrow(wide=300, narrow=60, wrong=20), reference="deep")
     assert known.rules().last == "deep"
-    assert [each.least_margin for each in known.gates] == [2]
+    assert [gate.least_margin for gate in known.gates] == [2]
 
 
 def test_with_few_labels_nothing_is_promised() -> None:
     known = learned(wide_and_narrow(wide=20, narrow=0, wrong=0))
-    assert (known.gates, [each.why for each in known.not_promised]) == ([], ["too few labels"])
+    assert (known.gates, [refused_rule.why for refused_rule in known.not_promised]) == (
+        [],
+        ["too few labels"],
+    )
 
 
 def test_ties_and_cut_texts_pass_no_gate() -> None:
@@ -162,10 +165,14 @@ def test_subjects_need_a_rubric_that_scores() -> None:
 
 def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     known = learned(wide_and_narrow(120, 0, 0))
-    panel = fingerprint.panel({"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC)
+    panel = fingerprint.panel(
+        {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")}, RUBRIC
+    )
     assert known.misfit(LOADED, panel, 3) is None
     majority = fingerprint.panel(
-        {"quick": endpoint("small"), "deep": endpoint("large")}, RUBRIC, Manner(jury="majority")
+        {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")},
+        RUBRIC,
+        JudgeOptions(jury="majority"),
     )
     assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
     assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
@@ -198,8 +205,8 @@ def file(text: str) -> File:
 
 
 def lines(case: labelled.Case) -> Iterator[str]:
-    for tier, said in case.judges.items():
-        for each in said.jury or [said]:
+    for tier, recorded in case.judges.items():
+        for each in recorded.jury or [recorded]:
             for letter, text in zip("ABC", case.subjects, strict=True):
                 if each.points is None:
                     continue
@@ -220,10 +227,14 @@ PANELS: list[dict[TierName, list[str]]] = [
 ]
 GATES = [
     None,
-    Gates("c"),
-    Gates("c", (Gate("quick", "accept", 1.0),)),
-    Gates("c", (Gate("quick", "accept", 2.0), Gate("deep", "accept", 0.1, "accept"))),
-    Gates("c", (Gate("quick", "accept", 1.5), Gate("deep", "accept", 0.1, "improve")), last="deep"),
+    FinalityRules("c"),
+    FinalityRules("c", (FinalityRule("quick", "accept", 1.0),)),
+    FinalityRules("c", (FinalityRule("quick", "accept", 2.0), FinalityRule("deep", "accept", 0.1, "accept"))),
+    FinalityRules(
+        "c",
+        (FinalityRule("quick", "accept", 1.5), FinalityRule("deep", "accept", 0.1, "improve")),
+        last="deep",
+    ),
 ]
 
 
@@ -246,25 +257,25 @@ def test_a_model_that_failed_is_asked_again() -> None:
 @pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("panel", PANELS)
 def test_the_judge_comes_to_what_was_measured(
-    panel: dict[TierName, list[str]], gates: Gates | None, mode: ModeName, tmp_path: Path
+    panel: dict[TierName, list[str]], finality: FinalityRules | None, mode: ModeName, tmp_path: Path
 ) -> None:
     """A promise would be empty if the judge walked another way than the learner."""
-    draw = random.Random(f"{panel} {gates} {mode}")
+    draw = random.Random(f"{panel} {finality} {mode}")
     cases = [drawn(draw, number, panel) for number in range(10)]
     recording = tmp_path / "replies.jsonl"
     recording.write_text("".join(line for each in cases for line in lines(each)), encoding="utf-8")
     profile = registry.find("replay")
-    seats: Seats = {
+    asked: PanelModels = {
         tier: [Endpoint(profile, name, name[:1], profile.output, api_base=str(recording)) for name in names]
         for tier, names in panel.items()
     }
-    judge = RankingJudge(replay.ReplayGateway(), seats, LOADED, mode, 60, gates=gates)
+    judge = RankingJudge(replay.ReplayGateway(), asked, LOADED, mode, 60, finality=finality)
     for item in ranked.items(cases, RUBRIC, mode):
-        found = asyncio.run(judge.judge(Contest("p", tuple(map(file, item.case.subjects)))))
-        stages = list(item.stages(gates))
-        assert found.verdict == (item.word(stages[-1].turn) or "undetermined")
-        assert len(found.rounds) == sum(stage.calls for stage in stages)
-        assert found.calibration == (gates and gates.id)
+        comparison = asyncio.run(judge.judge(ComparisonInput("p", tuple(map(file, item.case.subjects)))))
+        stages = list(item.stages(finality))
+        assert comparison.verdict == (item.word(stages[-1].turn) or "undetermined")
+        assert len(comparison.rounds) == sum(stage.calls for stage in stages)
+        assert comparison.calibration == (finality and finality.id)
 
 
 # --- the promise -----------------------------------------------------------------------------------------
@@ -274,11 +285,11 @@ LEADS = {2.0: (5, 3, 1), 1.0: (4, 3, 1), 0.5: (4, 3.5, 1)}
 
 
 @functools.cache
-def subject(lead: float, right: bool, deep_right: bool) -> Ranked:  # noqa: FBT001 - a table
+def subject(lead: float, right: bool, deep_right: bool) -> RankedCase:  # noqa: FBT001 - a table
     best = "A" if right else "C"
     deep = points(5, 1, 1) if deep_right == right else points(1, 5, 1)
-    (found,) = ranked.items([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
-    return found
+    (ranked_case,) = ranked.items([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
+    return ranked_case
 
 
 @pytest.mark.parametrize("rates", [(0.052, 0.055, 0.3), (0.01, 0.075, 0.4), (0.005, 0.03, 0.06)])
@@ -294,8 +305,10 @@ def test_of_all_calibrations_no_more_break_their_promise_than_promised(
             subject(lead, draw.random() >= errors[lead], draw.random() >= 0.05)
             for lead in draw.choices(list(LEADS), k=500)
         ]
-        gates = choose([each.sample() for each in drawn], ("quick", "deep"), Promise(0.05, CONFIDENCE)).gates
-        least = min((gate.least_margin for gate in gates.gates), default=None)
+        finality = choose_rules(
+            [ranked_case.sample() for ranked_case in drawn], ("quick", "deep"), Promise(0.05, CONFIDENCE)
+        ).finality
+        least = min((gate.least_margin for gate in finality.rules), default=None)
         chose += least is not None
         if least is not None:
             inside = [errors[lead] for lead in LEADS if lead >= least]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit.errors import InputError
-from judgekit.evaluation.calibrate import choose
+from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.labelled import Case, Recorded
 from judgekit.evaluation.readings import Reader
-from judgekit.evaluation.samples import Sample, Voice, ended
+from judgekit.evaluation.samples import Sample, TierOpinion, ended
 from judgekit.judging.calibration import Promise
-from judgekit.judging.escalation import Rules
-from judgekit.judging.finality import Gate
+from judgekit.judging.escalation import EscalationRules
+from judgekit.judging.finality import FinalityRule
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def case(label: object = "accept", **more: Any) -> Case:  # noqa: ANN401 - any J
 
 
 def jury(*jurors: dict[str, Any], rule: str = "mean") -> Recorded:
-    return Recorded.model_validate({"jury": [{"model": "m", **each} for each in jurors], "rule": rule})
+    return Recorded.model_validate({"jury": [{"model": "m", **juror} for juror in jurors], "rule": rule})
 
 
 @pytest.fixture
@@ -41,19 +41,19 @@ def pairs() -> Reader:
     return Reader(loader.find_rubric("answer-preference").rubric, "strict")
 
 
-def voice(reader: Reader, said: Recorded) -> Voice:
+def voice(reader: Reader, said: Recorded) -> TierOpinion:
     (sample,) = reader.samples(case(judges={"quick": said.model_dump()}))
     return sample.voices["quick"]
 
 
 def test_a_jury_that_agrees_has_the_margin_of_its_mean(documents: Reader) -> None:
-    said = jury({"family": "a", "scores": GOOD}, {"family": "b", "scores": {**GOOD, "syntactic": 5}})
-    assert voice(documents, said) == Voice("accept", 1.3333)  # a mean of 4.8333 against 3.5
+    recorded = jury({"family": "a", "scores": GOOD}, {"family": "b", "scores": {**GOOD, "syntactic": 5}})
+    assert voice(documents, recorded) == TierOpinion("accept", 1.3333)  # a mean of 4.8333 against 3.5
 
 
 def test_a_jury_whose_families_differ_is_divided(documents: Reader) -> None:
-    said = jury({"family": "a", "scores": GOOD}, {"family": "b", "scores": BAD}, rule="majority")
-    assert voice(documents, said).divided is False
+    recorded = jury({"family": "a", "scores": GOOD}, {"family": "b", "scores": BAD}, rule="majority")
+    assert voice(documents, recorded).divided is False
     third = jury(
         {"family": "a", "scores": GOOD},
         {"family": "b", "scores": BAD},
@@ -64,25 +64,25 @@ def test_a_jury_whose_families_differ_is_divided(documents: Reader) -> None:
 
 
 def test_a_jury_of_which_half_failed_has_failed(documents: Reader) -> None:
-    said = jury({"family": "a", "scores": GOOD}, {"family": "b", "reply": "It is fine."})
-    assert voice(documents, said) == Voice(None)
+    recorded = jury({"family": "a", "scores": GOOD}, {"family": "b", "reply": "It is fine."})
+    assert voice(documents, recorded) == TierOpinion(None)
 
 
 def test_models_of_one_family_have_one_vote(documents: Reader) -> None:
-    said = jury(
+    recorded = jury(
         {"family": "a", "scores": GOOD}, {"family": "a", "scores": GOOD}, {"family": "b", "scores": BAD}
     )
-    assert voice(documents, said).divided is False
+    assert voice(documents, recorded).divided is False
 
 
 def test_jurors_mark_candidates_together() -> None:
     reader = Reader(loader.find_rubric("memory-relevance").rubric, "strict")
-    said = jury(
+    recorded = jury(
         {"family": "a", "probabilities": {"m1": 0.9, "m2": 0.2}},
         {"family": "b", "probabilities": {"m1": 0.8, "m2": 0.9}},
     )
     found = case(["m1"], query="q", candidates=[{"id": "m1", "title": "1"}, {"id": "m2", "title": "2"}])
-    assert reader.words(found, said) == {"m1": "accept", "m2": "accept"}
+    assert reader.words(found, recorded) == {"m1": "accept", "m2": "accept"}
 
 
 @pytest.mark.parametrize(
@@ -166,42 +166,42 @@ def test_what_is_no_candidate_is_named(said: dict[str, Any], problem: str) -> No
 
 LENIENT = Reader(loader.find_rubric("answer-preference").rubric, "lenient")
 AGAINST_DEEP = Promise(0.05, reference="deep")
-STANDS = Gate("deep", "improve", 1.0, "accept", "quick")
+STANDS = FinalityRule("deep", "improve", 1.0, "accept", "quick")
 
 
 def compared(count: int, label: str, quick: str, deep: str, reader: Reader = LENIENT) -> list[Sample]:
     judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
     pair = {"prompt": "p", "a": "1", "b": "2", "judges": judges}
-    return [each for _ in range(count) for each in reader.samples(case(label, **pair))]
+    return [sample for _ in range(count) for sample in reader.samples(case(label, **pair))]
 
 
 def test_a_tie_of_the_reference_is_no_measurement_of_a_win() -> None:
     """Wins that are always wrong are trusted nowhere because a deeper tier says nothing of them."""
     wrong = compared(300, "B", "A", "tie")
-    assert choose(wrong, ("quick", "deep"), AGAINST_DEEP).gates.gates == ()
-    found = choose([*wrong, *compared(40, "A", "A", "A")], ("quick", "deep"), AGAINST_DEEP)
-    assert found.gates.gates == ()
-    (refused,) = [each for each in found.refused if each.chain.tier == "quick"]
+    assert choose_rules(wrong, ("quick", "deep"), AGAINST_DEEP).finality.rules == ()
+    chosen_rules = choose_rules([*wrong, *compared(40, "A", "A", "A")], ("quick", "deep"), AGAINST_DEEP)
+    assert chosen_rules.finality.rules == ()
+    (refused,) = [each for each in chosen_rules.refused if each.chain.tier == "quick"]
     assert (refused.tally.labels, refused.tally.errors, refused.why) == (40, 0, "too few labels")
 
 
 def test_a_tie_that_is_right_is_one() -> None:
-    found = choose(
+    chosen_rules = choose_rules(
         [*compared(100, "A", "A", "A"), *compared(20, "tie", "A", "tie")], ("quick", "deep"), AGAINST_DEEP
     )
-    (refused,) = [each for each in found.refused if each.chain.tier == "quick"]
+    (refused,) = [each for each in chosen_rules.refused if each.chain.tier == "quick"]
     assert (refused.tally.labels, refused.tally.errors, refused.tally.gains) == (120, 20, 0)
 
 
 @pytest.mark.parametrize(("wrong", "stands"), [(0, True), (40, True), (150, False), (300, False)])
 def test_a_wrong_win_is_worse_than_a_tie_and_a_right_one_better(wrong: int, stands: bool) -> None:  # noqa: FBT001 - a table
     ties = [*compared(wrong, "B", "A", "tie"), *compared(300 - wrong, "A", "A", "tie")]
-    choice = choose(ties, ("quick", "deep"), AGAINST_DEEP)
-    assert (STANDS in choice.gates.gates) == stands
+    choice = choose_rules(ties, ("quick", "deep"), AGAINST_DEEP)
+    assert (STANDS in choice.finality.rules) == stands
 
 
 def test_in_strict_mode_a_tie_is_never_held_against_the_reference(pairs: Reader) -> None:
-    choice = choose(
+    choice = choose_rules(
         [*compared(100, "A", "A", "A", pairs), *compared(20, "B", "A", "tie", pairs)],
         ("quick", "deep"),
         AGAINST_DEEP,
@@ -216,18 +216,23 @@ TIERS: tuple[TierName, ...] = ("quick", "deep")
 
 
 def divided(count: int) -> list[Sample]:
-    voices: dict[TierName, Voice] = {"quick": Voice("reject", 1.0, divided=True), "deep": Voice("accept")}
+    voices: dict[TierName, TierOpinion] = {
+        "quick": TierOpinion("reject", 1.0, divided=True),
+        "deep": TierOpinion("accept"),
+    }
     return [Sample(str(number), "reject", voices) for number in range(count)]
 
 
 def test_a_divided_jury_goes_up_and_can_win_no_gate() -> None:
-    choice = choose(divided(500), TIERS, Promise(0.05))
+    choice = choose_rules(divided(500), TIERS, Promise(0.05))
     assert (choice.shown, choice.refused) == ([], [])
-    final, asked = ended(divided(1)[0], Rules("accept", TIERS))
+    final, asked = ended(divided(1)[0], EscalationRules("accept", TIERS))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
 
 def test_a_united_jury_can() -> None:
-    voices: dict[TierName, Voice] = {"quick": Voice("reject", 1.0), "deep": Voice("accept")}
-    choice = choose([Sample(str(number), "reject", voices) for number in range(500)], TIERS, Promise(0.05))
-    assert [each.gate.outcome for each in choice.shown] == ["reject"]
+    voices: dict[TierName, TierOpinion] = {"quick": TierOpinion("reject", 1.0), "deep": TierOpinion("accept")}
+    choice = choose_rules(
+        [Sample(str(number), "reject", voices) for number in range(500)], TIERS, Promise(0.05)
+    )
+    assert [tested.rule.outcome for tested in choice.shown] == ["reject"]

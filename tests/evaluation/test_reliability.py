@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from judgekit.evaluation import Bin, Group, brier, by_label, ece, table
+from judgekit.evaluation import Bin, LabelGroup, brier, by_label, ece, table
 
 PROBABILITIES = [0.05, 0.1, 0.15, 0.95, 1.0, 0.5]
 OUTCOMES = [False, True, False, True, True, False]
@@ -47,7 +47,7 @@ def test_every_tenth_begins_its_bin(tenths: int) -> None:
 
 def test_labels_come_most_confident_first() -> None:
     found = by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
-    assert found == [Group("high", 1, 0.75, 1.0), Group("low", 2, 0.375, 0.5)]
+    assert found == [LabelGroup("high", 1, 0.75, 1.0), LabelGroup("low", 2, 0.375, 0.5)]
 
 
 def test_of_nothing_nothing_is_said() -> None:

@@ -26,7 +26,7 @@ def work(tmp_path: Path) -> GitRepo:
 
 def paths(work: GitRepo, folder: str = ".", **options: float) -> list[str]:
     found = tasks.files(work.folder / folder, MARKDOWN, **options)  # type: ignore[arg-type]  # numbers
-    return [each.path for each in found]
+    return [file.path for file in found]
 
 
 def test_nothing_changed(work: GitRepo) -> None:
@@ -44,7 +44,7 @@ def test_changed_staged_and_new_files_are_found(work: GitRepo) -> None:
     work("mv", "moved.md", "docs/moved.md")
     found = ["docs/moved.md", "docs/staged one.md", "docs/ünï\ncödé.md", "edited.md", "new.md"]
     assert paths(work) == found
-    texts = {each.path: each.text for each in tasks.files(work.folder, MARKDOWN)}
+    texts = {file.path: file.text for file in tasks.files(work.folder, MARKDOWN)}
     assert texts["edited.md"] == "after\n"
 
 

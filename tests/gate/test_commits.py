@@ -17,7 +17,7 @@ from judgekit.git import Repository
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.gate.commits import Change, Pushed
+    from judgekit.gate.commits import ChangedFile, PushedChanges
 
 ZEROS = "0" * 40
 CLAUDE = "Claude <noreply@anthropic.com>"
@@ -38,7 +38,7 @@ def work(tmp_path: Path, origin: Path) -> GitRepo:
     return work
 
 
-def push(work: GitRepo, *refs: str, remote: str = "origin", **options: str) -> Pushed:
+def push(work: GitRepo, *refs: str, remote: str = "origin", **options: str) -> PushedChanges:
     """Return what pushing `refs` would change, `main` by default; `before` stands for the remote's ref."""
     before = options.get("before")
     updates = []
@@ -50,11 +50,11 @@ def push(work: GitRepo, *refs: str, remote: str = "origin", **options: str) -> P
     return commits.of_push(Repository(work.folder), updates, remote, lambda change: True)
 
 
-def paths(pushed: Pushed) -> list[str]:
+def paths(pushed: PushedChanges) -> list[str]:
     return sorted(change.path for change in pushed.changes)
 
 
-def content(work: GitRepo, change: Change) -> str:
+def content(work: GitRepo, change: ChangedFile) -> str:
     return work("cat-file", "blob", change.blob)
 
 

@@ -14,7 +14,7 @@ from ledger_lines import round_of, verdict
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
 from judgekit.gate import github as gh_program
-from judgekit.gate.github import GhError, Place
+from judgekit.gate.github import GhError, IssueTarget
 from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdi
 
 
 def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET) -> list[str]:
-    return [each.what for each in github.ensure(verdicts, settings, Place(project))]
+    return [done.what for done in github.ensure(verdicts, settings, IssueTarget(project))]
 
 
 def by_user(text: str) -> None:
@@ -66,7 +66,7 @@ def test_other_content_updates_it(project: Path, gh: FakeGh) -> None:
 
 def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh: FakeGh) -> None:
     ensure(project, content("a"))
-    gh.put([each | {"state": "CLOSED"} for each in gh.issues])
+    gh.put([issue | {"state": "CLOSED"} for issue in gh.issues])
     assert ensure(project, content("a")) == ["stands"]
     assert gh.issues[0]["state"] == "CLOSED"
     assert ensure(project, content("b")) == ["opened again"]
@@ -100,7 +100,9 @@ def test_of_two_the_older_is_kept_up_to_date(project: Path, gh: FakeGh) -> None:
     ensure(project, content("a"))
     gh.put([*gh.issues, gh.issues[0] | {"number": 2}])
     ensure(project, content("b"))
-    assert [issues.mark(each["body"]) == issues.mark(issues.of(content("b")).body) for each in gh.issues] == [
+    assert [
+        issues.mark(issue["body"]) == issues.mark(issues.of(content("b")).body) for issue in gh.issues
+    ] == [
         True,
         False,
     ]
@@ -163,7 +165,7 @@ FAILURES = [
 def test_what_fails_is_one_line(project: Path, gh: FakeGh, behaviour: dict[str, object], told: str) -> None:
     gh.tell(**behaviour)
     by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a"), content("b", "docs/b.md")], Place(project))
+    (line,) = github.by_itself([content("a"), content("b", "docs/b.md")], IssueTarget(project))
     assert line.startswith("no issue was opened for 2: ")
     assert told in line
     assert "judgekit escalate tries again" in line
@@ -173,11 +175,11 @@ def test_what_fails_is_one_line(project: Path, gh: FakeGh, behaviour: dict[str, 
 def test_the_first_of_two_counts_when_the_second_fails(project: Path, gh: FakeGh) -> None:
     gh.tell(create=[["", 0]])
     by_user('escalate: {issues: "on"}\n')
-    ensure_one = github.ensure([content("a")], AS_SET, Place(project))
+    ensure_one = github.ensure([content("a")], AS_SET, IssueTarget(project))
     gh.tell()
     assert next(ensure_one).what == "opened"
     gh.tell(create=[["boom", 1]])
-    lines = github.by_itself([content("b"), content("b", "docs/b.md")], Place(project))
+    lines = github.by_itself([content("b"), content("b", "docs/b.md")], IssueTarget(project))
     assert lines[0].startswith("issue updated: https://github.com/acme/docs/issues/1 (docs/a.md)")
     assert lines[1].startswith("no issue was opened for 1: gh issue create: boom")
 
@@ -188,7 +190,7 @@ def test_no_gh_is_one_line(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
     git = next(folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder, "git").exists())
     (tmp_path / "empty" / "git").symlink_to(Path(git, "git"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    (line,) = github.by_itself([content("a")], Place(project))
+    (line,) = github.by_itself([content("a")], IssueTarget(project))
     assert "gh is not installed" in line
 
 
@@ -200,14 +202,14 @@ def test_a_gh_that_a_clone_brings_is_not_run(
     path = os.environ["PATH"].replace(str(gh.folder), ".")
     monkeypatch.setenv("PATH", path)
     by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a")], Place(project))
+    (line,) = github.by_itself([content("a")], IssueTarget(project))
     assert "gh is not installed" in line
     assert not (project / "ran").exists()
 
 
 def test_a_project_elsewhere_is_one_line(tmp_path: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a")], Place(tmp_path))
+    (line,) = github.by_itself([content("a")], IssueTarget(tmp_path))
     assert "not on GitHub" in line
     assert gh.calls == []
 
@@ -216,19 +218,19 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     gh.tell(sleep=30)
     start = time.monotonic()
     with pytest.raises(GhError, match="no answer in time"):
-        list(github.ensure([content("a"), content("b")], AS_SET, Place(project), seconds=1))
+        list(github.ensure([content("a"), content("b")], AS_SET, IssueTarget(project), seconds=1))
     assert time.monotonic() - start < 20
 
 
 def test_a_gh_that_prints_without_end_is_left(project: Path, gh: FakeGh) -> None:
     gh.tell(chatters=True)
     with pytest.raises(GhError, match="printed more than"):
-        list(github.ensure([content("a")], AS_SET, Place(project), seconds=120))
+        list(github.ensure([content("a")], AS_SET, IssueTarget(project), seconds=120))
 
 
 def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
     with pytest.raises(GhError, match="no time is left"):
-        list(github.ensure([content("a")], AS_SET, Place(project), seconds=0))
+        list(github.ensure([content("a")], AS_SET, IssueTarget(project), seconds=0))
     assert gh.calls == []
 
 
@@ -247,19 +249,22 @@ def test_what_is_no_list_of_issues_finds_none(
 def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text('escalate: {issues: "on", rejects: true}\n')
-    assert github.by_itself([content("a")], Place(project)) == []
+    assert github.by_itself([content("a")], IssueTarget(project)) == []
     assert gh.calls == []
     by_user('escalate: {issues: "project"}\n')
-    (line,) = github.by_itself([content("a", word="reject")], Place(project))
+    (line,) = github.by_itself([content("a", word="reject")], IssueTarget(project))
     assert line == "issue opened: https://github.com/acme/docs/issues/1 (docs/a.md)"
 
 
 def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on"}\n')
-    assert github.by_itself([content("a", word="reject"), content("a", word="accept")], Place(project)) == []
+    assert (
+        github.by_itself([content("a", word="reject"), content("a", word="accept")], IssueTarget(project))
+        == []
+    )
     assert gh.calls == []
     by_user('escalate: {issues: "on", rejects: true}\n')
-    assert len(github.by_itself([content("a", word="reject")], Place(project))) == 1
+    assert len(github.by_itself([content("a", word="reject")], IssueTarget(project))) == 1
 
 
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
@@ -284,12 +289,12 @@ def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
         improving("c", 1, "improve"),
     )
     ledger.add(first)
-    assert github.by_itself([first], Place(project)) == []
+    assert github.by_itself([first], IssueTarget(project)) == []
     ledger.add(second)
-    github.by_itself([second], Place(project))
+    github.by_itself([second], IssueTarget(project))
     ledger.add(third)
-    github.by_itself([third], Place(project))
-    assert [each["title"] for each in gh.issues] == [
+    github.by_itself([third], IssueTarget(project))
+    assert [issue["title"] for issue in gh.issues] == [
         "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     ] * rejects
     assert len(github.unsettled(ledger.records(), rejects=rejects)) == rejects
@@ -299,31 +304,31 @@ def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, g
     by_user('escalate: {issues: "on", rejects: true}\n')
     accepted = verdict("accept", path="docs/a.md", days=2)
     Ledger.of(project).add(improving("a", 3, "improve"), accepted)
-    assert github.by_itself([improving("b", 1, "improve")], Place(project)) == []
-    assert len(github.by_itself([improving("c", 1, "improve", "improve")], Place(project))) == 1
+    assert github.by_itself([improving("b", 1, "improve")], IssueTarget(project)) == []
+    assert len(github.by_itself([improving("c", 1, "improve", "improve")], IssueTarget(project))) == 1
     other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
-    assert github.by_itself([other], Place(project)) == []
+    assert github.by_itself([other], IssueTarget(project)) == []
     assert len(gh.issues) == 1
 
 
 def test_what_a_person_decided_is_not_escalated(project: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on"}\n')
     decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
-    assert github.by_itself([verdict("escalate", human_override=decided)], Place(project)) == []
+    assert github.by_itself([verdict("escalate", human_override=decided)], IssueTarget(project)) == []
     assert gh.calls == []
 
 
 def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(github, "MOST", 2)
     by_user('escalate: {issues: "on"}\n')
-    lines = github.by_itself([content("a", f"docs/{name}.md") for name in "abcd"], Place(project))
+    lines = github.by_itself([content("a", f"docs/{name}.md") for name in "abcd"], IssueTarget(project))
     assert len(gh.issues) == 2
     assert lines[-1].startswith("no issue was opened for 2 more")
 
 
 def test_a_wrong_configuration_is_one_line(project: Path, gh: FakeGh) -> None:
     by_user("escalate: {issues: maybe}\n")
-    (line,) = github.by_itself([content("a")], Place(project))
+    (line,) = github.by_itself([content("a")], IssueTarget(project))
     assert "escalate.issues" in line
     assert gh.calls == []
 
@@ -334,14 +339,14 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
 
     by_user('escalate: {issues: "on"}\n')
     monkeypatch.setattr(github, "ensure", lambda *_: fails([]))
-    assert github.by_itself([content("a")], Place(project)) == [
+    assert github.by_itself([content("a")], IssueTarget(project)) == [
         "no issue was opened: internal error: RuntimeError: boom"
     ]
 
 
 def test_the_address_of_the_push_decides(project: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on"}\n')
-    github.by_itself([content("a")], Place(project, "git@github.com:me/fork.git"))
+    github.by_itself([content("a")], IssueTarget(project, "git@github.com:me/fork.git"))
     assert gh.calls[0].argv[-1] == "github.com/me/fork"
     assert ADDRESS.endswith("acme/docs.git")
 
@@ -354,7 +359,7 @@ def test_unsettled_are_the_last_of_each_task() -> None:
         content("c", "docs/c.md", "reject"),
         content("d", "docs/d.md", "undetermined"),
     ]
-    named = [each.task_id for each in github.unsettled(records, rejects=False)]  # type: ignore[arg-type]  # lines
+    named = [verdict_line.task_id for verdict_line in github.unsettled(records, rejects=False)]  # type: ignore[arg-type]  # lines
     assert named == [f"docs/b.md@{'b' * 12}"]
     both = github.unsettled(records, rejects=True)  # type: ignore[arg-type]  # the same
     assert {each.verdict for each in both} == {"escalate", "reject"}
@@ -363,12 +368,12 @@ def test_unsettled_are_the_last_of_each_task() -> None:
 def test_a_project_is_not_read_where_the_user_wants_no_issues(project: Path, gh: FakeGh) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text("gate: {oops: 1}\n")
-    assert github.by_itself([content("a")], Place(project)) == []
+    assert github.by_itself([content("a")], IssueTarget(project)) == []
 
 
 def test_given_settings_go_before_those_of_the_working_tree(project: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "project"}\n')
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text('escalate: {issues: "on"}\n')
-    assert github.by_itself([content("a")], Place(project), EscalateConfig()) == []
+    assert github.by_itself([content("a")], IssueTarget(project), EscalateConfig()) == []
     assert gh.calls == []

@@ -80,14 +80,14 @@ def test_other_verdicts_have_words_of_their_own(word: Any, title: str, head: str
 
 
 def test_the_same_task_has_the_same_token_whatever_it_holds() -> None:
-    one = issues.of(disagreement())
+    issue = issues.of(disagreement())
     other = issues.of(
         disagreement(task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}])
     )
-    assert one.token == other.token
-    assert one.state != other.state
-    assert issues.of(verdict("reject", path="docs/a.md")).state != one.state
-    assert issues.of(verdict("escalate", path="docs/b.md")).token != one.token
+    assert issue.token == other.token
+    assert issue.state != other.state
+    assert issues.of(verdict("reject", path="docs/a.md")).state != issue.state
+    assert issues.of(verdict("escalate", path="docs/b.md")).token != issue.token
 
 
 def test_the_mark_is_read_back() -> None:

@@ -187,5 +187,5 @@ def test_the_workflow_judges_and_writes_what_is_uploaded(world: World, tmp_path:
     assert done.returncode == 1, done.stderr
     written = world.work.folder / steps["show"]["with"]["sarif_file"]
     results = json.loads(written.read_bytes())["runs"][0]["results"]
-    places = {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in results}
+    places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results}
     assert places == {"a.md"}

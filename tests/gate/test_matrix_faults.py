@@ -71,7 +71,7 @@ def push_faulty(world: World, names: Iterable[str], also: str, code: int, **envi
     with Loopback(faulty) as server:
         known = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
         push = world.push(judged=judged, code=code, **known, **environ)  # type: ignore[arg-type]  # none of the named
-    found = {each["subjects"][0]["path"]: each for each in push.verdicts}
+    found = {verdict["subjects"][0]["path"]: verdict for verdict in push.verdicts}
     for name, path in paths.items():
         kinds = {each["failure"]["kind"] for each in found[path]["rounds"] if each["failure"]}
         assert kinds, name

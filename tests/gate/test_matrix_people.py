@@ -58,7 +58,7 @@ def test_a_merge_of_a_fork_brings_its_commits_under_their_authors(world: World) 
     world.work.commit("mine", a_md=good("a"))
     world.work("pull", "--quiet", "--no-rebase", "--no-edit", "../fork", "main")
     push = world.push(judged={"a.md": "GO", "b.md": "NO-GO"}, code=1)
-    authors = {each["subjects"][0]["path"]: each["author"]["name"] for each in push.verdicts}
+    authors = {verdict["subjects"][0]["path"]: verdict["author"]["name"] for verdict in push.verdicts}
     assert authors == {"a.md": "Ada <ada@example.org>", "b.md": "Bob <bob@example.org>"}
 
 
@@ -93,7 +93,7 @@ def test_an_octopus(world: World) -> None:
     world.work("switch", "--quiet", "main")
     world.work("merge", "--quiet", "one", "two", "three")
     push = world.push(judged={f"{name}.md": "GO" for name in ("one", "two", "three")})
-    assert {each["author"]["name"].split()[0] for each in push.verdicts} == {"one", "two", "three"}
+    assert {verdict["author"]["name"].split()[0] for verdict in push.verdicts} == {"one", "two", "three"}
 
 
 def test_a_cherry_pick_keeps_its_author(world: World) -> None:
@@ -227,7 +227,7 @@ def test_every_commit_of_a_push_that_changed_a_file_counts(world: World) -> None
     world.work.commit("move it")
     world.work.commit("mend it", b_md=good("b"), d_md=good("d"))
     push = world.push(judged={"b.md": "GO", "c.md": "GO", "d.md": "GO"})
-    families = {each["subjects"][0]["path"]: each["author"]["family"] for each in push.verdicts}
+    families = {verdict["subjects"][0]["path"]: verdict["author"]["family"] for verdict in push.verdicts}
     assert families == {"b.md": "anthropic", "c.md": "anthropic", "d.md": None}
 
 

@@ -51,8 +51,8 @@ def test_several_refs_at_once(world: World) -> None:
     world.work("switch", "--quiet", "--create", "topic", "HEAD~")
     second = world.work.commit("on topic", b_md=bad("b"))
     push = world.push("origin", "main", "topic", judged={"a.md": "GO", "b.md": "NO-GO"}, code=1)
-    assert {each["commit"] for each in push.verdicts} == {first, second}
-    assert {each["gate"]["ref"] for each in push.verdicts} == {"refs/heads/main, refs/heads/topic"}
+    assert {verdict["commit"] for verdict in push.verdicts} == {first, second}
+    assert {verdict["gate"]["ref"] for verdict in push.verdicts} == {"refs/heads/main, refs/heads/topic"}
 
 
 def test_the_same_change_on_two_refs_is_judged_once(world: World) -> None:

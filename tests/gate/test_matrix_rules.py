@@ -52,7 +52,7 @@ def test_without_any_configuration_the_gate_is_advisory(bare_world: World) -> No
 def test_a_block_says_how_to_go_on(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"), b_md=good("b"))
     push = world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
-    task = next(each["task_id"] for each in push.verdicts if each["verdict"] == "reject")
+    task = next(verdict["task_id"] for verdict in push.verdicts if verdict["verdict"] == "reject")
     for told in ("Unfinished.", "semantic 1", f"judgekit override {task} accept", "JUDGEKIT_SKIP=1 git push"):
         assert told in push.err
 
@@ -273,8 +273,8 @@ def test_whoever_pushes_suspends_nothing_by_pushing(world: World) -> None:
     assert not [
         each for each in world.ledger() if each["schema"].startswith(("judgekit/label", "judgekit/mode"))
     ]
-    found = kpi.evidence(ledger.records())
-    assert len(found.verdicts) == 24 + 1 + 1
+    evidence = kpi.evidence(ledger.records())
+    assert len(evidence.verdicts) == 24 + 1 + 1
 
 
 def test_one_label_of_a_copied_file_is_one_label(world: World) -> None:
@@ -301,7 +301,7 @@ def test_a_ledger_that_a_clone_brings_lets_nothing_through(world: World) -> None
         OverrideLine(task_id=task, decision="accept", why="trust me", who="ann", terminal=True),
         *(Label(of=f"nothing-{n}", label="go", who="ann") for n in range(40)),
         *given,
-        *(ledger_lines.label(each, "go") for each in given),
+        *(ledger_lines.label(verdict_line, "go") for verdict_line in given),
     )
     command = [sys.executable, "-m", "judgekit", "ledger", "import", str(brought.folder)]
     start(command, cwd=world.work.folder, check=True, timeout=60, capture_output=True)

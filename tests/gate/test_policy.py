@@ -134,7 +134,7 @@ def test_links_and_names_that_lead_out_are_not_written(
     outside = work("commit-tree", tree, "-m", "a tree made by hand")
     for commit in (links, outside):
         with policy.rules(Repository(work.folder), commit) as folder:
-            assert {each.name for each in folder.rglob("*")} <= {".judgekit", "config.yaml"}
+            assert {path.name for path in folder.rglob("*")} <= {".judgekit", "config.yaml"}
             assert list(tmp_path.rglob("out.yaml")) == []
 
 

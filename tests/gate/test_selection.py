@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judgekit.gate.commits import Change, Commit
+from judgekit.gate.commits import ChangedFile, Commit
 from judgekit.gate.fast_path import ChangeFilter, people
 
 COMMIT = Commit(
@@ -38,10 +38,10 @@ def test_who_had_a_hand_in_a_commit() -> None:
     ],
 )
 def test_changes_are_chosen_by_who_made_them(authors: tuple[str, ...], meant: object) -> None:
-    assert ChangeFilter(["*.md"], authors)(Change(COMMIT, "a.md", "b" * 40)) is meant
+    assert ChangeFilter(["*.md"], authors)(ChangedFile(COMMIT, "a.md", "b" * 40)) is meant
 
 
 def test_changes_are_chosen_by_path() -> None:
     wanted = ChangeFilter(["docs/", "!docs/old/"])
-    found = [wanted(Change(COMMIT, path, "b" * 40)) for path in ("docs/a.md", "docs/old/a.md", "a.md")]
+    found = [wanted(ChangedFile(COMMIT, path, "b" * 40)) for path in ("docs/a.md", "docs/old/a.md", "a.md")]
     assert found == [True, False, False]

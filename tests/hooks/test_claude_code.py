@@ -332,9 +332,9 @@ def test_the_judge_decides_when_it_is_on(
 
     def judged(
         prompt: str, candidates: list[Any], alone: list[Any], payload: dict[str, Any], project: str
-    ) -> search.Judged:
+    ) -> search.JudgedHits:
         asked.append((prompt, len(candidates), payload["cwd"], project))
-        return search.Judged(candidates[-1:], [], "said once")
+        return search.JudgedHits(candidates[-1:], [], "said once")
 
     monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
@@ -352,7 +352,7 @@ def test_without_full_text_search_no_judge_is_asked(
 ) -> None:
     user_wants_a_judge(isolated)
     monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
-    monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.Judged([], [], "asked"))
+    monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.JudgedHits([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out
     assert len(err) == 1

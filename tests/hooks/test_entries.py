@@ -26,7 +26,10 @@ def uninstall(text: str) -> str:
 
 
 def ours(text: str) -> list[tuple[str, object, dict[str, Any]]]:
-    return [(each.event, each.matcher, each.hook) for each in entries.found(text, "settings.json")]
+    return [
+        (hook_entry.event, hook_entry.matcher, hook_entry.hook)
+        for hook_entry in entries.found(text, "settings.json")
+    ]
 
 
 EDIT = HOOK | {"timeout": 10}
@@ -114,9 +117,9 @@ def without_ours(settings: dict[str, Any]) -> dict[str, Any]:
     hooks = settings.get("hooks", {})
     left = {
         event: [
-            each
-            for each in groups
-            if not (isinstance(each, dict) and each.get("hooks") in ([HOOK], [EDIT], [STOP]))
+            group
+            for group in groups
+            if not (isinstance(group, dict) and group.get("hooks") in ([HOOK], [EDIT], [STOP]))
         ]
         if isinstance(groups, list)
         else groups

@@ -37,13 +37,13 @@ def walk(folder: Path) -> Iterator[tuple[Path, bytes | None]]:
             yield path, None if path.is_dir() else path.read_bytes()
 
 
-def install(scope: Scope, project: Path) -> claude_code.Change:
+def install(scope: Scope, project: Path) -> claude_code.SettingsChange:
     change = claude_code.planned_install(scope, project)
     claude_code.install(change)
     return change
 
 
-def uninstall(scope: Scope, project: Path) -> claude_code.Change:
+def uninstall(scope: Scope, project: Path) -> claude_code.SettingsChange:
     change = claude_code.planned_uninstall(scope, project)
     claude_code.uninstall(change)
     return change

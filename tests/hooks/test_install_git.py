@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 FOREIGN = b"#!/bin/sh\r\necho \xff\n"
 
 
-def install(folder: Path, scope: Scope = "local") -> git_hook.Change:
+def install(folder: Path, scope: Scope = "local") -> git_hook.HookChange:
     change = git_hook.planned_install(git_status.of_scope(scope, folder).hooks)
     git_hook.install(change)
     return change
 
 
-def uninstall(folder: Path, scope: Scope = "local") -> git_hook.Change:
+def uninstall(folder: Path, scope: Scope = "local") -> git_hook.HookChange:
     change = git_hook.planned_uninstall(git_status.of_scope(scope, folder).hooks)
     git_hook.uninstall(change)
     return change

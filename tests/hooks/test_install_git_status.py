@@ -29,7 +29,7 @@ def install(repository: GitRepo, python: str | None = None) -> None:
 
 
 def said(repository: GitRepo) -> list[tuple[str, str]]:
-    return [(each.state, each.text) for each in git_status.findings(repository.folder)]
+    return [(finding.state, finding.text) for finding in git_status.findings(repository.folder)]
 
 
 def only(repository: GitRepo) -> tuple[str, str]:

@@ -94,9 +94,9 @@ def test_depth_is_bounded(opening: str, closing: str) -> None:
 
 def test_the_last_of_two_equal_keys_counts() -> None:
     text = '{"a": 1, "\\u0061": 2}'
-    found = entries.member(entries.parse(text), "a")
-    assert found is not None
-    assert entries.plain(text, found.value) == 2
+    child = entries.member(entries.parse(text), "a")
+    assert child is not None
+    assert entries.plain(text, child.value) == 2
     assert entries.member(entries.parse(text), "b") is None
     assert entries.member(entries.parse("[1]"), "a") is None
 

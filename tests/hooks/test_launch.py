@@ -143,9 +143,9 @@ def test_dependencies_beside_the_package_are_found(store: MemoryStore, tmp_path:
     command = copied(tmp_path)
     import pydantic  # noqa: PLC0415 - only to know where packages are
 
-    for each in Path(pydantic.__file__).parents[1].iterdir():
-        if each.name != "judgekit" and each.suffix != ".pth":
-            (tmp_path / each.name).symlink_to(each)
+    for path in Path(pydantic.__file__).parents[1].iterdir():
+        if path.name != "judgekit" and path.suffix != ".pth":
+            (tmp_path / path.name).symlink_to(path)
     for data in ("retrieval", "providers", "rubrics"):
         shutil.copytree(Path(launch.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
     configured(store, "retrieval: {max_inject: 0}\n")

@@ -151,9 +151,9 @@ def test_no_model_is_asked_about_it(
     home.write_text("retrieval: {judge: on}\n")
     asked: list[list[str]] = []
 
-    def judged(prompt: str, candidates: list[Any], *rest: object) -> search.Judged:
-        asked.append([each.id for each in candidates])
-        return search.Judged([], [], None)
+    def judged(prompt: str, candidates: list[Any], *rest: object) -> search.JudgedHits:
+        asked.append([candidate.id for candidate in candidates])
+        return search.JudgedHits([], [], None)
 
     monkeypatch.setattr(search, "judged_hook", judged)
     pin(store, "jwt")

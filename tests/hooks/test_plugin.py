@@ -104,7 +104,7 @@ def test_a_plugin_folder_that_is_gone_costs_no_prompt(client: Client, plugin: Pa
 
 
 def test_an_edited_memory_is_found_by_the_next_prompt(bare: Client, plugin: Path) -> None:
-    given, said = watch(plugin)
+    given, path = watch(plugin)
     install(bare, plugin)
     question = "Where do the pink flamingos sleep?"
     assert JWT.title not in ask(bare, question)
@@ -114,23 +114,23 @@ def test_an_edited_memory_is_found_by_the_next_prompt(bare: Client, plugin: Path
         ToolCall("Edit", {"file_path": file, "old_string": old, "new_string": "pink flamingos sleep there"}),
     ]
     ask(bare, "Correct that memory, please.", "--permission-mode", "bypassPermissions")
-    assert [each.get("is_error", False) for each in tool_results(bare)] == [False, False]
+    assert [tool_result.get("is_error", False) for tool_result in tool_results(bare)] == [False, False]
     events = [json.loads(line) for line in given.read_text().splitlines()]
-    assert [each["tool_name"] for each in events if each["hook_event_name"] == "PostToolUse"] == ["Edit"]
-    assert said.read_text() == ""
+    assert [event["tool_name"] for event in events if event["hook_event_name"] == "PostToolUse"] == ["Edit"]
+    assert path.read_text() == ""
     assert JWT.title in ask(bare, question)
 
 
 def watch(plugin: Path) -> tuple[Path, Path]:
     """Let the plugin write down what its hooks are given, and what they say on stderr; return both files."""
-    given, said = plugin / "given.jsonl", plugin / "said"
+    given, path = plugin / "given.jsonl", plugin / "said"
     hook = plugin / "bin" / "judgekit"
     hook.rename(plugin / "bin" / "watched")
     hook.write_text(
         f'payload=$(cat)\nprintf "%s\\n" "$payload" >>"{given}"\n'
-        f'printf "%s" "$payload" | sh "{plugin}/bin/watched" hook 2>>"{said}"\n'
+        f'printf "%s" "$payload" | sh "{plugin}/bin/watched" hook 2>>"{path}"\n'
     )
-    return given, said
+    return given, path
 
 
 def test_the_search_skill_may_list_without_asking_and_no_more(bare: Client, plugin: Path) -> None:

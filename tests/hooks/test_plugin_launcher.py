@@ -137,7 +137,7 @@ def test_any_shell_will_do(machine: Machine, shell: str) -> None:
 
 def test_without_python_it_is_silent_and_says_so_once(machine: Machine) -> None:
     first, second = machine.hook(), machine.hook()
-    assert [(each.returncode, each.stderr) for each in (first, second)] == [(0, "")] * 2
+    assert [(process.returncode, process.stderr) for process in (first, second)] == [(0, "")] * 2
     assert "found no Python 3.11" in json.loads(first.stdout)["systemMessage"]
     assert second.stdout == ""
     machine.add_python()

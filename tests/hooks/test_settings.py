@@ -269,7 +269,7 @@ def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     made = [shared / "home", shared / "home" / "cache", shared / "home" / "cache" / "index"]
-    assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o700] * 3
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
     assert stat.S_IMODE(shared.stat().st_mode) == 0o755
 
 

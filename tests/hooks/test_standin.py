@@ -80,7 +80,7 @@ def test_requests_are_recorded(api: Standin) -> None:
 def test_other_addresses_are_not_there(api: Standin) -> None:
     assert call(api, "GET", "/v1/models")[0] == 404
     assert call(api, "POST", "/v1/complete", QUESTION)[0] == 404
-    assert [each.path for each in api.requests] == ["/v1/models", "/v1/complete"]
+    assert [request.path for request in api.requests] == ["/v1/models", "/v1/complete"]
 
 
 def test_connections_elsewhere_are_refused_and_recorded(api: Standin) -> None:

@@ -104,44 +104,44 @@ def test_nothing_is_set_up_at_first(project: Path) -> None:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_each_scope_is_found(scope: Scope, project: Path) -> None:
     install.install(install.planned_install(scope, project))
-    (found,) = install.findings(project)
-    assert (found.scope, found.path) == (scope, install.settings_file(scope, project))
-    assert found.portable is (scope == "project")
-    assert found.asked
-    assert found.missing == ()
-    assert found.form.startswith("the portable form" if scope == "project" else "the fastest form, /")
+    (scope_status,) = install.findings(project)
+    assert (scope_status.scope, scope_status.path) == (scope, install.settings_file(scope, project))
+    assert scope_status.portable is (scope == "project")
+    assert scope_status.asked
+    assert scope_status.missing == ()
+    assert scope_status.form.startswith("the portable form" if scope == "project" else "the fastest form, /")
 
 
 @pytest.mark.parametrize("scope", ["project", "local"])
 def test_a_command_of_a_clone_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
     """What stands in a project's folder may come from anybody."""
     write(scope, project, script(tmp_path, f"touch '{tmp_path}/run'"))
-    (found,) = install.findings(project)
-    assert not found.asked
-    assert found.problem is None
+    (scope_status,) = install.findings(project)
+    assert not scope_status.asked
+    assert scope_status.problem is None
     assert not (tmp_path / "run").exists()
 
 
 def test_a_command_of_the_user_is_run(project: Path, tmp_path: Path) -> None:
     write("user", project, script(tmp_path, f"touch '{tmp_path}/run'"))
-    (found,) = install.findings(project)
-    assert found.asked
-    assert found.problem == "it does not answer: it says nothing"
+    (scope_status,) = install.findings(project)
+    assert scope_status.asked
+    assert scope_status.problem == "it does not answer: it says nothing"
     assert (tmp_path / "run").exists()
 
 
 def test_an_interpreter_of_a_clone_that_is_gone_is_said(project: Path) -> None:
     write("local", project, entries.fastest("/no/such/python3"))
-    (found,) = install.findings(project)
-    assert found.problem == "its program /no/such/python3 is gone"
-    assert found.form == "the fastest form of another installation, /no/such/python3"
+    (scope_status,) = install.findings(project)
+    assert scope_status.problem == "its program /no/such/python3 is gone"
+    assert scope_status.form == "the fastest form of another installation, /no/such/python3"
 
 
 def test_events_that_are_missing_are_named(project: Path) -> None:
     write("user", project, command(sys.executable, "-m", "judgekit", "hook"))
-    (found,) = install.findings(project)
-    assert found.missing == ("PostToolUse", "Stop", "SessionStart")
-    assert found.form == f"another form, {sys.executable} -m judgekit hook"
+    (scope_status,) = install.findings(project)
+    assert scope_status.missing == ("PostToolUse", "Stop", "SessionStart")
+    assert scope_status.form == f"another form, {sys.executable} -m judgekit hook"
     write("user", project, entries.fastest(), event="PostToolUse")
-    (found,) = install.findings(project)
-    assert found.missing == ("UserPromptSubmit", "Stop", "SessionStart")
+    (scope_status,) = install.findings(project)
+    assert scope_status.missing == ("UserPromptSubmit", "Stop", "SessionStart")

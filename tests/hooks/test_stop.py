@@ -95,7 +95,7 @@ def stop(
 
 
 def lines(work: GitRepo) -> list[VerdictLine]:
-    return [each for each in Ledger.of(work.folder).records() if isinstance(each, VerdictLine)]
+    return [record for record in Ledger.of(work.folder).records() if isinstance(record, VerdictLine)]
 
 
 def test_findings_ask_the_agent_to_go_on(stop: Any, work: GitRepo, rejecting: Loopback) -> None:  # noqa: ANN401
@@ -148,7 +148,7 @@ def test_a_session_is_asked_a_few_times_at_most(stop: Any, work: GitRepo, reject
 def test_no_blocks_only_notes_verdicts(stop: Any, work: GitRepo, rejecting: Loopback) -> None:  # noqa: ANN401
     by_user('stop: {judge: "on", blocks: 0}\n')
     assert stop() == (None, "")
-    assert [each.verdict for each in lines(work)] == ["reject"]
+    assert [line.verdict for line in lines(work)] == ["reject"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_other_verdicts_let_it_stop(
     with Loopback(says(reply)) as server:
         point(server)
         assert stop()[0] is None
-    assert [each.verdict for each in lines(work)] == [word]
+    assert [line.verdict for line in lines(work)] == [word]
 
 
 def test_improvements_ask_the_agent_to_go_on(
@@ -194,7 +194,7 @@ def test_disagreement_lets_it_stop(stop: Any, work: GitRepo, monkeypatch: pytest
         for tier in ("quick", "deep", "tiebreaker"):
             monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL".upper(), tier)
         assert stop()[0] is None
-    assert [each.verdict for each in lines(work)] == ["escalate"]
+    assert [line.verdict for line in lines(work)] == ["escalate"]
 
 
 def test_undetermined_is_judged_again_the_next_time(
@@ -211,7 +211,7 @@ def test_undetermined_is_judged_again_the_next_time(
     with Loopback(says(REJECTED)) as server:
         point(server)
         assert stop()[0]
-    assert [each.verdict for each in lines(work)] == ["undetermined", "reject"]
+    assert [line.verdict for line in lines(work)] == ["undetermined", "reject"]
 
 
 def test_no_model_lets_it_stop(stop: Any, work: GitRepo) -> None:  # noqa: ANN401
@@ -346,7 +346,7 @@ def test_a_persons_word_goes_before_the_models(
 ) -> None:
     work.write(".judgekit/task.yaml", "task: T-42\n")
     stop()
-    hashes = [each.sha256 for each in lines(work)[0].subjects]
+    hashes = [subject.sha256 for subject in lines(work)[0].subjects]
     line = OverrideLine(
         task_id="T-42", decision=decision, why="by hand", who="ann", terminal=True, subjects=hashes
     )

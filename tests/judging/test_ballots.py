@@ -6,28 +6,28 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
-from judgekit.judging.ballots import SAME, Ballot, Vote, ended, favourite, outcomes, vote
-from judgekit.judging.ballots import ballot as cast_by
-from judgekit.judging.escalation import Final, Rules
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.votes import SAME, TierVote, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.votes import tier_vote as cast_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.ballots import PairWord
-    from judgekit.judging.contest import Ended
+    from judgekit.judging.comparison_input import Ended
     from judgekit.judging.options import JuryRule
+    from judgekit.judging.votes import PairWord
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 
-def ballot(letters: str) -> Ballot:
+def tier_vote(letters: str) -> TierVote:
     """Return the votes that letters stand for: A, B, T for a tie; none for F, a tier that failed."""
-    return Ballot(tuple(Vote(WORDS[each], f"why {each}") for each in letters if each != "F"))
+    return TierVote(tuple(Vote(WORDS[letter], f"why {letter}") for letter in letters if letter != "F"))
 
 
 def walked(
@@ -35,15 +35,15 @@ def walked(
     mode: ModeName,
     *,
     cut: Sequence[TierName] = (),
-    gates: Gates | None = None,
+    finality: FinalityRules | None = None,
 ) -> tuple[Ended, int]:
     """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
     script = dict(zip(TIERS, said, strict=False))
-    rules = Rules("accept" if mode == "strict" else "reject", TIERS, cut, gates=gates)
-    heard: dict[TierName, Ballot] = {}
+    rules = EscalationRules("accept" if mode == "strict" else "reject", TIERS, cut, finality=finality)
+    heard: dict[TierName, TierVote] = {}
     step = rules.next({})
     while not isinstance(step, Final):
-        heard[step] = ballot(script[step])
+        heard[step] = tier_vote(script[step])
         step = rules.next(outcomes(heard), {tier: each.lead for tier, each in heard.items()})
     return ended(step, heard, mode, rules), len(heard)
 
@@ -79,7 +79,7 @@ def test_a_model_that_failed_in_one_order_does_not_vote() -> None:
     ],
 )
 def test_a_jury_says_what_most_say_ties_aside(votes: str, word: str | None, lead: float) -> None:
-    found = ballot(votes)
+    found = tier_vote(votes)
     assert found.word == word
     assert found.lead == pytest.approx(lead)
     tied = word == "tie" and "T" not in votes
@@ -156,10 +156,10 @@ def test_a_failure_is_not_called_a_cut() -> None:
     assert (found.verdict, found.degraded) == ("undetermined", None)
 
 
-TRUSTED = Gates("c", (Gate("quick", "accept", 0.6),), last="deep")
-DISTRUSTED = Gates("c", (), last="deep")
-AGAINST_A_TIE = Gate("deep", "improve", 0.3, "accept", "quick")
-STANDING = Gates("c", (Gate("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
+TRUSTED = FinalityRules("c", (FinalityRule("quick", "accept", 0.6),), last="deep")
+DISTRUSTED = FinalityRules("c", (), last="deep")
+AGAINST_A_TIE = FinalityRule("deep", "improve", 0.3, "accept", "quick")
+STANDING = FinalityRules("c", (FinalityRule("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,16 @@ STANDING = Gates("c", (Gate("quick", "accept", 0.6), AGAINST_A_TIE), last="deep"
     ],
 )
 def test_a_calibration_says_which_wins_are_final(
-    said: list[str], gates: Gates, mode: ModeName, verdict: str, tiers: int
+    said: list[str], finality: FinalityRules, mode: ModeName, verdict: str, tiers: int
 ) -> None:
-    found, asked = walked(said, mode, gates=gates)
+    found, asked = walked(said, mode, finality=finality)
     assert (found.verdict, asked) == (verdict, tiers)
 
 
 def test_the_first_winner_is_the_favourite() -> None:
-    assert favourite({"quick": ballot("T"), "deep": ballot("B"), "tiebreaker": ballot("A")}) == "B"
-    assert favourite({"quick": ballot("T")}) is None
-    assert outcomes({"quick": ballot("T"), "deep": ballot("B"), "tiebreaker": ballot("A")}) == {
+    assert favourite({"quick": tier_vote("T"), "deep": tier_vote("B"), "tiebreaker": tier_vote("A")}) == "B"
+    assert favourite({"quick": tier_vote("T")}) is None
+    assert outcomes({"quick": tier_vote("T"), "deep": tier_vote("B"), "tiebreaker": tier_vote("A")}) == {
         "quick": "improve",
         "deep": "accept",
         "tiebreaker": "reject",
@@ -199,13 +199,13 @@ def test_the_first_winner_is_the_favourite() -> None:
 
 
 def test_the_tier_whose_win_stands_is_named_with_its_lead() -> None:
-    found, _ = walked(["AAB", "T"], "lenient", gates=STANDING)
+    found, _ = walked(["AAB", "T"], "lenient", finality=STANDING)
     assert (found.tier, found.consensus, found.reasoning) == ("quick", "single", "why A")
     assert found.lead == pytest.approx(1 / 3)
 
 
 def test_a_win_on_a_cut_text_does_not_stand_against_a_tie() -> None:
-    found, asked = walked(["AAB", "T"], "lenient", cut=["quick"], gates=STANDING)
+    found, asked = walked(["AAB", "T"], "lenient", cut=["quick"], finality=STANDING)
     assert (found.verdict, asked) == ("tie", 2)
 
 
@@ -230,28 +230,32 @@ def test_a_win_on_a_cut_text_does_not_stand_against_a_tie() -> None:
 def test_a_divided_jury_agrees_as_far_as_its_families_said_the_word(
     said: str, rule: JuryRule, word: str, agreement: str | None
 ) -> None:
-    models = [dataclasses.replace(endpoint(str(at)), family=f"f{at}") for at in range(len(said))]
-    found = cast_by([(seat, Vote(WORDS[each])) for seat, each in zip(models, said, strict=True)], rule)
+    models = [dataclasses.replace(scripted_endpoint(str(at)), family=f"f{at}") for at in range(len(said))]
+    found = cast_by(
+        [(endpoint, Vote(WORDS[each])) for endpoint, each in zip(models, said, strict=True)], rule
+    )
     assert (found.word, found.agreement) == (word, agreement)
 
 
 def test_a_win_that_none_but_its_own_family_gave_is_final_in_no_tier_but_the_last() -> None:
-    heard: dict[TierName, Ballot] = {"quick": ballot("AAA")}
-    for gates in (None, TRUSTED, STANDING):
-        rules = Rules("reject", TIERS, gates=gates, partial={"quick"})
+    heard: dict[TierName, TierVote] = {"quick": tier_vote("AAA")}
+    for finality in (None, TRUSTED, STANDING):
+        rules = EscalationRules("reject", TIERS, finality=finality, partial={"quick"})
         assert rules.next(outcomes(heard), {"quick": 1.0}) == "deep"
-    told: dict[TierName, Ballot] = {"quick": ballot("T"), "deep": ballot("AAA")}
-    own = Rules("reject", TIERS, gates=TRUSTED, partial={"deep"})
+    told: dict[TierName, TierVote] = {"quick": tier_vote("T"), "deep": tier_vote("AAA")}
+    own = EscalationRules("reject", TIERS, finality=TRUSTED, partial={"deep"})
     assert own.next(outcomes(told), {"deep": 1.0}) == "tiebreaker"
-    assert Rules("reject", TIERS, gates=TRUSTED).next(outcomes(told), {"deep": 1.0}) == Final(
+    assert EscalationRules("reject", TIERS, finality=TRUSTED).next(outcomes(told), {"deep": 1.0}) == Final(
         "accept", "single", "deep"
     )
 
 
 def test_nor_does_it_stand_against_a_tie() -> None:
-    heard: dict[TierName, Ballot] = {"quick": ballot("AAB"), "deep": ballot("T")}
+    heard: dict[TierName, TierVote] = {"quick": tier_vote("AAB"), "deep": tier_vote("T")}
     final = Final("improve", "single", "deep")
-    stands = ended(final, heard, "lenient", Rules("reject", TIERS, gates=STANDING))
+    stands = ended(final, heard, "lenient", EscalationRules("reject", TIERS, finality=STANDING))
     assert (stands.verdict, stands.tier) == ("A", "quick")
-    alone = ended(final, heard, "lenient", Rules("reject", TIERS, gates=STANDING, partial={"quick"}))
+    alone = ended(
+        final, heard, "lenient", EscalationRules("reject", TIERS, finality=STANDING, partial={"quick"})
+    )
     assert (alone.verdict, alone.tier) == ("tie", "deep")

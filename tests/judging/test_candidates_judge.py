@@ -8,11 +8,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import PROFILE, ScriptedGateway, endpoint, keep, labels, three_models
+from scripted import PROFILE, ScriptedGateway, keep, labels, scripted_endpoint, three_models
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging import fence, pointwise
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.providers import replay
 from judgekit.providers.base import Reply
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.providers.base import Endpoint, Gateway, Request
 
-CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 
 
@@ -48,13 +48,13 @@ def judge(
 def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # noqa: ANN401
     own = CandidateJudge(
         gateway,
-        {"quick": endpoint("quick-model")},
+        {"quick": scripted_endpoint("quick-model")},
         loader.select_rubric("memory-relevance"),
         "strict",
         30,
         **options,
     )
-    many = [Shown(f"m{number}", f"Title {number}.", "DECISION", (), "") for number in range(count)]
+    many = [PromptCandidate(f"m{number}", f"Title {number}.", "DECISION", (), "") for number in range(count)]
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), many))
 
 
@@ -63,7 +63,7 @@ def run(
 ) -> tuple[dict[str, str], ScriptedGateway, Selection]:
     gateway = ScriptedGateway(answers)
     selection = judge(gateway, mode, rubric)
-    return {each.id: each.decision for each in selection.decisions}, gateway, selection
+    return {decision.id: decision.decision for decision in selection.decisions}, gateway, selection
 
 
 def shown_in(request: Request) -> list[str]:
@@ -76,7 +76,7 @@ def test_strict_confirms_what_is_kept_and_only_that() -> None:
     )
     assert decided == {"a": "kept", "b": "kept", "c": "dropped"}
     assert [shown_in(request) for request in gateway.requests] == [["a", "b", "c"], ["a", "b"], ["b"]]
-    assert [each.tier for each in selection.decisions] == ["deep", "tiebreaker", "quick"]
+    assert [decision.tier for decision in selection.decisions] == ["deep", "tiebreaker", "quick"]
 
 
 def test_lenient_confirms_what_is_dropped_and_only_that() -> None:
@@ -137,16 +137,16 @@ def test_the_hooks_single_tier_decides_alone() -> None:
     quick = {"quick": three_models()["quick"]}
     gateway = ScriptedGateway({"quick": [keep("Title a")]})
     selection = judge(gateway, tiers=quick, call_seconds=3.0, deadline=8)
-    assert [each.decision for each in selection.decisions] == ["kept", "dropped", "dropped"]
+    assert [decision.decision for decision in selection.decisions] == ["kept", "dropped", "dropped"]
     assert gateway.requests[0].timeout == 3
 
 
-SMALL: dict[TierName, Endpoint] = {"quick": endpoint("small", pointwise=True)}
+SMALL: dict[TierName, Endpoint] = {"quick": scripted_endpoint("small", pointwise=True)}
 
 
 def said(likely: bool) -> Reply:  # noqa: FBT001 - it is what is said
     tokens = {"yes": -0.1, "no": -3.0} if likely else {"yes": -3.0, "no": -0.1}
-    return Reply("yes", "small", Usage(30, 1), (tokens,))
+    return Reply("yes", "small", CallUsage(30, 1), (tokens,))
 
 
 def for_what_is_asked(request: Request) -> Reply:
@@ -165,7 +165,7 @@ def test_a_pointwise_model_is_asked_about_each_candidate() -> None:
 
     gateway = ScriptedGateway({"quick": [answer] * 4})
     selection = judge(gateway, tiers=SMALL)
-    assert [each.decision for each in selection.decisions] == ["dropped", "kept", "dropped"]
+    assert [decision.decision for decision in selection.decisions] == ["dropped", "kept", "dropped"]
     assert selection.decisions[1].probability == pytest.approx(0.948, abs=0.001)
     assert len(gateway.requests) == 4
     assert selection.rounds[0].usage.input_tokens == 120
@@ -174,20 +174,22 @@ def test_a_pointwise_model_is_asked_about_each_candidate() -> None:
 def test_what_a_pointwise_model_would_keep_for_any_request_is_dropped() -> None:
     gateway = ScriptedGateway({"quick": [for_anything] * 6})
     selection = judge(gateway, tiers=SMALL)
-    assert [each.decision for each in selection.decisions] == ["dropped"] * 3
-    assert all(each.probability is not None and each.probability < 0.5 for each in selection.decisions)
+    assert [decision.decision for decision in selection.decisions] == ["dropped"] * 3
+    assert all(
+        decision.probability is not None and decision.probability < 0.5 for decision in selection.decisions
+    )
 
 
 def test_every_criterion_has_to_be_earned() -> None:
     """Lenient keeps a memory when either holds; the second one holds for any request."""
 
     def answer(request: Request) -> Reply:
-        useful = request.matter.part.endswith("useful")
+        useful = request.call_key.part.endswith("useful")
         return for_anything(request) if useful else said(likely=False)
 
     gateway = ScriptedGateway({"quick": [answer] * 12})
     selection = judge(gateway, "lenient", "memory-two-criteria", tiers=SMALL)
-    assert [each.decision for each in selection.decisions] == ["dropped"] * 3
+    assert [decision.decision for decision in selection.decisions] == ["dropped"] * 3
 
 
 def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
@@ -198,12 +200,12 @@ def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     assert idle.messages[:-1] == first.messages[:-1]
     asked = first.messages[-1].content
     assert idle.messages[-1].content == asked.replace("How do we refresh the JWT?", pointwise.IDLE)
-    assert (first.matter.part, idle.matter.part) == ("a/relevant", "a/idle/relevant")
+    assert (first.call_key.part, idle.call_key.part) == ("a/relevant", "a/idle/relevant")
 
 
 def _talked_over(request: Request) -> Reply:
     """Say yes to any memory, as beside a turn that claims to be the answer, but not for the idle request."""
-    return said("/idle/" not in request.matter.part)
+    return said("/idle/" not in request.call_key.part)
 
 
 def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
@@ -219,15 +221,15 @@ def _of_what_is_asked(request: Request) -> Reply:
 
 def test_what_a_turn_makes_likely_of_any_memory_is_dropped() -> None:
     for answer, decision in ((_talked_over, "dropped"), (_of_what_is_asked, "kept")):
-        found = _with_turns(ScriptedGateway({"quick": [answer] * 3}))
-        assert [each.decision for each in found.decisions] == [decision]
+        selection = _with_turns(ScriptedGateway({"quick": [answer] * 3}))
+        assert [decision.decision for decision in selection.decisions] == [decision]
 
 
 def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
     gateway = ScriptedGateway({"quick": [_of_what_is_asked] * 7})
-    found = _with_turns(gateway, candidates=3)
-    assert [each.decision for each in found.decisions] == ["kept"] * 3
-    parts = [each.matter.part for each in gateway.requests]
+    selection = _with_turns(gateway, candidates=3)
+    assert [decision.decision for decision in selection.decisions] == ["kept"] * 3
+    parts = [request.call_key.part for request in gateway.requests]
     assert parts == [
         *("a/relevant", "a/idle/relevant", "a/idle-memory/relevant"),
         *("b/relevant", "b/idle/relevant"),
@@ -242,26 +244,26 @@ def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
 
 def test_without_a_conversation_no_idle_memory_is_asked_about() -> None:
     gateway = ScriptedGateway({"quick": [for_what_is_asked] * 6})
-    assert [each.decision for each in judge(gateway, tiers=SMALL).decisions] == ["kept"] * 3
+    assert [decision.decision for decision in judge(gateway, tiers=SMALL).decisions] == ["kept"] * 3
     assert len(gateway.requests) == 6
 
 
 def test_what_could_not_be_asked_of_the_idle_memory_is_open() -> None:
-    found = _with_turns(ScriptedGateway({"quick": [_of_what_is_asked, _of_what_is_asked, TIMEOUT]}))
-    assert [each.decision for each in found.decisions] == ["undetermined"]
+    selection = _with_turns(ScriptedGateway({"quick": [_of_what_is_asked, _of_what_is_asked, TIMEOUT]}))
+    assert [decision.decision for decision in selection.decisions] == ["undetermined"]
 
 
 def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
     gateway = ScriptedGateway({"quick": [*[for_what_is_asked] * 2, TIMEOUT, *[for_what_is_asked] * 2]})
     selection = judge(gateway, tiers=SMALL)
-    assert [each.decision for each in selection.decisions] == ["kept", "undetermined", "kept"]
+    assert [decision.decision for decision in selection.decisions] == ["kept", "undetermined", "kept"]
     assert selection.degraded == "quick: timeout (no answer in 3 s)"
 
 
 def test_what_could_not_be_asked_of_an_idle_request_is_open() -> None:
     gateway = ScriptedGateway({"quick": [for_what_is_asked, TIMEOUT, *[for_what_is_asked] * 4]})
     selection = judge(gateway, tiers=SMALL)
-    assert [each.decision for each in selection.decisions] == ["undetermined", "kept", "kept"]
+    assert [decision.decision for decision in selection.decisions] == ["undetermined", "kept", "kept"]
 
 
 def test_a_pointwise_model_sees_worked_examples_first() -> None:
@@ -283,10 +285,10 @@ def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
 
 def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(context_chars=300)})
-    seat = dataclasses.replace(endpoint("modest"), profile=modest)
+    endpoint = dataclasses.replace(scripted_endpoint("modest"), profile=modest)
     gateway = ScriptedGateway({"quick": [keep()]})
-    own = CandidateJudge(gateway, {"quick": seat}, loader.select_rubric("memory-relevance"), "strict", 30)
-    asyncio.run(own.judge(Query("q"), [Shown(name, name, text="x" * 2000) for name in "abc"]))
+    own = CandidateJudge(gateway, {"quick": endpoint}, loader.select_rubric("memory-relevance"), "strict", 30)
+    asyncio.run(own.judge(Query("q"), [PromptCandidate(name, name, text="x" * 2000) for name in "abc"]))
     assert "x" * 100 in gateway.requests[0].messages[-1].content
     assert "x" * 101 not in gateway.requests[0].messages[-1].content
 
@@ -302,7 +304,7 @@ def test_the_matter_is_the_same_whatever_the_order() -> None:
         gateway = ScriptedGateway({"quick": [keep()]})
         own = CandidateJudge(gateway, three_models(), loader.select_rubric("memory-relevance"), "strict", 30)
         asyncio.run(own.judge(Query("q"), order))
-        seen.add(gateway.requests[0].matter)
+        seen.add(gateway.requests[0].call_key)
     assert len(seen) == 1
 
 
@@ -316,7 +318,7 @@ def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(fence, "_cached", [])
     there = judge(ReplayGateway(), tiers=replay.endpoints(recording))
-    assert [each.decision for each in here.decisions] == ["dropped", "kept", "dropped"]
+    assert [decision.decision for decision in here.decisions] == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
     assert [each.opinion for each in there.rounds] != []
     assert [each.opinion and sorted(each.opinion["keep"]) for each in there.rounds] == [
@@ -331,15 +333,15 @@ class Meeting(ScriptedGateway):
         super().__init__({"quick": [answer] * calls})
         self.all_here = asyncio.Barrier(calls)
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         await asyncio.wait_for(self.all_here.wait(), 5)
-        return await super().complete(endpoint, request)
+        return await super().complete(scripted_endpoint, request)
 
 
 def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
     gateway = Meeting(3, keep("Title 3.", "Title 30."))
     selection = judge_many(gateway, 31)
-    assert {each.id for each in selection.decisions if each.decision == "kept"} == {"m3", "m30"}
+    assert {decision.id for decision in selection.decisions if decision.decision == "kept"} == {"m3", "m30"}
     assert sorted(request.messages[-1].content.count("Title ") for request in gateway.requests) == [
         10,
         10,
@@ -351,7 +353,7 @@ def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
 def test_a_batch_that_failed_leaves_only_its_own_undetermined() -> None:
     gateway = ScriptedGateway({"quick": [keep("Title 3."), TIMEOUT]})
     selection = judge_many(gateway, 16)
-    decided = [each.decision for each in selection.decisions]
+    decided = [decision.decision for decision in selection.decisions]
     assert decided[3] == "kept"
     assert decided.count("dropped") == 7
     assert decided[8:] == ["undetermined"] * 8
@@ -363,4 +365,4 @@ def test_with_a_limit_on_cost_batches_wait_for_each_other() -> None:
     gateway = ScriptedGateway({"quick": [keep()] * 3})
     selection = judge_many(gateway, 45, max_cost_usd=0.002)
     assert len(gateway.requests) == 2
-    assert [each.decision for each in selection.decisions].count("undetermined") == 15
+    assert [decision.decision for decision in selection.decisions].count("undetermined") == 15

@@ -9,12 +9,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import endpoint, keep, labels
+from scripted import keep, labels, scripted_endpoint
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.judging.options import Manner
-from judgekit.judging.prompt import Shown
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.providers.base import Endpoint, Request
 
-CANDIDATES = [Shown(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 A, B, C = (f"Title {name}" for name in "abc")
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 Answers = dict[str, "Callable[[Request], str | Reply] | GatewayError"]
@@ -37,20 +37,24 @@ class ByModel:
     def __init__(self, answers: Answers) -> None:
         self.answers, self.requests = answers, list[tuple[str, Any]]()
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        self.requests.append((endpoint.model, request))
-        answer = self.answers[endpoint.model]
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append((scripted_endpoint.model, request))
+        answer = self.answers[scripted_endpoint.model]
         if isinstance(answer, GatewayError):
             raise GatewayError(answer.kind, answer.message)
         said = answer(request)
-        return said if isinstance(said, Reply) else Reply(said, endpoint.model, Usage(100, 10, 0.001))
+        return (
+            said
+            if isinstance(said, Reply)
+            else Reply(said, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+        )
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-def seat(model: str, *, pointwise: bool = False) -> Endpoint:
-    return dataclasses.replace(endpoint(model, pointwise=pointwise), family=model[0])
+def endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
+    return dataclasses.replace(scripted_endpoint(model, pointwise=pointwise), family=model[0])
 
 
 def judge(
@@ -62,17 +66,17 @@ def judge(
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
     own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, 30, **options)
-    found = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
-    return {each.id: each.decision for each in found.decisions}, found, gateway
+    selection = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 
 
 def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> None:
-    tiers = {"quick": [seat("m"), seat("n")], "deep": [seat("o")]}
+    tiers = {"quick": [endpoint("m"), endpoint("n")], "deep": [endpoint("o")]}
     answers: Answers = {"m": keep(A, B), "n": keep(A), "o": keep(B)}
-    decided, found, gateway = judge(tiers, answers, mode="lenient")
+    decided, selection, gateway = judge(tiers, answers, mode="lenient")
     assert decided == {"a": "kept", "b": "kept", "c": "dropped"}
-    assert [each.tier for each in found.decisions] == ["quick", "deep", "deep"]
-    assert [(each.round, each.tier, each.model) for each in found.rounds] == [
+    assert [decision.tier for decision in selection.decisions] == ["quick", "deep", "deep"]
+    assert [(each.round, each.tier, each.model) for each in selection.rounds] == [
         (1, "quick", "m"),
         (2, "quick", "n"),
         (3, "deep", "o"),
@@ -81,28 +85,28 @@ def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> Non
 
 
 def test_most_of_the_last_jury_decide_and_half_of_it_does_not() -> None:
-    three = {"quick": [seat("m"), seat("n"), seat("o")]}
+    three = {"quick": [endpoint("m"), endpoint("n"), endpoint("o")]}
     decided, _, _ = judge(three, {"m": keep(A, B), "n": keep(A), "o": keep(A)})
     assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
-    two = {"quick": [seat("m"), seat("n")]}
-    decided, found, _ = judge(two, {"m": keep(A, B), "n": keep(A)})
+    two = {"quick": [endpoint("m"), endpoint("n")]}
+    decided, selection, _ = judge(two, {"m": keep(A, B), "n": keep(A)})
     assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
-    assert found.decisions[1].tier is None
+    assert selection.decisions[1].tier is None
 
 
 def test_models_of_one_family_that_are_even_decide_nothing() -> None:
-    decided, _, _ = judge({"quick": [seat("m1"), seat("m2")]}, {"m1": keep(A, B), "m2": keep(A)})
+    decided, _, _ = judge({"quick": [endpoint("m1"), endpoint("m2")]}, {"m1": keep(A, B), "m2": keep(A)})
     assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
 
 
 def test_a_juror_that_fails_does_not_spoil_the_others_but_most_must_answer() -> None:
-    three = {"quick": [seat("m"), seat("n"), seat("o")]}
-    decided, found, _ = judge(three, {"m": keep(A), "n": DOWN, "o": keep(A)})
+    three = {"quick": [endpoint("m"), endpoint("n"), endpoint("o")]}
+    decided, selection, _ = judge(three, {"m": keep(A), "n": DOWN, "o": keep(A)})
     assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
-    assert [each.failure and each.failure.kind for each in found.rounds] == [None, "timeout", None]
-    decided, found, _ = judge(three, {"m": keep(A), "n": DOWN, "o": DOWN})
+    assert [each.failure and each.failure.kind for each in selection.rounds] == [None, "timeout", None]
+    decided, selection, _ = judge(three, {"m": keep(A), "n": DOWN, "o": DOWN})
     assert set(decided.values()) == {"undetermined"}
-    assert found.degraded == "quick: timeout (no answer in 3 s)"
+    assert selection.degraded == "quick: timeout (no answer in 3 s)"
 
 
 def leaning(yes: float) -> Callable[[Request], Reply]:
@@ -110,21 +114,25 @@ def leaning(yes: float) -> Callable[[Request], Reply]:
 
     def answer(request: Request) -> Reply:
         likely = 0.05 if pointwise.IDLE in request.messages[-1].content else yes
-        return Reply("yes", "small", Usage(1, 1), ({"yes": math.log(likely), "no": math.log(1 - likely)},))
+        return Reply(
+            "yes", "small", CallUsage(1, 1), ({"yes": math.log(likely), "no": math.log(1 - likely)},)
+        )
 
     return answer
 
 
 def test_probabilities_are_averaged_where_every_model_has_them() -> None:
-    jury = {"quick": [seat("m", pointwise=True), seat("n", pointwise=True)]}
-    _, found, _ = judge(jury, {"m": leaning(0.9), "n": leaning(0.7)})
-    assert found.decisions[0].probability == pytest.approx(0.8)
-    _, mixed, _ = judge({"quick": [seat("m", pointwise=True), seat("n")]}, {"m": leaning(0.9), "n": keep(A)})
+    jury = {"quick": [endpoint("m", pointwise=True), endpoint("n", pointwise=True)]}
+    _, selection, _ = judge(jury, {"m": leaning(0.9), "n": leaning(0.7)})
+    assert selection.decisions[0].probability == pytest.approx(0.8)
+    _, mixed, _ = judge(
+        {"quick": [endpoint("m", pointwise=True), endpoint("n")]}, {"m": leaning(0.9), "n": keep(A)}
+    )
     assert mixed.decisions[0].probability is None
 
 
 def text_of(request: Request) -> str:
-    return "\n".join(each.content for each in request.messages)
+    return "\n".join(message.content for message in request.messages)
 
 
 def drawn(request: Request) -> str:
@@ -134,11 +142,13 @@ def drawn(request: Request) -> str:
 
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:
-    decided, found, gateway = judge({"quick": [seat("m")]}, {"m": drawn}, manner=Manner(samples=4))
+    decided, selection, gateway = judge(
+        {"quick": [endpoint("m")]}, {"m": drawn}, options=JudgeOptions(samples=4)
+    )
     assert decided == {"a": "kept", "b": "kept", "c": "undetermined"}
-    assert [each.probability for each in found.decisions] == [1.0, 0.75, None]
-    assert [request.matter.part for _, request in gateway.requests] == [f"sample{n}" for n in range(1, 5)]
-    (one,) = found.rounds
+    assert [decision.probability for decision in selection.decisions] == [1.0, 0.75, None]
+    assert [request.call_key.part for _, request in gateway.requests] == [f"sample{n}" for n in range(1, 5)]
+    (one,) = selection.rounds
     assert one.opinion == {
         "keep": ["a", "b"],
         "unjudged": [],
@@ -148,8 +158,8 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
 
 
 def test_a_model_with_probabilities_is_not_asked_repeatedly() -> None:
-    small = {"quick": [seat("m", pointwise=True)]}
-    _, _, gateway = judge(small, {"m": leaning(0.4)}, manner=Manner(samples=8))
+    small = {"quick": [endpoint("m", pointwise=True)]}
+    _, _, gateway = judge(small, {"m": leaning(0.4)}, options=JudgeOptions(samples=8))
     assert len(gateway.requests) == len(CANDIDATES)
 
 
@@ -158,7 +168,7 @@ def test_most_samples_must_be_readable(failing: set[int], decision: str) -> None
     def answer(request: Request) -> str:
         return "None of them." if request.sample in failing else keep(A)(request)
 
-    decided, _, _ = judge({"quick": [seat("m")]}, {"m": answer}, manner=Manner(samples=3))
+    decided, _, _ = judge({"quick": [endpoint("m")]}, {"m": answer}, options=JudgeOptions(samples=3))
     assert decided["a"] == decision
 
 
@@ -167,21 +177,25 @@ def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) ->
     def answer(request: Request) -> str:
         return keep(A, B)(request) if "- relevant:" in text_of(request) else keep(A, C)(request)
 
-    decided, found, gateway = judge(
-        {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", mode=mode, manner=Manner(each=True)
+    decided, selection, gateway = judge(
+        {"deep": [endpoint("m")]},
+        {"m": answer},
+        "memory-two-criteria",
+        mode=mode,
+        options=JudgeOptions(each=True),
     )
     assert {each for each, decision in decided.items() if decision == "kept"} == kept
-    assert [request.matter.part for _, request in gateway.requests] == ["relevant", "useful"]
-    assert len(found.rounds) == 1
+    assert [request.call_key.part for _, request in gateway.requests] == ["relevant", "useful"]
+    assert len(selection.rounds) == 1
 
 
 def test_a_criterion_that_fails_fails_the_round() -> None:
     def answer(request: Request) -> str:
         return keep(A)(request) if "- relevant:" in text_of(request) else "No idea."
 
-    decided, found, _ = judge(
-        {"deep": [seat("m")]}, {"m": answer}, "memory-two-criteria", manner=Manner(each=True)
+    decided, selection, _ = judge(
+        {"deep": [endpoint("m")]}, {"m": answer}, "memory-two-criteria", options=JudgeOptions(each=True)
     )
     assert set(decided.values()) == {"undetermined"}
-    assert found.rounds[0].failure is not None
-    assert found.rounds[0].failure.kind == "invalid_reply"
+    assert selection.rounds[0].failure is not None
+    assert selection.rounds[0].failure.kind == "invalid_reply"

@@ -12,7 +12,7 @@ from loopback import Loopback, says
 import judgekit
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import comparing
-from judgekit.judging.contest import Contest
+from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.subject import File
 
 if TYPE_CHECKING:
@@ -48,25 +48,29 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loopback:
 def test_two_texts_from_python(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     with server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
-    assert isinstance(found, judgekit.Comparison)
-    assert (found.verdict, found.reasoning, found.rubric.id) == ("B", "It says yes.", comparing.FOR_TWO)
-    assert [each.letter for each in found.subjects] == ["A", "B"]
-    assert found.consensus == "single"
+        comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient")
+    assert isinstance(comparison, judgekit.Comparison)
+    assert (comparison.verdict, comparison.reasoning, comparison.rubric.id) == (
+        "B",
+        "It says yes.",
+        comparing.FOR_TWO,
+    )
+    assert [subject.letter for subject in comparison.subjects] == ["A", "B"]
+    assert comparison.consensus == "single"
 
 
 def test_three_texts_are_scored(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     with server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        found = judgekit.compare("no", "maybe", "yes", prompt=PROMPT, mode="lenient", rubric="kls")
-    assert (found.verdict, [each.score for each in found.subjects]) == ("C", [2, 2, 5])
+        comparison = judgekit.compare("no", "maybe", "yes", prompt=PROMPT, mode="lenient", rubric="kls")
+    assert (comparison.verdict, [subject.score for subject in comparison.subjects]) == ("C", [2, 2, 5])
 
 
 def test_two_texts_can_be_scored_too(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     with server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        found = judgekit.compare("yes", "no", prompt=PROMPT, rubric="kls", mode="lenient")
-    assert (found.verdict, found.lead) == ("A", 3.0)
+        comparison = judgekit.compare("yes", "no", prompt=PROMPT, rubric="kls", mode="lenient")
+    assert (comparison.verdict, comparison.lead) == ("A", 3.0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 27])
@@ -105,17 +109,17 @@ def test_without_a_model_it_is_undetermined_and_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = tuple(File(name, name, name * 64, 1) for name in "ab")
-    found = comparing.compare(Contest(PROMPT, files))
-    assert (found.verdict, found.rounds) == ("undetermined", [])
-    assert "nothing was judged: no model found" in str(found.degraded)
+    comparison = comparing.compare(ComparisonInput(PROMPT, files))
+    assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
+    assert "nothing was judged: no model found" in str(comparison.degraded)
 
 
 def test_who_wrote_them_is_said_for_all_or_for_each(
     server: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def families(given: str | list[str | None] | None) -> list[str | None]:
-        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", author_family=given)
-        return [each.family for each in found.subjects]
+        comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", author_family=given)
+        return [subject.family for subject in comparison.subjects]
 
     with server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
@@ -141,9 +145,9 @@ def test_samples_and_criteria_are_those_of_the_configuration(
     (home / "config.yaml").write_text("judge: {samples: 2, criteria: each}\n")
     with server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        found = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", rubric=rubric)
+        comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", rubric=rubric)
         assert len(server.requests) == calls
-    assert found.verdict == "B"
+    assert comparison.verdict == "B"
 
 
 def test_a_reply_that_was_kept_costs_no_second_call(

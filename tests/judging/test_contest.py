@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from judgekit.judging.contest import Contest
+from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.subject import file_of
 
 
-def contest(*authors: str | None) -> Contest:
-    return Contest("Why?", tuple(file_of(each, each) for each in "abc"), authors)
+def comparison_input(*authors: str | None) -> ComparisonInput:
+    return ComparisonInput("Why?", tuple(file_of(each, each) for each in "abc"), authors)
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,19 @@ def contest(*authors: str | None) -> Contest:
 def test_which_families_wrote_and_which_of_them_have_a_favourite(
     authors: list[str], wrote: list[str], sided: list[str]
 ) -> None:
-    found = contest(*authors)
+    found = comparison_input(*authors)
     assert (list(found.wrote), list(found.sided)) == (wrote, sided)
 
 
 def test_a_configuration_speaks_for_subjects_of_which_nothing_is_said() -> None:
-    found = contest("openai", None, "none").written_by("anthropic")
+    found = comparison_input("openai", None, "none").written_by("anthropic")
     assert [found.families(each) for each in "ABC"] == [("openai",), ("anthropic",), ()]
-    assert contest().written_by(None).wrote == ()
-    assert [contest().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3
+    assert comparison_input().written_by(None).wrote == ()
+    assert [comparison_input().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3
 
 
 def test_a_subject_is_one_with_its_order_and_its_prompt() -> None:
-    one = contest()
-    other = Contest("How?", one.files)
+    one = comparison_input()
+    other = ComparisonInput("How?", one.files)
     assert len({one.subject("AB"), one.subject("BA"), one.subject("ABC"), other.subject("AB")}) == 4
-    assert one.subject("AB") == contest("openai").subject("AB")
+    assert one.subject("AB") == comparison_input("openai").subject("AB")

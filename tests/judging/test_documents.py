@@ -181,7 +181,7 @@ def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
     read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
     both = documents.document(read, "task-7")
     assert both.task_id == "task-7"
-    assert both.sha256 not in {each.sha256 for each in read}
+    assert both.sha256 not in {file.sha256 for file in read}
     assert documents.document(read[:1]).sha256 == read[0].sha256
     assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
 

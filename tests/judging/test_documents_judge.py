@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from scripted import ScriptedGateway, endpoint, scores, three_models
+from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.providers.base import Reply
@@ -46,9 +46,9 @@ def judge(
     subject: Document | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Verdict:
-    seats = three_models() if endpoints is None else endpoints
+    endpoints = three_models() if endpoints is None else endpoints
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), mode, **options)
+    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), mode, **options)
     return asyncio.run(own.judge(subject or document()))
 
 
@@ -69,7 +69,7 @@ def test_a_confirmed_acceptance() -> None:
 
 
 def answered(cost: float | None, source: CostSource | None) -> Callable[[Request], Reply]:
-    return lambda _: Reply(GOOD, "a-model", Usage(100, 10, cost, source))
+    return lambda _: Reply(GOOD, "a-model", CallUsage(100, 10, cost, source))
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_findings_of_the_deciding_tier_are_kept() -> None:
         "quote": "x",
     }
     verdict, _ = run(quick=[scores(1, 2, 3, findings=[found])])
-    assert [each.model_dump() for each in verdict.findings] == [found]
+    assert [finding.model_dump() for finding in verdict.findings] == [found]
 
 
 def test_an_unreadable_reply_is_asked_again_once() -> None:
     verdict, gateway = run(quick=["I like it.", BAD])
     assert verdict.verdict == "reject"
     again = gateway.requests[1]
-    assert again.matter.part == "reask"
+    assert again.call_key.part == "reask"
     assert again.messages[-2].content == "I like it."
     assert "could not be read" in again.messages[-1].content
     assert verdict.rounds[0].usage.input_tokens == 200
@@ -260,7 +260,7 @@ def test_without_a_provider_nothing_is_judged() -> None:
 
 
 def test_one_model_in_two_tiers_is_one_voice() -> None:
-    same = endpoint("only-model")
+    same = scripted_endpoint("only-model")
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
     verdict = judge(gateway, endpoints={"quick": same, "deep": same, "tiebreaker": same})
     assert (verdict.verdict, verdict.consensus) == ("accept", "single")
@@ -268,7 +268,7 @@ def test_one_model_in_two_tiers_is_one_voice() -> None:
 
 def test_two_models_that_disagree_have_no_majority() -> None:
     """With two models for three tiers the tiebreaker is one of the two: it would only vote for itself."""
-    small, large = endpoint("small"), endpoint("large")
+    small, large = scripted_endpoint("small"), scripted_endpoint("large")
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [BAD], "tiebreaker": [BAD]})
     verdict = judge(gateway, endpoints={"quick": small, "deep": large, "tiebreaker": large})
     assert (verdict.verdict, verdict.consensus) == ("escalate", "none")
@@ -284,7 +284,7 @@ def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
 
 
 def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
-    small = endpoint("small", pointwise=True)
+    small = scripted_endpoint("small", pointwise=True)
     loaded = loader.score_rubric("kls")
     cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
     for endpoints, count in cases:
@@ -342,23 +342,23 @@ def test_a_pointwise_model_gives_expectations() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
         low = "decisions or actions" in request.messages[-1].content.rpartition("\n\n")[2]
         odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
-        return Reply("4", "small", Usage(50, 1), (odds,))
+        return Reply("4", "small", CallUsage(50, 1), (odds,))
 
-    seat = endpoint("small", pointwise=True)
+    endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [answer] * 3})
-    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
+    verdict = judge(gateway, endpoints={"quick": endpoint, "deep": endpoint, "tiebreaker": endpoint})
     assert verdict.scores == {"semantic": 4.5, "pragmatic": 1.4, "syntactic": 4.5}
     assert verdict.verdict == "reject"
     assert verdict.consensus == "single"
     prefixes = {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
     assert len(prefixes) == 1
-    assert [request.matter.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
+    assert [request.call_key.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
 
 
 def sure(request: Request) -> Reply:
     """Return a good score, and the lowest for a subject that the text does not have."""
     score = "1" if "Danube" in request.messages[-1].content else "4"
-    return Reply(score, "small", Usage(50, 1), ({score: -0.01},))
+    return Reply(score, "small", CallUsage(50, 1), ({score: -0.01},))
 
 
 def _always(reply: Reply, _: Request) -> Reply:
@@ -367,36 +367,38 @@ def _always(reply: Reply, _: Request) -> Reply:
 
 def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
     for idle, outcome in (("1", "accept"), ("4", "improve")):
-        told = Reply(idle, "small", Usage(50, 1), ({idle: -0.01},))
-        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, told)]})
-        verdict = judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
+        reply = Reply(idle, "small", CallUsage(50, 1), ({idle: -0.01},))
+        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, reply)]})
+        verdict = judge(
+            gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)}
+        )
         assert verdict.rounds[0].opinion is not None
         assert verdict.rounds[0].opinion["outcome"] == outcome
         assert verdict.rounds[0].usage.input_tokens == 200
-        assert gateway.requests[-1].matter.part == "idle"
+        assert gateway.requests[-1].call_key.part == "idle"
         contexts = {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
         assert len(contexts) == 1
 
 
 def test_a_poor_text_is_not_asked_about_an_idle_subject() -> None:
-    poor = Reply("2", "small", Usage(50, 1), ({"2": -0.01},))
+    poor = Reply("2", "small", CallUsage(50, 1), ({"2": -0.01},))
     gateway = ScriptedGateway({"quick": [lambda _: poor] * 3})
-    judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
+    judge(gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)})
     assert len(gateway.requests) == 3
 
 
 def test_without_an_answer_about_the_idle_subject_there_is_no_opinion() -> None:
     gateway = ScriptedGateway({"quick": [sure, sure, sure, TIMEOUT]})
-    verdict = judge(gateway, mode="lenient", endpoints={"quick": endpoint("small", pointwise=True)})
+    verdict = judge(gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)})
     assert verdict.verdict == "undetermined"
     assert verdict.rounds[0].failure is not None
     assert verdict.rounds[0].failure.kind == "timeout"
 
 
 def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
-    seat = endpoint("small", pointwise=True)
+    endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [sure] * 4})
-    verdict = judge(gateway, endpoints={"quick": seat, "deep": seat, "tiebreaker": seat})
+    verdict = judge(gateway, endpoints={"quick": endpoint, "deep": endpoint, "tiebreaker": endpoint})
     assert (verdict.verdict, verdict.consensus) == ("accept", "single")
     assert [each.tier for each in verdict.rounds] == ["quick", "deep"]
     assert [each.usage.input_tokens for each in verdict.rounds] == [200, 0]
@@ -404,9 +406,9 @@ def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
 
 
 def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
-    seat = endpoint("small", pointwise=True)
+    endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [sure] * 4, "deep": [sure] * 4})
-    judge(gateway, endpoints={"quick": seat, "deep": seat}, subject=document("x" * 4001))
+    judge(gateway, endpoints={"quick": endpoint, "deep": endpoint}, subject=document("x" * 4001))
     assert gateway.asked == ["quick"] * 4 + ["deep"] * 4
 
 
@@ -423,7 +425,9 @@ def test_the_same_opinions_give_the_same_verdict() -> None:
     first, second = (run(quick=[GOOD], deep=[BAD], tiebreaker=[GOOD])[0] for _ in range(2))
     drop = {"id", "timestamp", "duration_ms"}
     clean = [
-        each.model_copy(update={"rounds": [one.model_copy(update={"latency_ms": 0}) for one in each.rounds]})
-        for each in (first, second)
+        verdict.model_copy(
+            update={"rounds": [one.model_copy(update={"latency_ms": 0}) for one in verdict.rounds]}
+        )
+        for verdict in (first, second)
     ]
     assert clean[0].model_dump(exclude=drop) == clean[1].model_dump(exclude=drop)

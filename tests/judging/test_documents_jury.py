@@ -8,11 +8,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import PROFILE, endpoint, scores, three_models
+from scripted import PROFILE, scores, scripted_endpoint, three_models
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
-from judgekit.judging.options import Manner
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.providers.base import Reply
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, Request, Seats
+    from judgekit.providers.base import Endpoint, PanelModels, Request
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -38,17 +38,17 @@ class ByModel:
         self.answers, self.requests = answers, list[tuple[str, Any]]()
         self.busy = self.most = 0
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        self.requests.append((endpoint.model, request))
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append((scripted_endpoint.model, request))
         self.busy += 1
         self.most = max(self.most, self.busy)
         await asyncio.sleep(0)
         self.busy -= 1
-        answer = self.answers[endpoint.model]
+        answer = self.answers[scripted_endpoint.model]
         if isinstance(answer, GatewayError):
             raise GatewayError(answer.kind, answer.message)
         text = answer if isinstance(answer, str) else answer(request)
-        return Reply(text, endpoint.model, Usage(100, 10, 0.001))
+        return Reply(text, scripted_endpoint.model, CallUsage(100, 10, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -58,25 +58,25 @@ class ByModel:
         return [model for model, _ in self.requests]
 
 
-def seat(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
+def endpoint(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
     """Return an endpoint whose family is the first letter of the model's name."""
-    return dataclasses.replace(endpoint(model), family=model[0], **changes)
+    return dataclasses.replace(scripted_endpoint(model), family=model[0], **changes)
 
 
-def judge(seats: Seats, answers: Answers, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401
+def judge(panel: PanelModels, answers: Answers, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401
     gateway = ByModel(answers)
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), options.pop("mode", "strict"), **options)
+    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), options.pop("mode", "strict"), **options)
     return asyncio.run(own.judge(DOCUMENT)), gateway
 
 
-def seats(**tiers: str) -> Seats:
-    """Return seats by the names of their models, which are separated by blanks."""
-    return {tier: tuple(map(seat, named.split())) for tier, named in tiers.items()}  # type: ignore[misc]  # tiers all
+def panel_of(**tiers: str) -> PanelModels:
+    """Return a panel by the names of their models, which are separated by blanks."""
+    return {tier: tuple(map(endpoint, named.split())) for tier, named in tiers.items()}  # type: ignore[misc]  # tiers all
 
 
 def test_all_models_of_a_tier_are_asked_at_once_and_each_has_a_round() -> None:
-    verdict, gateway = judge(seats(quick="a b c", deep="d"), {"a": GOOD, "b": GOOD, "c": GOOD, "d": GOOD})
+    verdict, gateway = judge(panel_of(quick="a b c", deep="d"), {"a": GOOD, "b": GOOD, "c": GOOD, "d": GOOD})
     assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("accept", "unanimous", "deep")
     told = [(each.round, each.tier, each.model) for each in verdict.rounds]
     assert told == [(1, "quick", "a"), (2, "quick", "b"), (3, "quick", "c"), (4, "deep", "d")]
@@ -85,7 +85,7 @@ def test_all_models_of_a_tier_are_asked_at_once_and_each_has_a_round() -> None:
 
 def test_a_limit_of_cost_asks_one_after_another_and_stops() -> None:
     verdict, gateway = judge(
-        seats(quick="a b c"), dict.fromkeys("abc", GOOD), max_cost_usd=0.002, mode="lenient"
+        panel_of(quick="a b c"), dict.fromkeys("abc", GOOD), max_cost_usd=0.002, mode="lenient"
     )
     assert (gateway.most, gateway.asked) == (1, ["a", "b"])
     assert (verdict.verdict, verdict.consensus) == ("accept", "unanimous")
@@ -94,7 +94,7 @@ def test_a_limit_of_cost_asks_one_after_another_and_stops() -> None:
 
 
 def test_a_jury_that_agrees_is_unanimous_by_itself() -> None:
-    verdict, _ = judge(seats(quick="a b", deep="d"), {"a": BAD, "b": scores(1, 2, 2)})
+    verdict, _ = judge(panel_of(quick="a b", deep="d"), {"a": BAD, "b": scores(1, 2, 2)})
     assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("reject", "unanimous", "quick")
     assert verdict.scores == {"semantic": 1, "pragmatic": 3, "syntactic": 3}
     assert verdict.model == "a, b"
@@ -102,31 +102,31 @@ def test_a_jury_that_agrees_is_unanimous_by_itself() -> None:
 
 def test_families_that_disagree_send_a_document_up() -> None:
     """Strict lets a quick rejection stand; one that divides the jury does not."""
-    verdict, gateway = judge(seats(quick="a b c", deep="d"), {"a": BAD, "b": BAD, "c": GOOD, "d": GOOD})
+    verdict, gateway = judge(panel_of(quick="a b c", deep="d"), {"a": BAD, "b": BAD, "c": GOOD, "d": GOOD})
     assert gateway.asked == ["a", "b", "c", "d"]
     assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("accept", "single", "deep")
 
 
 def test_models_of_one_family_that_disagree_have_one_vote() -> None:
-    verdict, gateway = judge(seats(quick="a1 a2 b", deep="d"), {"a1": BAD, "a2": BAD, "b": BAD})
+    verdict, gateway = judge(panel_of(quick="a1 a2 b", deep="d"), {"a1": BAD, "a2": BAD, "b": BAD})
     assert (verdict.verdict, gateway.asked) == ("reject", ["a1", "a2", "b"])
     verdict, gateway = judge(
-        seats(quick="a1 a2 b"), {"a1": GOOD, "a2": GOOD, "b": BAD}, manner=Manner("majority")
+        panel_of(quick="a1 a2 b"), {"a1": GOOD, "a2": GOOD, "b": BAD}, options=JudgeOptions("majority")
     )
     assert (verdict.verdict, verdict.scores, verdict.judge_tier) == ("escalate", None, None)
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_a_divided_jury_in_the_last_tier_decides_by_majority_or_escalates(rule: Any) -> None:  # noqa: ANN401
-    manner = Manner(rule)
-    verdict, _ = judge(seats(deep="a b c"), {"a": GOOD, "b": GOOD, "c": BAD}, manner=manner)
+    options = JudgeOptions(rule)
+    verdict, _ = judge(panel_of(deep="a b c"), {"a": GOOD, "b": GOOD, "c": BAD}, options=options)
     assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
-    verdict, _ = judge(seats(deep="a b"), {"a": scores(5, 5, 5), "b": BAD}, manner=manner)
+    verdict, _ = judge(panel_of(deep="a b"), {"a": scores(5, 5, 5), "b": BAD}, options=options)
     assert (verdict.verdict, verdict.consensus) == ("escalate", "none")
 
 
 def test_a_juror_that_fails_does_not_spoil_the_others() -> None:
-    verdict, _ = judge(seats(deep="a b c"), {"a": GOOD, "b": DOWN, "c": GOOD})
+    verdict, _ = judge(panel_of(deep="a b c"), {"a": GOOD, "b": DOWN, "c": GOOD})
     assert (verdict.verdict, verdict.model) == ("accept", "a, c")
     assert verdict.degraded == "deep: timeout (no answer in 45 s)"
     assert [bool(each.failure) for each in verdict.rounds] == [False, True, False]
@@ -134,7 +134,7 @@ def test_a_juror_that_fails_does_not_spoil_the_others() -> None:
 
 @pytest.mark.parametrize("answers", [{"a": GOOD, "b": DOWN, "c": DOWN}, {"a": GOOD, "b": DOWN, "c": "No."}])
 def test_a_tier_of_which_most_fail_has_failed(answers: Answers) -> None:
-    verdict, _ = judge(seats(deep="a b c"), answers)
+    verdict, _ = judge(panel_of(deep="a b c"), answers)
     assert (verdict.verdict, verdict.scores, verdict.consensus) == ("undetermined", None, "none")
     assert verdict.rounds[0].opinion is not None
 
@@ -146,7 +146,7 @@ def test_the_tiebreaker_is_shown_every_opinion_that_counted() -> None:
         "c": scores(1, 1, 1, reasoning="FROM C"),
         "d": BAD,
     }
-    verdict, gateway = judge(seats(quick="a b", deep="c", tiebreaker="d"), answers)
+    verdict, gateway = judge(panel_of(quick="a b", deep="c", tiebreaker="d"), answers)
     assert (verdict.verdict, verdict.consensus) == ("reject", "majority")
     told = gateway.requests[-1][1].messages[-1].content
     assert all(f"FROM {each}" in told for each in "ABC")
@@ -156,25 +156,25 @@ def test_in_which_order_a_jury_is_named_plays_no_part() -> None:
     answers: Answers = {"a": GOOD, "b": scores(5, 5, 5), "c": scores(4, 5, 5), "d": BAD, "e": GOOD}
     told = []
     for quick in ("a b c", "c b a", "b a c"):
-        verdict, gateway = judge(seats(quick=quick, deep="d", tiebreaker="e"), answers)
+        verdict, gateway = judge(panel_of(quick=quick, deep="d", tiebreaker="e"), answers)
         (asked,) = [request for model, request in gateway.requests if model == "e"]
-        told.append((verdict.verdict, [without_nonce(each.content) for each in asked.messages]))
+        told.append((verdict.verdict, [without_nonce(message.content) for message in asked.messages]))
     assert told[0] == told[1] == told[2]
 
 
 def test_one_jury_in_every_tier_does_not_vote_three_times() -> None:
-    jury = seats(quick="a b c", deep="a b c", tiebreaker="a b c")
+    jury = panel_of(quick="a b c", deep="a b c", tiebreaker="a b c")
     verdict, gateway = judge(jury, {"a": GOOD, "b": BAD, "c": WEAK})
     assert (verdict.verdict, gateway.asked) == ("escalate", ["a", "b", "c"] * 2)
 
 
 def test_a_margin_sends_close_scores_up() -> None:
     close = scores(1, 3, 3)  # one point below what rejects
-    three = seats(quick="a", deep="b", tiebreaker="c")
+    three = panel_of(quick="a", deep="b", tiebreaker="c")
     answers: Answers = {"a": close, "b": GOOD, "c": GOOD}
     assert judge(three, answers)[1].asked == ["a"]
-    assert judge(three, answers, manner=Manner(margin=1.0))[1].asked == ["a"]
-    verdict, gateway = judge(three, answers, manner=Manner(margin=1.5))
+    assert judge(three, answers, options=JudgeOptions(margin=1.0))[1].asked == ["a"]
+    verdict, gateway = judge(three, answers, options=JudgeOptions(margin=1.5))
     assert (verdict.verdict, gateway.asked) == ("accept", ["a", "b", "c"])
 
 
@@ -184,10 +184,10 @@ def drawn(request: Request) -> str:
 
 
 def test_samples_are_averaged_and_stand_in_one_round() -> None:
-    verdict, gateway = judge(seats(deep="a"), {"a": drawn}, manner=Manner(samples=4))
+    verdict, gateway = judge(panel_of(deep="a"), {"a": drawn}, options=JudgeOptions(samples=4))
     requests = [request for _, request in gateway.requests]
-    assert [each.sample for each in requests] == [1, 2, 3, 4]
-    assert [each.matter.part for each in requests] == ["sample1", "sample2", "sample3", "sample4"]
+    assert [request.sample for request in requests] == [1, 2, 3, 4]
+    assert [request.call_key.part for request in requests] == ["sample1", "sample2", "sample3", "sample4"]
     assert gateway.most == 4
     assert verdict.scores == {"semantic": 4, "pragmatic": 4, "syntactic": 4}
     assert verdict.reasoning in ("Sample 1.", "Sample 4.")
@@ -197,8 +197,8 @@ def test_samples_are_averaged_and_stand_in_one_round() -> None:
 
 
 def test_without_samples_nothing_is_drawn_at_random() -> None:
-    verdict, gateway = judge(seats(deep="a"), {"a": GOOD})
-    assert [(each.sample, each.matter.part) for _, each in gateway.requests] == [(0, "")]
+    verdict, gateway = judge(panel_of(deep="a"), {"a": GOOD})
+    assert [(each.sample, each.call_key.part) for _, each in gateway.requests] == [(0, "")]
     assert verdict.rounds[0].opinion is not None
     assert "samples" not in verdict.rounds[0].opinion
 
@@ -210,21 +210,25 @@ def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted:
     def answer(request: Request) -> str:
         return "I would rather not." if request.sample in failing else GOOD
 
-    found, gateway = judge(seats(deep="a"), {"a": answer}, manner=Manner(samples=3))
+    found, gateway = judge(panel_of(deep="a"), {"a": answer}, options=JudgeOptions(samples=3))
     opinion = found.rounds[0].opinion
     assert (found.verdict, opinion and opinion["samples"]) == (verdict, counted)
-    parts = [request.matter.part for _, request in gateway.requests if request.matter.part.endswith("reask")]
+    parts = [
+        request.call_key.part for _, request in gateway.requests if request.call_key.part.endswith("reask")
+    ]
     assert sorted(parts) == [f"sample{each}/reask" for each in sorted(failing)]
 
 
 def test_a_local_server_is_asked_for_one_sample_at_a_time() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(concurrency=1)})
-    _, gateway = judge({"deep": seat("a", profile=modest)}, {"a": drawn}, manner=Manner(samples=3, each=True))
+    _, gateway = judge(
+        {"deep": endpoint("a", profile=modest)}, {"a": drawn}, options=JudgeOptions(samples=3, each=True)
+    )
     assert (gateway.most, len(gateway.requests)) == (1, 9)
 
 
 def text_of(request: Request) -> str:
-    return "\n".join(each.content for each in request.messages)
+    return "\n".join(message.content for message in request.messages)
 
 
 def one_score(request: Request) -> str:
@@ -236,8 +240,12 @@ def one_score(request: Request) -> str:
 
 
 def test_each_dimension_may_have_a_call_of_its_own() -> None:
-    verdict, gateway = judge(seats(deep="a"), {"a": one_score}, manner=Manner(each=True))
-    assert [request.matter.part for _, request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
+    verdict, gateway = judge(panel_of(deep="a"), {"a": one_score}, options=JudgeOptions(each=True))
+    assert [request.call_key.part for _, request in gateway.requests] == [
+        "semantic",
+        "pragmatic",
+        "syntactic",
+    ]
     assert gateway.most == 3
     assert verdict.scores == {"semantic": 4, "pragmatic": 5, "syntactic": 3}
     assert verdict.verdict == "accept"
@@ -245,21 +253,24 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
         verdict.reasoning
         == "semantic: About semantic.\npragmatic: About pragmatic.\nsyntactic: About syntactic."
     )
-    assert [(each.dimension, each.issue) for each in verdict.findings][1] == ("pragmatic", "pragmatic issue")
+    assert [(finding.dimension, finding.issue) for finding in verdict.findings][1] == (
+        "pragmatic",
+        "pragmatic issue",
+    )
     assert len(verdict.rounds) == 1
     prompts = [text_of(request) for _, request in gateway.requests]
-    assert ["- semantic:" in each for each in prompts] == [True, False, False]
+    assert ["- semantic:" in prompt for prompt in prompts] == [True, False, False]
 
 
 def test_a_dimension_that_fails_fails_the_round() -> None:
     def answer(request: Request) -> str:
         return "No." if "- pragmatic:" in text_of(request) else one_score(request)
 
-    verdict, gateway = judge(seats(deep="a"), {"a": answer}, manner=Manner(each=True))
+    verdict, gateway = judge(panel_of(deep="a"), {"a": answer}, options=JudgeOptions(each=True))
     assert (verdict.verdict, verdict.scores) == ("undetermined", None)
     assert verdict.rounds[0].failure is not None
     assert verdict.rounds[0].failure.kind == "invalid_reply"
-    assert "pragmatic/reask" in [request.matter.part for _, request in gateway.requests]
+    assert "pragmatic/reask" in [request.call_key.part for _, request in gateway.requests]
 
 
 def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
@@ -269,8 +280,8 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
     def low(request: Request) -> str:
         return one_score(request).replace(": 4", ": 1")
 
-    three = seats(quick="a", deep="b", tiebreaker="c")
-    verdict, gateway = judge(three, {"a": high, "b": low, "c": high}, manner=Manner(each=True))
+    three = panel_of(quick="a", deep="b", tiebreaker="c")
+    verdict, gateway = judge(three, {"a": high, "b": low, "c": high}, options=JudgeOptions(each=True))
     assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
     told = [request.messages[-1].content for model, request in gateway.requests if model == "c"]
     assert ["semantic 1" in each and "pragmatic 5" not in each for each in told] == [True, False, False]
@@ -278,9 +289,9 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
 
 def test_what_would_be_sent_can_be_seen() -> None:
     own = DocumentJudge(
-        ByModel({}), three_models(), loader.score_rubric("kls"), "strict", 30, manner=Manner(each=True)
+        ByModel({}), three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(each=True)
     )
     assert len(own.prompts("quick", DOCUMENT)) == 3
-    assert len(own.prompts("quick", DOCUMENT, endpoint("small", pointwise=True))) == 3
+    assert len(own.prompts("quick", DOCUMENT, scripted_endpoint("small", pointwise=True))) == 3
     whole = DocumentJudge(ByModel({}), {}, loader.score_rubric("kls"), "strict", 30)
     assert len(whole.prompts("deep", DOCUMENT)) == 1

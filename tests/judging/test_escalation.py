@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from judgekit.config.names import TIERS, Outcome, TierName
-from judgekit.judging.escalation import Final, Rules
+from judgekit.judging.escalation import EscalationRules, Final
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -167,7 +167,7 @@ def run(
     models: Mapping[TierName, str | Collection[str]] = {},
 ) -> tuple[str, Final]:
     """Feed outcomes to the rules; return the letters used and the end."""
-    rules = Rules(confirm, tiers, truncated, models, margin=0.5)
+    rules = EscalationRules(confirm, tiers, truncated, models, margin=0.5)
     seen: dict[TierName, Outcome | None] = {}
     margins: dict[TierName, float] = {}
     divided: dict[TierName, bool] = {}
@@ -221,7 +221,7 @@ def test_a_divided_jury_counts_as_one_that_failed_until_nobody_is_left(
 ) -> None:
     """In quick and deep, whatever most of it said; but nobody who is divided leaves `undetermined`."""
     for outcomes in itertools.product("AIRFd", "AIRFdair", "AIRF"):
-        plain = "".join("F" if each in "dair" else each for each in outcomes)
+        plain = "".join("F" if outcome in "dair" else outcome for outcome in outcomes)
         used, final = run("".join(outcomes), confirm)
         instead, expected = run(plain, confirm)
         assert len(used) == len(instead)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ScriptedGateway, endpoint, keep, scores, three_models
+from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.verdict import Selection, Verdict
-    from judgekit.providers.base import Seats
+    from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 # Every kind of failure, and how the output tells of it.
@@ -168,7 +168,7 @@ UNREADABLE = {
 }
 
 SAYS: dict[str, Answer] = {"A": scores(4, 4, 5), "I": scores(3, 3, 2), "R": scores(1, 2, 3)}
-PAIR = [Shown(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
+PAIR = [PromptCandidate(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
 
 
 class Fault(NamedTuple):
@@ -223,12 +223,12 @@ def rubric(name: str) -> LoadedRubric:
 def document(
     gateway: ScriptedGateway,
     mode: str,
-    seats: Seats | None = None,
+    panel: PanelModels | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Verdict:
     subject = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
     settings = {"deadline": 60.0, **options}
-    judge = DocumentJudge(gateway, seats or three_models(), rubric("kls"), of(mode), **settings)
+    judge = DocumentJudge(gateway, panel or three_models(), rubric("kls"), of(mode), **settings)
     return asyncio.run(judge.judge(subject))
 
 
@@ -243,7 +243,10 @@ def of(mode: str) -> ModeName:
 
 
 def decided(selection: Selection) -> dict[str, str]:
-    return {each.id: " ".join(filter(None, (each.decision, each.tier))) for each in selection.decisions}
+    return {
+        decision.id: " ".join(filter(None, (decision.decision, decision.tier)))
+        for decision in selection.decisions
+    }
 
 
 def tiers_asked(gateway: ScriptedGateway) -> str:
@@ -252,8 +255,10 @@ def tiers_asked(gateway: ScriptedGateway) -> str:
 
 def asked_about(gateway: ScriptedGateway) -> str:
     shown = {
-        each.matter.tier: "".join(name for name in "ab" if f"Title {name}" in each.messages[1].content)
-        for each in gateway.requests
+        request.call_key.tier: "".join(
+            name for name in "ab" if f"Title {name}" in request.messages[1].content
+        )
+        for request in gateway.requests
     }
     return " ".join(f"{tier[0]}:{names}" for tier, names in shown.items())
 
@@ -269,7 +274,7 @@ def ids(table: str) -> list[str]:
 
 
 def test_the_tables_know_every_failure_every_tier_and_both_modes() -> None:
-    assert set(RAISED) == {each.value for each in FailureKind}
+    assert set(RAISED) == {failure_kind.value for failure_kind in FailureKind}
     for table in (DOCUMENTS, CANDIDATES):
         covered = {(each["mode"], tier) for each in named(table) for tier in TIERS if each[tier] == "F"}
         assert covered == {(mode, tier) for mode in ("strict", "lenient") for tier in TIERS}
@@ -281,11 +286,11 @@ def test_documents(row: dict[str, str]) -> None:
     expected = (row["verdict"], row["consensus"], row["by"], row["asked"])
     for name, fault in faults("score").items():
         gateway = ScriptedGateway(answers(row, fault))
-        found = document(gateway, row["mode"])
-        came = (found.verdict, found.consensus, (found.judge_tier or "-")[0], tiers_asked(gateway))
+        verdict = document(gateway, row["mode"])
+        came = (verdict.verdict, verdict.consensus, (verdict.judge_tier or "-")[0], tiers_asked(gateway))
         assert came == expected, name
-        assert is_told(found.degraded, row["degraded"], fault), (name, found.degraded)
-        assert (found.scores is None) == (found.judge_tier is None), name
+        assert is_told(verdict.degraded, row["degraded"], fault), (name, verdict.degraded)
+        assert (verdict.scores is None) == (verdict.judge_tier is None), name
         assert calls(gateway) == expected_calls(row, fault, gateway), name
 
 
@@ -293,10 +298,10 @@ def test_documents(row: dict[str, str]) -> None:
 def test_candidates(row: dict[str, str]) -> None:
     for name, fault in faults("select").items():
         gateway = ScriptedGateway(chosen(row, fault))
-        found = candidates(gateway, row["mode"])
-        assert decided(found) == {each: row[each] for each in "ab"}, name
+        selection = candidates(gateway, row["mode"])
+        assert decided(selection) == {each: row[each] for each in "ab"}, name
         assert asked_about(gateway) == row["asked"], name
-        assert is_told(found.degraded, row["degraded"], fault), (name, found.degraded)
+        assert is_told(selection.degraded, row["degraded"], fault), (name, selection.degraded)
         assert calls(gateway) == expected_calls(row, fault, gateway), name
 
 
@@ -342,13 +347,13 @@ deep tiebreaker  | F F     | undetermined | d t              | deep, tiebreaker:
 @pytest.mark.parametrize("row", named(FEWER), ids=lambda row: f"{row['tiers']}-{row['answers']}")
 def test_fewer_tiers(row: dict[str, str]) -> None:
     said = dict(zip(row["tiers"].split(), row["answers"].split(), strict=True))
-    seats: Any = {tier: endpoint(f"{tier}-model") for tier in said}
+    endpoints: Any = {tier: scripted_endpoint(f"{tier}-model") for tier in said}
     for name, fault in faults("score").items():
         script = {tier: [SAYS[each]] if each in SAYS else [*fault.answers] for tier, each in said.items()}
         gateway = ScriptedGateway(script)
-        found = document(gateway, "strict", seats)
-        assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
-        assert is_told(found.degraded, row["degraded"], fault), (name, found.degraded)
+        verdict = document(gateway, "strict", endpoints)
+        assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
+        assert is_told(verdict.degraded, row["degraded"], fault), (name, verdict.degraded)
 
 
 # --- juries -----------------------------------------------------------------------------------------------
@@ -369,21 +374,25 @@ lenient | F F F | F    | undetermined | q d t | quick, deep, tiebreaker: F
 
 @pytest.mark.parametrize("row", named(JURIES), ids=lambda row: f"{row['mode']}-{row['quick']}-{row['deep']}")
 def test_juries(row: dict[str, str]) -> None:
-    jury = [replace(endpoint(f"juror-{name}"), family=name) for name in "abc"]
-    seats: Seats = {"quick": jury, "deep": endpoint("deep-model"), "tiebreaker": endpoint("third-model")}
+    jury = [replace(scripted_endpoint(f"juror-{name}"), family=name) for name in "abc"]
+    panel: PanelModels = {
+        "quick": jury,
+        "deep": scripted_endpoint("deep-model"),
+        "tiebreaker": scripted_endpoint("third-model"),
+    }
     for name, fault in RAISED.items():
         said = {"quick": row["quick"].split(), "deep": [row["deep"]], "tiebreaker": ["F"]}
         script = {
             tier: [
-                *(SAYS[each] if each in SAYS else fault.answers[0] for each in words),
-                *(again for each in words if each not in SAYS for again in fault.answers[1:]),
+                *(SAYS[word] if word in SAYS else fault.answers[0] for word in words),
+                *(again for word in words if word not in SAYS for again in fault.answers[1:]),
             ]
             for tier, words in said.items()
         }
         gateway = ScriptedGateway(script)
-        found = document(gateway, row["mode"], seats)
-        assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
-        assert is_told(told_once(found.degraded), row["degraded"], fault), (name, found.degraded)
+        verdict = document(gateway, row["mode"], panel)
+        assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
+        assert is_told(told_once(verdict.degraded), row["degraded"], fault), (name, verdict.degraded)
 
 
 def told_once(degraded: str | None) -> str | None:
@@ -430,17 +439,17 @@ def scripted(row: Mapping[str, str]) -> ScriptedGateway:
 @pytest.mark.parametrize("row", named(DEADLINE), ids=lambda row: f"{row['mode']}-{row['quick']}{row['deep']}")
 def test_the_deadline(row: dict[str, str]) -> None:
     gateway = scripted(row)
-    found = document(gateway, row["mode"], deadline=0.2)
-    assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
-    assert is_told(found.degraded, row["degraded"], NOBODY), found.degraded
+    verdict = document(gateway, row["mode"], deadline=0.2)
+    assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
+    assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
 
 
 @pytest.mark.parametrize("row", named(BUDGET), ids=lambda row: "-".join(list(row.values())[:4]))
 def test_the_budget(row: dict[str, str]) -> None:
     gateway = scripted(row)
-    found = document(gateway, row["mode"], max_cost_usd=float(row["limit"]))
-    assert (found.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
-    assert is_told(found.degraded, row["degraded"], NOBODY), found.degraded
+    verdict = document(gateway, row["mode"], max_cost_usd=float(row["limit"]))
+    assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
+    assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
 
 
 @pytest.mark.parametrize(
@@ -449,8 +458,8 @@ def test_the_budget(row: dict[str, str]) -> None:
 )
 def test_candidates_when_the_money_is_spent(mode: str, kept: str, left: str) -> None:
     gateway = ScriptedGateway(chosen({"quick": kept, "deep": "a", "tiebreaker": "a"}, NOBODY))
-    found = candidates(gateway, mode, max_cost_usd=0.001)
-    assert (decided(found)["a"], tiers_asked(gateway)) == (left, "q")
+    selection = candidates(gateway, mode, max_cost_usd=0.001)
+    assert (decided(selection)["a"], tiers_asked(gateway)) == (left, "q")
 
 
 # --- nothing unreadable is a pass or a fail ---------------------------------------------------------------
@@ -484,8 +493,8 @@ NOISE = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=12).map(" ".joi
 def test_noise_from_every_tier_decides_nothing(noise: str, mode: str) -> None:
     script: dict[str, list[Answer]] = {tier: [noise, noise] for tier in TIERS}
     assert document(ScriptedGateway(script), mode).verdict == "undetermined"
-    found = candidates(ScriptedGateway(script), mode)
-    assert {each.decision for each in found.decisions} == {"undetermined"}
+    selection = candidates(ScriptedGateway(script), mode)
+    assert {decision.decision for decision in selection.decisions} == {"undetermined"}
 
 
 @given(NOISE, st.sampled_from(["strict", "lenient"]), st.sampled_from(TIERS), st.data())

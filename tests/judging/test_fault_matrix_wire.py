@@ -21,7 +21,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 from scripted import scores
 
 from judgekit.config.names import TIERS
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SHORT = 1.5  # seconds for a tier that a silent server strikes
 DOCUMENT = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
-PAIR = [Shown(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
+PAIR = [PromptCandidate(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
@@ -114,25 +114,27 @@ class Well:
         return f'{{"keep": {kept}}}'.replace("'", '"')
 
 
-def document(seats: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30) -> tuple[str, list[Round]]:
+def document(panel: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
-            judge = DocumentJudge(gateway, seats, loader.score_rubric("kls"), mode, seconds)
-            found = await judge.judge(DOCUMENT)
-            return f"{found.verdict} {found.consensus}", found.rounds
+            judge = DocumentJudge(gateway, panel, loader.score_rubric("kls"), mode, seconds)
+            verdict = await judge.judge(DOCUMENT)
+            return f"{verdict.verdict} {verdict.consensus}", verdict.rounds
 
     return asyncio.run(run())
 
 
 def candidates(
-    seats: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30
+    panel: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30
 ) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
             rubric = loader.select_rubric("memory-relevance")
-            judge = CandidateJudge(gateway, seats, rubric, mode, seconds)
-            found = await judge.judge(Query("How do we refresh the token?"), PAIR)
-            return ", ".join(f"{each.id} {each.decision}" for each in found.decisions), found.rounds
+            judge = CandidateJudge(gateway, panel, rubric, mode, seconds)
+            selection = await judge.judge(Query("How do we refresh the token?"), PAIR)
+            return ", ".join(
+                f"{decision.id} {decision.decision}" for decision in selection.decisions
+            ), selection.rounds
 
     return asyncio.run(run())
 
@@ -157,10 +159,10 @@ def unreachable() -> Iterator[Endpoint]:
 def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) -> None:
     answer, kind = FAULTS[fault]
     with Loopback(Well(struck, mode, answer)) as server:
-        seats = {tier: custom(server.base, tier) for tier in TIERS}
-        ended, rounds = document(seats, mode)
+        panel = {tier: custom(server.base, tier) for tier in TIERS}
+        ended, rounds = document(panel, mode)
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: kind})
-        ended, rounds = candidates(seats, mode)
+        ended, rounds = candidates(panel, mode)
         assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: kind})
 
 
@@ -168,10 +170,10 @@ def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) 
 @pytest.mark.parametrize("struck", TIERS)
 def test_a_connection_that_is_refused(struck: TierName, mode: ModeName, unreachable: Endpoint) -> None:
     with Loopback(Well(struck, mode, fails(418))) as server:
-        seats = {tier: custom(server.base, tier) for tier in TIERS} | {struck: unreachable}
-        ended, rounds = document(seats, mode)
+        endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: unreachable}
+        ended, rounds = document(endpoints, mode)
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: "connection"})
-        ended, rounds = candidates(seats, mode)
+        ended, rounds = candidates(endpoints, mode)
         assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: "connection"})
 
 
@@ -187,10 +189,10 @@ SILENCE: dict[TierName, dict[ModeName, str]] = {
 @pytest.mark.parametrize(
     ("struck", "mode"), [("quick", "strict"), ("deep", "lenient"), ("tiebreaker", "strict")]
 )
-def test_a_server_that_takes_all_the_time(struck: TierName, mode: ModeName, manner: Answer) -> None:
-    with Loopback(Well(struck, mode, manner)) as server:
+def test_a_server_that_takes_all_the_time(struck: TierName, mode: ModeName, options: Answer) -> None:
+    with Loopback(Well(struck, mode, options)) as server:
         ended, rounds = document({tier: custom(server.base, tier) for tier in TIERS}, mode, SHORT)
-        asked = {str(each.body["model"]) for each in server.requests}
+        asked = {str(request.body["model"]) for request in server.requests}
     assert ended == SILENCE[struck][mode]
     assert asked == set(TIERS[: TIERS.index(struck) + 1])
     assert set(failed(rounds)) == set(TIERS[TIERS.index(struck) :])
@@ -209,17 +211,19 @@ PROGRAMS = {
 def test_a_program_that_misbehaves(fault: str, struck: TierName) -> None:
     code, kind = PROGRAMS[fault]
     with Loopback(Well(struck, "strict", fails(418))) as server:
-        seats = {tier: custom(server.base, tier) for tier in TIERS} | {struck: program(code)}
-        ended, rounds = document(seats, "strict")
+        endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: program(code)}
+        ended, rounds = document(endpoints, "strict")
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1]["strict"], {struck: kind})
-        ended, rounds = candidates(seats, "strict")
+        ended, rounds = candidates(endpoints, "strict")
         assert (ended, failed(rounds)) == (CANDIDATES[struck]["strict"], {struck: kind})
 
 
 def test_a_program_that_is_not_there() -> None:
     with Loopback(Well("deep", "strict", fails(418))) as server:
-        seats = {tier: custom(server.base, tier) for tier in TIERS} | {"deep": program("", "/nowhere/at/all")}
-        ended, rounds = document(seats, "strict")
+        endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {
+            "deep": program("", "/nowhere/at/all")
+        }
+        ended, rounds = document(endpoints, "strict")
     assert (ended, failed(rounds)) == ("accept unanimous", {"deep": "command_failed"})
 
 

@@ -55,10 +55,10 @@ def test_a_nonce_is_all_that_was_drawn_in_letters(monkeypatch: pytest.MonkeyPatc
         return fence.Fence().tag
 
     ends = ["0" * 16, "0" * 15 + "1", "8" + "0" * 15, "f" * 15 + "e", "f" * 16]
-    tags = [tag(each) for each in ends]
+    tags = [tag(end) for end in ends]
     assert len(set(tags)) == len(ends)
-    assert all(re.fullmatch("judged-[a-z]{14}", each) for each in tags)
-    assert [fence.without_nonce(f"<{each}>") for each in tags] == ["<judged>"] * len(ends)
+    assert all(re.fullmatch("judged-[a-z]{14}", tag) for tag in tags)
+    assert [fence.without_nonce(f"<{tag}>") for tag in tags] == ["<judged>"] * len(ends)
 
 
 def test_the_guard_names_the_tag() -> None:

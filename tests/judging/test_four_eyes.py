@@ -7,11 +7,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ScriptedGateway, endpoint, scores
+from scripted import ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging import documents
-from judgekit.judging.finality import Gate, Gates
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import File
 from judgekit.rubric import loader
@@ -24,8 +24,8 @@ GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 FILE = File("docs/a.md", "Some text.", "ab" * 32, 10)
 
 
-def seat(family: str) -> Endpoint:
-    return dataclasses.replace(endpoint(f"{family}/model"), family=family)
+def endpoint(family: str) -> Endpoint:
+    return dataclasses.replace(scripted_endpoint(f"{family}/model"), family=family)
 
 
 def judge(
@@ -36,9 +36,9 @@ def judge(
 ) -> tuple[Verdict, list[str]]:
     """Return the verdict of a panel by the families of its tiers, and whom it asked."""
     tiers = ("quick", "deep", "tiebreaker")
-    seats: Any = dict(zip(tiers, map(seat, families), strict=False))
+    endpoints: Any = dict(zip(tiers, map(endpoint, families), strict=False))
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [deep], "tiebreaker": [GOOD]})
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30, **options)
+    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), "strict", 30, **options)
     verdict = asyncio.run(own.judge(documents.document([FILE], family=wrote)))
     return verdict, [each.model for each in verdict.rounds]
 
@@ -90,20 +90,22 @@ def test_nobody_who_judged_is_nobody_who_was_independent() -> None:
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    gates = Gates("kls-strict-1", (Gate("quick", "accept"),))
-    verdict, asked = judge("anthropic", "openai", gates=gates)
+    finality = FinalityRules("kls-strict-1", (FinalityRule("quick", "accept"),))
+    verdict, asked = judge("anthropic", "openai", finality=finality)
     assert (asked, verdict.calibration) == (["openai/model"] * 2, None)
     assert verdict.degraded is not None
     assert "calibration kls-strict-1 not used" in verdict.degraded
-    noted, _ = judge("anthropic", "openai", gates=gates, stale="calibration not used: x.json")
+    noted, _ = judge(
+        "anthropic", "openai", finality=finality, calibration_warning="calibration not used: x.json"
+    )
     assert noted.degraded == f"{verdict.degraded}; calibration not used: x.json"
-    kept, asked = judge("openai", "mistral", gates=gates)
+    kept, asked = judge("openai", "mistral", finality=finality)
     assert (asked, kept.calibration) == (["openai/model"], "kls-strict-1")
 
 
 def test_prompts_are_those_of_whoever_judges() -> None:
-    seats: Any = {"quick": seat("anthropic"), "deep": seat("openai")}
-    own = DocumentJudge(ScriptedGateway({}), seats, loader.score_rubric("kls"), "strict", 30)
-    facing = own.facing(documents.document([FILE], family="anthropic"))
-    assert facing.seats == {"quick": (seat("openai"),), "deep": (seat("openai"),)}
-    assert own.facing(documents.document([FILE])) is own
+    endpoints: Any = {"quick": endpoint("anthropic"), "deep": endpoint("openai")}
+    own = DocumentJudge(ScriptedGateway({}), endpoints, loader.score_rubric("kls"), "strict", 30)
+    for_subject = own.for_subject(documents.document([FILE], family="anthropic"))
+    assert for_subject.panel == {"quick": (endpoint("openai"),), "deep": (endpoint("openai"),)}
+    assert own.for_subject(documents.document([FILE])) is own

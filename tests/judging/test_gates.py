@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config.names import TIERS
-from judgekit.judging.escalation import Final, Rules
-from judgekit.judging.finality import Gate, Gates, certainty, margin
+from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.finality import FinalityRule, FinalityRules, certainty, margin
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -60,14 +60,14 @@ def test_the_certainty_of_a_probability() -> None:
 
 
 def run(
-    gates: Gates,
+    finality: FinalityRules,
     outcomes: str,
     margins: tuple[float, ...] = (),
     tiers: tuple[TierName, ...] = TIERS,
     truncated: Collection[TierName] = (),
 ) -> tuple[str, Final]:
     """Feed outcomes to rules with gates; return the letters used and the end."""
-    rules = Rules("accept", tiers, truncated, gates=gates)
+    rules = EscalationRules("accept", tiers, truncated, finality=finality)
     seen: dict[TierName, Outcome | None] = {}
     known = dict(zip(tiers, margins, strict=False))
     for used in range(len(outcomes) + 1):
@@ -79,7 +79,7 @@ def run(
     raise AssertionError(f"{outcomes}: the judging asks on")
 
 
-ACCEPTS = Gates("c", (Gate("quick", "accept", 1.0),))
+ACCEPTS = FinalityRules("c", (FinalityRule("quick", "accept", 1.0),))
 
 
 def test_an_opinion_that_a_gate_lets_through_is_final() -> None:
@@ -97,7 +97,7 @@ def test_what_no_gate_names_goes_up_whatever_the_mode_says() -> None:
 
 @pytest.mark.parametrize("outcomes", ["".join(each) for each in itertools.product("AIRF", repeat=3)])
 def test_without_any_gate_everything_goes_up_and_the_table_holds(outcomes: str) -> None:
-    used, final = run(Gates("c"), outcomes)
+    used, final = run(FinalityRules("c"), outcomes)
     assert len(used) > 1
     if outcomes[:2] in ("AR", "RA"):
         assert used == outcomes
@@ -109,10 +109,10 @@ def test_without_any_gate_everything_goes_up_and_the_table_holds(outcomes: str) 
 
 
 def test_a_gate_of_the_deep_tier_looks_at_what_came_before() -> None:
-    gates = Gates("c", (Gate("deep", "reject", 0.0, after="accept"),))
-    assert run(gates, "AR") == ("AR", Final("reject", "single", "deep"))
-    assert run(gates, "RAA")[1].consensus == "majority"
-    assert run(gates, "FR")[1] == Final("reject", "single", "deep")  # as without a calibration
+    finality = FinalityRules("c", (FinalityRule("deep", "reject", 0.0, after="accept"),))
+    assert run(finality, "AR") == ("AR", Final("reject", "single", "deep"))
+    assert run(finality, "RAA")[1].consensus == "majority"
+    assert run(finality, "FR")[1] == Final("reject", "single", "deep")  # as without a calibration
 
 
 def test_an_acceptance_of_a_cut_text_is_not_final_for_all_gates() -> None:
@@ -122,22 +122,24 @@ def test_an_acceptance_of_a_cut_text_is_not_final_for_all_gates() -> None:
 
 
 def test_the_last_word_is_final_and_nobody_before_it_is() -> None:
-    gates = Gates("c", last="tiebreaker")
-    assert run(gates, "AAR") == ("AAR", Final("reject", "single", "tiebreaker"))
-    assert run(gates, "RRR") == ("RRR", Final("reject", "unanimous", "tiebreaker"))
-    assert run(Gates("c", last="deep"), "AR") == ("AR", Final("reject", "single", "deep"))
+    finality = FinalityRules("c", last="tiebreaker")
+    assert run(finality, "AAR") == ("AAR", Final("reject", "single", "tiebreaker"))
+    assert run(finality, "RRR") == ("RRR", Final("reject", "unanimous", "tiebreaker"))
+    assert run(FinalityRules("c", last="deep"), "AR") == ("AR", Final("reject", "single", "deep"))
 
 
 def test_where_the_last_word_fails_the_table_holds() -> None:
-    assert run(Gates("c", last="deep"), "AFA")[1] == Final("accept", "unanimous", "tiebreaker")
-    assert run(Gates("c", last="deep"), "AFF")[1].verdict == "undetermined"
-    assert run(Gates("c", last="tiebreaker"), "AAF")[1].verdict == "accept"
-    assert run(Gates("c", last="tiebreaker"), "ARF")[1].verdict == "escalate"
+    assert run(FinalityRules("c", last="deep"), "AFA")[1] == Final("accept", "unanimous", "tiebreaker")
+    assert run(FinalityRules("c", last="deep"), "AFF")[1].verdict == "undetermined"
+    assert run(FinalityRules("c", last="tiebreaker"), "AAF")[1].verdict == "accept"
+    assert run(FinalityRules("c", last="tiebreaker"), "ARF")[1].verdict == "escalate"
 
 
 def test_one_tier_alone_decides_with_gates_too() -> None:
-    assert run(Gates("c"), "A", tiers=("quick",))[1] == Final("accept", "single", "quick")
+    assert run(FinalityRules("c"), "A", tiers=("quick",))[1] == Final("accept", "single", "quick")
 
 
 def test_a_failure_is_never_final() -> None:
-    assert not Gates("c", (Gate("quick", "accept"),), last="quick").final("quick", {"quick": None}, {})
+    assert not FinalityRules("c", (FinalityRule("quick", "accept"),), last="quick").final(
+        "quick", {"quick": None}, {}
+    )

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.judging.independence import apart, is_independent
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
 
 
-def seat(name: str) -> Endpoint:
-    return dataclasses.replace(endpoint(name), family=FAMILIES[name[0]])
+def endpoint(name: str) -> Endpoint:
+    return dataclasses.replace(scripted_endpoint(name), family=FAMILIES[name[0]])
 
 
 def panel(text: str) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return a panel from the names of its models, tiers apart by a slash; the first letter is the family."""
     tiers = ("quick", "deep", "tiebreaker")
     return {
-        tier: tuple(map(seat, named.split()))  # type: ignore[misc]  # the three there are
+        tier: tuple(map(endpoint, named.split()))  # type: ignore[misc]  # the three there are
         for tier, named in zip(tiers, text.split("/"), strict=False)
     }
 

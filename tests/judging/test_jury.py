@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.judging import jury
 from judgekit.judging.opinion import Mark, Opinion
@@ -30,8 +30,8 @@ def decide(scores: Mapping[str, float]) -> Outcome:
     return RUBRIC.decide(scores, "strict")  # type: ignore[union-attr]  # it scores
 
 
-def seat(family: str, model: str = "") -> Endpoint:
-    return dataclasses.replace(endpoint(model or f"{family}-model"), family=family)
+def endpoint(family: str, model: str = "") -> Endpoint:
+    return dataclasses.replace(scripted_endpoint(model or f"{family}-model"), family=family)
 
 
 def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()) -> Opinion:
@@ -41,28 +41,28 @@ def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()
 
 def sat(rule: JuryRule, **families: tuple[float, ...]) -> Opinion:
     """Return what models come to; what follows `_` in a name tells models of one family apart."""
-    voices = [(seat(name.split("_")[0], name), said(*values)) for name, values in families.items()]
+    voices = [(endpoint(name.split("_")[0], name), said(*values)) for name, values in families.items()]
     return jury.opinion(voices, rule, decide)
 
 
 def test_one_model_is_no_jury() -> None:
     alone = said(1, 2, 3, reasoning="Because.")
-    assert jury.opinion([(seat("a"), alone)], "mean", decide) is alone
+    assert jury.opinion([(endpoint("a"), alone)], "mean", decide) is alone
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_where_all_agree_the_scores_are_the_mean(rule: JuryRule) -> None:
-    found = sat(rule, a=(4, 4, 4), b=(4, 5, 4), c=(5, 5, 4))
-    assert (found.outcome, found.divided) == ("accept", None)
-    assert found.scores == {"semantic": 4.33, "pragmatic": 4.67, "syntactic": 4.0}
+    opinion = sat(rule, a=(4, 4, 4), b=(4, 5, 4), c=(5, 5, 4))
+    assert (opinion.outcome, opinion.divided) == ("accept", None)
+    assert opinion.scores == {"semantic": 4.33, "pragmatic": 4.67, "syntactic": 4.0}
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_what_every_family_says_stands_against_its_mean(rule: JuryRule) -> None:
     """Two that each miss another thing do not make up for each other."""
-    found = sat(rule, a=(2, 5, 5), b=(5, 2, 5))
-    assert decide(found.scores) == "accept"
-    assert (found.outcome, found.divided) == ("improve", None)
+    opinion = sat(rule, a=(2, 5, 5), b=(5, 2, 5))
+    assert decide(opinion.scores) == "accept"
+    assert (opinion.outcome, opinion.divided) == ("improve", None)
     assert sat(rule, a=(1, 5, 5), b=(5, 1, 5)).outcome == "reject"
 
 
@@ -84,8 +84,8 @@ def test_who_disagrees_is_divided(
     families: dict[str, tuple[float, ...]], mean: tuple[str, bool], majority: tuple[str, bool]
 ) -> None:
     for rule, expected in (("mean", mean), ("majority", majority)):
-        found = sat(rule, **families)  # type: ignore[arg-type]  # the two rules there are
-        assert (rule, found.outcome, found.divided) == (rule, *expected)
+        opinion = sat(rule, **families)  # type: ignore[arg-type]  # the two rules there are
+        assert (rule, opinion.outcome, opinion.divided) == (rule, *expected)
 
 
 def test_a_majority_shows_the_scores_of_those_who_said_so() -> None:
@@ -95,21 +95,21 @@ def test_a_majority_shows_the_scores_of_those_who_said_so() -> None:
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_a_family_has_one_vote_however_many_of_it_sit_there(rule: JuryRule) -> None:
-    found = sat(rule, a_1=(4, 4, 4), a_2=(5, 5, 5), a_3=(4, 4, 4), b=(1, 1, 1))
-    assert found.divided is False
-    assert found.outcome != "accept"
+    opinion = sat(rule, a_1=(4, 4, 4), a_2=(5, 5, 5), a_3=(4, 4, 4), b=(1, 1, 1))
+    assert opinion.divided is False
+    assert opinion.outcome != "accept"
     alone = sat("mean", a_1=(4, 4, 4), a_2=(5, 5, 5), b=(1, 1, 1))
     assert alone.scores["semantic"] == round((4.5 + 1) / 2, 2)
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_models_of_one_family_that_disagree_are_not_divided_but_no_pass_either(rule: JuryRule) -> None:
-    found = sat(rule, a_1=A, a_2=R)
-    assert (found.outcome, found.divided) == ("improve", None)
+    opinion = sat(rule, a_1=A, a_2=R)
+    assert (opinion.outcome, opinion.divided) == ("improve", None)
 
 
 def test_models_of_unknown_families_have_a_vote_each() -> None:
-    voices = [(seat("unknown", name), said(*values)) for name, values in (("x", A), ("y", A), ("z", R))]
+    voices = [(endpoint("unknown", name), said(*values)) for name, values in (("x", A), ("y", A), ("z", R))]
     assert jury.opinion(voices, "majority", decide).divided is True
 
 
@@ -117,31 +117,34 @@ def test_models_of_unknown_families_have_a_vote_each() -> None:
 def test_the_order_of_jurors_decides_nothing(rule: JuryRule) -> None:
     for given in itertools.product([A, I, R, (5, 5, 5)], repeat=3):
         found = [
-            jury.opinion([(seat(name), said(*values)) for name, values in each], rule, decide)
-            for each in itertools.permutations(zip("abc", given, strict=True))
+            jury.opinion([(endpoint(name), said(*values)) for name, values in permutation], rule, decide)
+            for permutation in itertools.permutations(zip("abc", given, strict=True))
         ]
-        assert len({(each.outcome, each.divided, tuple(each.scores.values())) for each in found}) == 1
+        assert (
+            len({(opinion.outcome, opinion.divided, tuple(opinion.scores.values())) for opinion in found})
+            == 1
+        )
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_a_divided_acceptance_always_has_most_families_behind_it_or_is_marked(rule: JuryRule) -> None:
     for given in itertools.product([A, I, R, (5, 5, 5), (5, 1, 5)], repeat=3):
         outcomes = [said(*each).outcome for each in given]
-        found = sat(rule, **dict(zip("abc", given, strict=True)))
-        assert (found.divided is None) == (len(set(outcomes)) == 1)
-        if found.divided:
-            assert 2 * outcomes.count(found.outcome) > len(outcomes)
+        opinion = sat(rule, **dict(zip("abc", given, strict=True)))
+        assert (opinion.divided is None) == (len(set(outcomes)) == 1)
+        if opinion.divided:
+            assert 2 * outcomes.count(opinion.outcome) > len(outcomes)
 
 
 def test_the_words_are_those_of_the_nearest_and_the_findings_of_all() -> None:
     gap, typo = Finding(issue="a gap"), Finding(issue="a typo")
     voices = [
-        (seat("a"), said(5, 5, 5, reasoning="Splendid.", findings=(typo,))),
-        (seat("b"), said(4, 4, 4, reasoning="Sound.", findings=(gap, typo))),
-        (seat("c"), said(3, 4, 4, reasoning="Fair.")),
+        (endpoint("a"), said(5, 5, 5, reasoning="Splendid.", findings=(typo,))),
+        (endpoint("b"), said(4, 4, 4, reasoning="Sound.", findings=(gap, typo))),
+        (endpoint("c"), said(3, 4, 4, reasoning="Fair.")),
     ]
-    found = jury.opinion(voices, "mean", decide)
-    assert (found.reasoning, found.findings) == ("Sound.", (typo, gap))
+    opinion = jury.opinion(voices, "mean", decide)
+    assert (opinion.reasoning, opinion.findings) == ("Sound.", (typo, gap))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def marked(rule: JuryRule, **chances: float | bool) -> Mark | None:
     """Return the mark of one candidate: by probabilities, or by whether each model keeps it."""
     voices: list[tuple[Endpoint, dict[str, Mark | None]]] = [
         (
-            seat(name.split("_")[0], name),
+            endpoint(name.split("_")[0], name),
             {"m": Mark("accept" if each >= 0.5 else "reject", None if isinstance(each, bool) else each)},
         )
         for name, each in chances.items()
@@ -188,8 +191,8 @@ def test_candidates_are_marked_by_family(rule: JuryRule, chances: dict[str, floa
 def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
     kept: dict[str, Mark | None] = {"m": Mark("accept"), "n": Mark("accept")}
     voices: list[tuple[Endpoint, dict[str, Mark | None]]] = [
-        (seat("a"), kept),
-        (seat("b"), {"m": Mark("accept"), "n": None}),
+        (endpoint("a"), kept),
+        (endpoint("b"), {"m": Mark("accept"), "n": None}),
     ]
     assert jury.marks(voices, 3, "mean") == {"m": Mark("accept"), "n": None}
     assert jury.marks(voices, 4, "mean") == {"m": None, "n": None}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 from judgekit.judging.logprobs import aligned, expectation, expectations, places
 from judgekit.judging.replies import score_reply_model
 from judgekit.providers.base import Reply
@@ -82,10 +82,10 @@ def test_what_is_not_on_the_scale_counts_for_nothing() -> None:
     ],
 )
 def test_numbers_are_found_in_whatever_form_the_reply_is_read(text: str) -> None:
-    told = extract(text, KLS)
-    found = places(text, told, FIVE)
+    score_reply = extract(text, KLS)
+    found = places(text, score_reply, FIVE)
     assert set(found) == {"semantic", "pragmatic", "syntactic"}
-    given = told.model_dump()["scores"]
+    given = score_reply.model_dump()["scores"]
     assert {name: int(text[place.start : place.end]) for name, place in found.items()} == given
     starts = {place.start for place in found.values()}
     doubted = {
@@ -211,21 +211,21 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     """A number that is a token of its own is weighed, each other one stays; no other token is looked at."""
     body = {"reasoning": reasoning, "scores": scores, "findings": []}
     text = prose + json.dumps(body, ensure_ascii=ascii_only)
-    told = extract(text, KLS)
-    assert told.model_dump()["scores"] == scores
+    score_reply = extract(text, KLS)
+    assert score_reply.model_dump()["scores"] == scores
     bounds = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     tokens = [text[at:end] for at, end in itertools.pairwise(bounds)]
     assert aligned(text, tokens) == 0
     # Every token is in the same doubt: a wrong one would give a wrong mean.
     beside = [logs({token: 0.6} | ({"5": 0.4} if "1" in token else {"1": 0.4})) for token in tokens]
-    found = expectations(Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), told, FIVE)
+    found = expectations(Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE)
     for name, mean in found.items():
         other = 5 if scores[name] == 1 else 1
         assert mean == pytest.approx(0.6 * scores[name] + 0.4 * other)
     whole = pieces(text)
     sure = Reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
     if "".join(whole) == text:
-        assert expectations(sure, told, FIVE) == scores
+        assert expectations(sure, score_reply, FIVE) == scores
 
 
 @given(text=st.text(max_size=30), before=st.text(max_size=10), behind=st.text(max_size=10))

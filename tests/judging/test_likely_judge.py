@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
-from scripted import ScriptedGateway, endpoint, scores
+from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import beside, reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.options import Manner
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
-TELLING = dataclasses.replace(endpoint("m"), logprobs=True)
+TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
 
 
-def judge(gateway: Gateway, seat: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
-    own = DocumentJudge(gateway, {"deep": seat}, loader.score_rubric("kls"), "strict", deadline=30, **options)
+def judge(gateway: Gateway, endpoint: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
+    own = DocumentJudge(
+        gateway, {"deep": endpoint}, loader.score_rubric("kls"), "strict", deadline=30, **options
+    )
 
     async def run() -> Verdict:
         try:
@@ -87,27 +89,27 @@ def test_numbers_stay_where_probabilities_tell_nothing(doubt: dict[str, float]) 
 
 
 def test_only_a_seat_that_tells_is_asked_for_probabilities() -> None:
-    for seat, asked in ((TELLING, 8), (endpoint("m"), 0)):
+    for endpoint, asked in ((TELLING, 8), (scripted_endpoint("m"), 0)):
         gateway = ScriptedGateway({"deep": [GOOD]})
-        judge(gateway, seat)
-        assert [each.top_logprobs for each in gateway.requests] == [asked]
+        judge(gateway, endpoint)
+        assert [request.top_logprobs for request in gateway.requests] == [asked]
 
 
 def test_a_call_for_each_dimension_tells_each() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
-        name = request.matter.part
+        name = request.call_key.part
         return reply(
             json.dumps({"reasoning": "x", "scores": {name: 4}, "findings": []}), {"4": 0.5, "5": 0.5}
         )
 
-    verdict = judge(ScriptedGateway({"deep": [answer] * 3}), TELLING, manner=Manner(each=True))
+    verdict = judge(ScriptedGateway({"deep": [answer] * 3}), TELLING, options=JudgeOptions(each=True))
     assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4.5)
     assert opinion(verdict)["expected"] == ["semantic", "pragmatic", "syntactic"]
 
 
 def test_samples_are_not_drawn_where_probabilities_tell() -> None:
     gateway = ScriptedGateway({"deep": [lambda _: reply(GOOD, {"4": 0.5, "5": 0.5})]})
-    verdict = judge(gateway, TELLING, manner=Manner(samples=5))
+    verdict = judge(gateway, TELLING, options=JudgeOptions(samples=5))
     assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
     assert "samples" not in opinion(verdict)
 
@@ -115,8 +117,8 @@ def test_samples_are_not_drawn_where_probabilities_tell() -> None:
 @pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
 def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})
-    verdict = judge(gateway, TELLING, manner=Manner(samples=2))
-    assert [each.sample for each in gateway.requests] == [0, 1, 2]
+    verdict = judge(gateway, TELLING, options=JudgeOptions(samples=2))
+    assert [request.sample for request in gateway.requests] == [0, 1, 2]
     assert semantic(verdict) == 4
     assert opinion(verdict)["samples"] == 2
     assert verdict.rounds[0].usage.output_tokens == (30 if first == GOOD else 20)
@@ -124,9 +126,9 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
 
 def over_the_wire(*script: Answer, **options: Any) -> tuple[Verdict, list[dict[str, Any]]]:  # noqa: ANN401
     with Loopback(*script) as server:
-        seat = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
-        verdict = judge(options.pop("gateway", LitellmGateway)(), seat, **options)
-        return verdict, [each.body for each in server.requests]
+        endpoint = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        verdict = judge(options.pop("gateway", LitellmGateway)(), endpoint, **options)
+        return verdict, [request.body for request in server.requests]
 
 
 def test_over_the_wire_a_verdict_weighs_what_the_server_tells() -> None:
@@ -146,10 +148,12 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
     told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
     with Loopback(told, fails(500)) as server:
-        seat = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
-        first = judge(Recorder(LitellmGateway(), file), seat, cache=cache, manner=Manner(samples=3))
-        kept = judge(LitellmGateway(), seat, cache=cache, manner=Manner(samples=3))
+        endpoint = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        first = judge(
+            Recorder(LitellmGateway(), file), endpoint, cache=cache, options=JudgeOptions(samples=3)
+        )
+        kept = judge(LitellmGateway(), endpoint, cache=cache, options=JudgeOptions(samples=3))
         assert len(server.requests) == 1
-    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], manner=Manner(samples=3))
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], options=JudgeOptions(samples=3))
     assert first.scores == kept.scores == replayed.scores
     assert semantic(first) == 3.7

@@ -12,7 +12,7 @@ from loopback import Loopback, says
 
 import judgekit
 from judgekit.errors import FailureKind
-from judgekit.judging import conflict, prompt
+from judgekit.judging import extract, prompt
 from judgekit.judging import redact as outgoing
 from judgekit.judging.redact import redact
 
@@ -76,7 +76,7 @@ def test_the_deadline_comes_while_secrets_are_looked_for(
     assert (slow.verdict, slow.rounds, other.verdict) == ("undetermined", [], "accept")
     assert slow.degraded is not None
     assert slow.degraded.startswith("nothing was judged: timeout (the deadline came")
-    assert not any("Slow." in each.text for each in model.requests)
+    assert not any("Slow." in request.text for request in model.requests)
 
 
 def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,12 +90,12 @@ def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch
 def test_the_deadline_comes_while_a_reply_is_read(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr("judgekit.judging.round.read", endless.before(conflict.read, is_slow))
+    monkeypatch.setattr("judgekit.judging.round.read", endless.before(extract.read, is_slow))
     model._script = (says(SLOW + VERDICT),)
-    (found,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
-    assert found.verdict == "undetermined"
-    assert found.rounds[0].failure is not None
-    assert found.rounds[0].failure.kind == FailureKind.TIMEOUT
+    (verdict,) = judgekit.judge_texts({"a.md": "Some words."}, deadline=3)
+    assert verdict.verdict == "undetermined"
+    assert verdict.rounds[0].failure is not None
+    assert verdict.rounds[0].failure.kind == FailureKind.TIMEOUT
 
 
 @pytest.mark.parametrize("texts", [("A text.", SLOW), ("A text.", "Another.", SLOW)])
@@ -103,10 +103,10 @@ def test_the_deadline_of_a_comparison_comes_too(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, texts: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
-    found = judgekit.compare(*texts, prompt="Which is better?", deadline=2)
-    assert found.verdict == "undetermined"
-    assert found.degraded is not None
-    assert "timeout (the deadline came" in found.degraded
+    comparison = judgekit.compare(*texts, prompt="Which is better?", deadline=2)
+    assert comparison.verdict == "undetermined"
+    assert comparison.degraded is not None
+    assert "timeout (the deadline came" in comparison.degraded
 
 
 def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +118,16 @@ def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.M
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
 
     async def work() -> tuple[str, str]:
-        judge, _ = service.document_judge(open_gateway({}), None, service.Wish(deadline=ENOUGH, cache=False))
+        judge, _ = service.document_judge(
+            open_gateway({}), None, service.JudgeRequest(deadline=ENOUGH, cache=False)
+        )
         slow, other = (documents.document([file_of("a.md", text)]) for text in (SLOW, "Other words."))
         waits = asyncio.create_task(judge.judge(slow))
         while not endless.begun.is_set():  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(0.01)
-        found = await judge.judge(other)
+        verdict = await judge.judge(other)
         assert not waits.done()
         endless.over.set()
-        return found.verdict, (await waits).verdict
+        return verdict.verdict, (await waits).verdict
 
     assert asyncio.run(work()) == ("accept", "accept")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import Contest
-from judgekit.judging.options import Manner
-from judgekit.judging.prompt import Shown
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
@@ -28,7 +28,7 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
-    from judgekit.providers.base import Endpoint, Request, Seats
+    from judgekit.providers.base import Endpoint, PanelModels, Request
 
 
 class Till:
@@ -38,25 +38,25 @@ class Till:
         self.limit, self.prices, self.moods = limit, prices, moods
         self.spent, self.calls, self.beyond = 0.0, 0, 0
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.beyond += self.spent >= self.limit
         price = self.prices[self.calls % len(self.prices)]
         mood = self.moods[self.calls % len(self.moods)]
         self.calls += 1
         await asyncio.sleep(0)
         self.spent += price
-        usage = Usage(10, 1, price, "provider")
+        usage = CallUsage(10, 1, price, "provider")
         if mood == 0:
             raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
         if mood == 1:
-            return Reply("no object", endpoint.model, usage)
+            return Reply("no object", scripted_endpoint.model, usage)
         return answer(request, mood, usage)
 
     async def aclose(self) -> None:
         """Nothing is open."""
 
 
-def answer(request: Request, mood: int, usage: Usage) -> Reply:
+def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
     """Return a reply of the shape that is asked for; `mood` says which way it leans."""
     if request.top_logprobs:
         likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}
@@ -86,27 +86,27 @@ def file(text: str) -> File:
     return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
 
 
-def document(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    judge = DocumentJudge(till, seats, loader.score_rubric("kls"), mode, 60, till.limit, manner=manner)
+def document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
+    judge = DocumentJudge(till, panel, loader.score_rubric("kls"), mode, 60, till.limit, options=options)
     return asyncio.run(judge.judge(Document((file("text"),), "text.md@1")))
 
 
-def candidates(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.select_rubric("memory-two-criteria")
-    judge = CandidateJudge(till, seats, rubric, mode, 60, max_cost_usd=till.limit, manner=manner)
-    shown = [Shown(f"id{number}", f"Title {number}") for number in range(40)]
+    judge = CandidateJudge(till, panel, rubric, mode, 60, max_cost_usd=till.limit, options=options)
+    shown = [PromptCandidate(f"id{number}", f"Title {number}") for number in range(40)]
     return asyncio.run(judge.judge(Query("query"), shown))
 
 
-def pair(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
+def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(till, seats, rubric, mode, 60, till.limit, manner=manner)
-    return asyncio.run(judge.judge(Contest("Say who.", (file("A"), file("B")))))
+    judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", (file("A"), file("B")))))
 
 
-def ranking(till: Till, seats: Seats, mode: ModeName, manner: Manner) -> object:
-    judge = RankingJudge(till, seats, loader.comparing_rubric("kls"), mode, 60, till.limit, manner=manner)
-    return asyncio.run(judge.judge(Contest("Say who.", tuple(map(file, "ABCD")))))
+def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
+    judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(file, "ABCD")))))
 
 
 TASKS = {"document": document, "candidates": candidates, "pair": pair, "ranking": ranking}
@@ -120,8 +120,11 @@ TASKS = {"document": document, "candidates": candidates, "pair": pair, "ranking"
     jury=st.integers(1, 3),
     pointwise=st.booleans(),
     mode=st.sampled_from(["strict", "lenient"]),
-    manner=st.builds(
-        Manner, jury=st.sampled_from(["mean", "majority"]), samples=st.integers(1, 3), each=st.booleans()
+    options=st.builds(
+        JudgeOptions,
+        jury=st.sampled_from(["mean", "majority"]),
+        samples=st.integers(1, 3),
+        each=st.booleans(),
     ),
 )
 @settings(max_examples=40, deadline=None)
@@ -132,20 +135,20 @@ def test_no_call_begins_once_the_limit_is_reached(
     moods: list[int],
     jury: int,
     mode: ModeName,
-    manner: Manner,
+    options: JudgeOptions,
     *,
     pointwise: bool,
 ) -> None:
     till = Till(limit, prices, moods)
     small = pointwise and task != "pair"
-    seats: Seats = {
+    panel: PanelModels = {
         tier: tuple(
-            dataclasses.replace(endpoint(f"{tier}-{number}", pointwise=small), family=f"f{number}")
+            dataclasses.replace(scripted_endpoint(f"{tier}-{number}", pointwise=small), family=f"f{number}")
             for number in range(jury)
         )
         for tier in TIERS
     }
-    found = TASKS[task](till, seats, mode, manner)
+    found = TASKS[task](till, panel, mode, options)
     assert till.beyond == 0
     assert till.calls > 0 or limit == 0
     told = getattr(found, "cost_usd", None)
@@ -156,5 +159,5 @@ def test_no_call_begins_once_the_limit_is_reached(
 def test_without_a_limit_more_is_spent(task: str) -> None:
     """The test above would notice nothing if a judging never cost more than its limits."""
     till = Till(10.0, [0.3], [4])
-    TASKS[task](till, {tier: (endpoint(tier),) for tier in TIERS}, "strict", Manner())
+    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", JudgeOptions())
     assert till.spent > 0.5

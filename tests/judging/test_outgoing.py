@@ -14,9 +14,9 @@ from scripted import three_models
 from judgekit.config.names import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import Contest
-from judgekit.judging.options import Manner
-from judgekit.judging.prompt import Shown
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
 from judgekit.judging.score import DocumentJudge
@@ -34,8 +34,8 @@ SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
 
 def sent(given: File) -> File:
     """Return a file as it leaves."""
-    found, _ = outgoing.document(Document((given,), "task"))
-    return found.files[0]
+    document, _ = outgoing.document(Document((given,), "task"))
+    return document.files[0]
 
 
 class Listening:
@@ -74,19 +74,19 @@ def test_the_search_for_leaks_finds_one() -> None:
 @pytest.mark.parametrize("pointwise", [False, True])
 def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     gateway = Listening()
-    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30)
+    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
     document = Document(files, "a", task)
-    found = asyncio.run(own.judge(document))
+    verdict = asyncio.run(own.judge(document))
     assert leaked(gateway.all) == []
     assert gateway.all.count("[redacted: AWS key]") > 0
-    assert found.redacted == 5
-    assert found.record()["redacted"] == 5
-    assert [each.sha256 for each in found.subjects] == [each.sha256 for each in files]
-    shown = [each for tier in TIERS for each in own.prompts(tier, document)]
+    assert verdict.redacted == 5
+    assert verdict.record()["redacted"] == 5
+    assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
+    shown = [prompt for tier in TIERS for prompt in own.prompts(tier, document)]
     assert leaked(str(shown)) == []
     assert "[redacted: AWS key]" in str(shown)
 
@@ -95,9 +95,11 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 @pytest.mark.parametrize("at", range(0, 320, 40))
 def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
-    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
-    own = CandidateJudge(gateway, seats, loader.select_rubric("memory-relevance"), "lenient", 30)
-    shown = Shown("a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b")
+    panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
+    own = CandidateJudge(gateway, panel, loader.select_rubric("memory-relevance"), "lenient", 30)
+    shown = PromptCandidate(
+        "a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b"
+    )
     query = Query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
     asyncio.run(own.judge(query, [shown, replace(shown, id="b", text=SECRETS[4])]))
     assert leaked(gateway.all) == []
@@ -106,35 +108,35 @@ def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> Non
 
 @pytest.mark.parametrize("pointwise", [False, True])
 def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
-    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
-    contest = Contest(
+    panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
+    comparison_input = ComparisonInput(
         f"Explain {SECRETS[0]}", (file("a.md", f"One {SECRETS[1]}"), file("b.md", f"Two {SECRETS[2]}"))
     )
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        own = kind(gateway, seats, loader.comparing_rubric(rubric), "strict", 30)
-        asyncio.run(own.judge(contest))
+        own = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
+        asyncio.run(own.judge(comparison_input))
         assert leaked(gateway.all) == []
         assert "[redacted: AWS key]" in gateway.all
-        assert leaked(str([own.prompts(tier, contest) for tier in TIERS])) == []
+        assert leaked(str([own.prompts(tier, comparison_input) for tier in TIERS])) == []
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
 @pytest.mark.parametrize("folder", ["docs/", "docs/k"])
 def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool) -> None:
-    seats = {tier: replace(seat, pointwise=pointwise) for tier, seat in three_models().items()}
+    panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
     files = (file(paths[0], "One."), file(paths[1], "Two."))
     gateway = Listening()
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30)
-    found = asyncio.run(own.judge(Document(files, "T-1")))
+    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
+    verdict = asyncio.run(own.judge(Document(files, "T-1")))
     assert leaked(gateway.all) == []
-    assert found.redacted == 2
-    assert tuple(each.path for each in found.subjects) == paths
+    assert verdict.redacted == 2
+    assert tuple(subject.path for subject in verdict.subjects) == paths
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        other = kind(gateway, seats, loader.comparing_rubric(rubric), "strict", 30)
-        asyncio.run(other.judge(Contest("Explain it", files)))
+        other = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
+        asyncio.run(other.judge(ComparisonInput("Explain it", files)))
         assert leaked(gateway.all) == []
 
 
@@ -148,10 +150,10 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
     own = DocumentJudge(
-        gateway, three_models(), loader.score_rubric("kls"), "strict", 30, manner=Manner(redact=False)
+        gateway, three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(redact=False)
     )
-    found = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
-    assert "redacted" not in found.record()
+    verdict = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.contest import Contest
-from judgekit.judging.finality import Gate, Gates
-from judgekit.judging.options import Manner
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.subject import File
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.options import JuryRule
-    from judgekit.providers.base import Endpoint, Request, Seats
+    from judgekit.providers.base import Endpoint, PanelModels, Request
 
 CRITERIA = ["instruction", "correctness", "help"]
 
@@ -39,13 +39,13 @@ def file(text: str) -> File:
     return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
 
 
-PAIR = Contest("Name three rivers.", (file("A"), file("B")))
+PAIR = ComparisonInput("Name three rivers.", (file("A"), file("B")))
 
 
-def seat(name: str) -> Endpoint:
+def endpoint(name: str) -> Endpoint:
     """Return a model whose family stands before the slash; without one the family is not known."""
     family, _, _ = name.rpartition("/")
-    return dataclasses.replace(endpoint(name), family=family or "unknown")
+    return dataclasses.replace(scripted_endpoint(name), family=family or "unknown")
 
 
 class Panel:
@@ -59,23 +59,23 @@ class Panel:
         self.requests: list[Request] = []
         self.asked: list[str] = []
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.requests.append(request)
-        self.asked.append(endpoint.model)
-        word = self.word(endpoint.model, request)
+        self.asked.append(scripted_endpoint.model)
+        word = self.word(scripted_endpoint.model, request)
         if word == "F":
             raise GatewayError(FailureKind.TIMEOUT, "no answer")
         by_text = {each: label for label, each in request.labels.items()}
         text = request.messages[-1].content
         first = min(request.labels, key=lambda label: text.index(f"The text {label}:"))
         wins = {"1": first} | {each: by_text[file(each).sha256] for each in "AB"}
-        reply = {"reasoning": f"{endpoint.model} says so.", "better": wins.get(word, "tie")}
-        return Reply(json.dumps(reply), endpoint.model, Usage(10, 1, 0.001))
+        reply = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
+        return Reply(json.dumps(reply), scripted_endpoint.model, CallUsage(10, 1, 0.001))
 
     def word(self, model: str, request: Request) -> str:
         said = self.said[model]
         if not isinstance(said, str):
-            return said[request.matter.part.partition("/")[0]]
+            return said[request.call_key.part.partition("/")[0]]
         return said[max(request.sample, 1) - 1] if len(said) > 1 else said
 
     async def aclose(self) -> None:
@@ -84,15 +84,15 @@ class Panel:
 
 def compare(
     panel: Panel,
-    seats: Mapping[str, str | Sequence[str]],
+    by_tier: Mapping[str, str | Sequence[str]],
     *,
     mode: ModeName = "lenient",
     wrote: Sequence[str | None] = (),
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
     told: Any = {
-        tier: seat(each) if isinstance(each, str) else [seat(name) for name in each]
-        for tier, each in seats.items()
+        tier: endpoint(each) if isinstance(each, str) else [endpoint(name) for name in each]
+        for tier, each in by_tier.items()
     }
     judge = PairJudge(panel, told, loader.comparing_rubric("answer-preference"), mode, 60, **options)
     return asyncio.run(judge.judge(dataclasses.replace(PAIR, authors=tuple(wrote))))
@@ -121,9 +121,9 @@ def compare(
 def test_each_family_of_a_jury_has_one_vote(
     said: dict[str, str], rule: JuryRule, word: str, lead: float
 ) -> None:
-    found = compare(Panel(said), {"quick": list(said)}, manner=Manner(jury=rule))
-    assert (found.verdict, found.lead) == (word, lead)
-    assert len(found.rounds) == 2 * len(said)
+    comparison = compare(Panel(said), {"quick": list(said)}, options=JudgeOptions(jury=rule))
+    assert (comparison.verdict, comparison.lead) == (word, lead)
+    assert len(comparison.rounds) == 2 * len(said)
 
 
 def test_a_jury_that_is_divided_is_no_unanimous_one() -> None:
@@ -148,9 +148,9 @@ def test_the_consensus_is_what_the_families_said(
 ) -> None:
     said = {f"{family}/q": word for family, word in zip("xyz", quick, strict=False)}
     more = {f"{family}/d": word for family, word in zip("xyz", deep, strict=False)}
-    seats = {"quick": list(said), **({"deep": list(more)} if more else {})}
-    found = compare(Panel(said | more), seats, mode="strict", manner=Manner(jury=rule))
-    assert (found.verdict, found.consensus, found.families) == expected
+    by_tier = {"quick": list(said), **({"deep": list(more)} if more else {})}
+    comparison = compare(Panel(said | more), by_tier, mode="strict", options=JudgeOptions(jury=rule))
+    assert (comparison.verdict, comparison.consensus, comparison.families) == expected
 
 
 # --- several replies
@@ -169,21 +169,21 @@ def test_the_consensus_is_what_the_families_said(
 )
 def test_several_replies_in_both_orders_are_averaged(replies: str, word: str, lead: float) -> None:
     panel = Panel({"m": replies})
-    found = compare(panel, {"quick": "m"}, manner=Manner(samples=3))
-    assert (found.verdict, found.lead, len(found.rounds)) == (word, lead, 6)
-    assert [each.sample for each in found.rounds] == [1, 1, 2, 2, 3, 3]
-    assert [each.sample for each in panel.requests] == [1, 1, 2, 2, 3, 3]
+    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(samples=3))
+    assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6)
+    assert [compare_round.sample for compare_round in comparison.rounds] == [1, 1, 2, 2, 3, 3]
+    assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
 
 
 def test_half_of_the_replies_are_not_enough() -> None:
-    found = compare(Panel({"m": "AAFF"}), {"quick": "m"}, manner=Manner(samples=4))
-    assert (found.verdict, found.judge_tier) == ("undetermined", None)
+    comparison = compare(Panel({"m": "AAFF"}), {"quick": "m"}, options=JudgeOptions(samples=4))
+    assert (comparison.verdict, comparison.judge_tier) == ("undetermined", None)
 
 
 def test_how_sure_a_model_is_counts_in_a_jury() -> None:
     said = {"x": "AAB", "y": "BBB"}
-    found = compare(Panel(said), {"quick": ["x", "y"]}, manner=Manner(samples=3))
-    assert (found.verdict, found.lead) == ("B", 0.3333)
+    comparison = compare(Panel(said), {"quick": ["x", "y"]}, options=JudgeOptions(samples=3))
+    assert (comparison.verdict, comparison.lead) == ("B", 0.3333)
 
 
 def test_calls_that_failed_alike_are_told_once() -> None:
@@ -195,8 +195,11 @@ def test_calls_that_failed_alike_are_told_once() -> None:
             kind = FailureKind.TIMEOUT if request.sample < 3 else FailureKind.RATE_LIMIT
             raise GatewayError(kind, f"call {len(self.requests)}")
 
-    found = compare(Numbered({}), {"quick": "m"}, manner=Manner(samples=3))
-    assert (found.degraded, len(found.rounds)) == ("quick: timeout (call 1); quick: rate_limit (call 5)", 6)
+    comparison = compare(Numbered({}), {"quick": "m"}, options=JudgeOptions(samples=3))
+    assert (comparison.degraded, len(comparison.rounds)) == (
+        "quick: timeout (call 1); quick: rate_limit (call 5)",
+        6,
+    )
 
 
 # --- criteria one by one
@@ -215,9 +218,9 @@ def test_calls_that_failed_alike_are_told_once() -> None:
 )
 def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
     panel = Panel({"m": dict(zip(CRITERIA, words, strict=True))})
-    found = compare(panel, {"quick": "m"}, manner=Manner(each=True))
-    assert (found.verdict, len(found.rounds)) == (word, 6)
-    assert [each.criterion for each in found.rounds[::2]] == CRITERIA
+    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(each=True))
+    assert (comparison.verdict, len(comparison.rounds)) == (word, 6)
+    assert [compare_round.criterion for compare_round in comparison.rounds[::2]] == CRITERIA
     rubric = loader.comparing_rubric("answer-preference").rubric
     assert isinstance(rubric, CompareRubric)
     first, _, _ = (panel.requests[at].messages[0].content for at in (0, 2, 4))
@@ -227,15 +230,15 @@ def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
 
 def test_a_criterion_without_an_answer_is_no_word() -> None:
     panel = Panel({"m": {"instruction": "A", "correctness": "F", "help": "A"}})
-    found = compare(panel, {"quick": "m"}, manner=Manner(each=True))
-    assert (found.verdict, found.degraded) == ("undetermined", "quick: timeout (no answer)")
+    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(each=True))
+    assert (comparison.verdict, comparison.degraded) == ("undetermined", "quick: timeout (no answer)")
 
 
 def test_replies_and_criteria_together() -> None:
     panel = Panel({"m": dict(zip(CRITERIA, "TBA", strict=True))})
-    found = compare(panel, {"quick": "m"}, manner=Manner(samples=2, each=True))
-    assert (found.verdict, len(found.rounds)) == ("B", 12)
-    record = json.loads(found.model_dump_json(by_alias=True))
+    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(samples=2, each=True))
+    assert (comparison.verdict, len(comparison.rounds)) == ("B", 12)
+    record = json.loads(comparison.model_dump_json(by_alias=True))
     jsonschema.validate(record, json_schema("comparison"))
     assert [(each["sample"], each["criterion"]) for each in record["rounds"][:3]] == [
         (1, "instruction"),
@@ -245,31 +248,35 @@ def test_replies_and_criteria_together() -> None:
 
 
 def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() -> None:
-    seats: Seats = {"quick": endpoint("small", pointwise=True)}
+    by_tier: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}
 
     class Leaning(Panel):
-        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             self.requests.append(request)
             first = request.messages[-1].content.index("\nA\n") < request.messages[-1].content.index("\nB\n")
-            return Reply("1", endpoint.model, Usage(), ({"1": -0.1 if first else -3.0, "2": -1.0},))
+            return Reply(
+                "1", scripted_endpoint.model, CallUsage(), ({"1": -0.1 if first else -3.0, "2": -1.0},)
+            )
 
     panel = Leaning({})
     loaded = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(panel, seats, loaded, "lenient", 60, manner=Manner(samples=3, each=True))
-    found = asyncio.run(judge.judge(PAIR))
-    assert (found.verdict, len(panel.requests)) == ("A", 6)
+    judge = PairJudge(panel, by_tier, loaded, "lenient", 60, options=JudgeOptions(samples=3, each=True))
+    comparison = asyncio.run(judge.judge(PAIR))
+    assert (comparison.verdict, len(panel.requests)) == ("A", 6)
 
 
 @pytest.mark.parametrize(("first", "word"), [(0.51, "tie"), (0.54, "tie"), (0.56, "A"), (0.9, "A")])
 def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, word: str) -> None:
     class Leaning(Panel):
-        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             text = request.messages[-1].content
             likely = first if text.index("\nA\n") < text.index("\nB\n") else 1 - first
-            return Reply("1", endpoint.model, Usage(), ({"1": log(likely), "2": log(1 - likely)},))
+            return Reply(
+                "1", scripted_endpoint.model, CallUsage(), ({"1": log(likely), "2": log(1 - likely)},)
+            )
 
-    seats: Seats = {"quick": endpoint("small", pointwise=True)}
-    judge = PairJudge(Leaning({}), seats, loader.comparing_rubric("answer-preference"), "lenient", 60)
+    by_tier: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}
+    judge = PairJudge(Leaning({}), by_tier, loader.comparing_rubric("answer-preference"), "lenient", 60)
     assert asyncio.run(judge.judge(PAIR)).verdict == word
 
 
@@ -278,29 +285,29 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, wo
 
 def test_nobody_compares_what_its_own_family_wrote_where_another_can() -> None:
     panel = Panel({"anthropic/m": "A", "openai/m": "B", "mistral/m": "B"})
-    seats = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
-    found = compare(panel, seats, wrote=["anthropic", "openai"])
-    assert (found.verdict, set(panel.asked), found.independent) == ("B", {"mistral/m"}, True)
-    assert [each.family for each in found.subjects] == ["anthropic", "openai"]
-    assert found.families == ["mistral"]
+    by_tier = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
+    comparison = compare(panel, by_tier, wrote=["anthropic", "openai"])
+    assert (comparison.verdict, set(panel.asked), comparison.independent) == ("B", {"mistral/m"}, True)
+    assert [subject.family for subject in comparison.subjects] == ["anthropic", "openai"]
+    assert comparison.families == ["mistral"]
 
 
 def test_of_a_jury_the_others_remain() -> None:
     panel = Panel({"anthropic/m": "A", "mistral/m": "B"})
-    found = compare(panel, {"quick": ["anthropic/m", "mistral/m"]}, wrote=["anthropic", None])
-    assert (found.verdict, set(panel.asked)) == ("B", {"mistral/m"})
-    assert found.independent is None  # who wrote B is not said
+    comparison = compare(panel, {"quick": ["anthropic/m", "mistral/m"]}, wrote=["anthropic", None])
+    assert (comparison.verdict, set(panel.asked)) == ("B", {"mistral/m"})
+    assert comparison.independent is None  # who wrote B is not said
 
 
 def test_a_family_without_a_favourite_goes_before_one_that_has_one() -> None:
     """Both texts are of the one family, one of them also of the other."""
     panel = Panel({"anthropic/m": "A", "openai/m": "B"})
-    found = compare(
+    comparison = compare(
         panel,
         {"quick": ["openai/m", "anthropic/m"]},
         wrote=["anthropic", "anthropic, openai"],
     )
-    assert (found.verdict, set(panel.asked), found.independent) == ("A", {"anthropic/m"}, False)
+    assert (comparison.verdict, set(panel.asked), comparison.independent) == ("A", {"anthropic/m"}, False)
 
 
 def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
@@ -320,21 +327,27 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
 
 def test_nor_does_a_calibration_make_such_a_win_final() -> None:
     """Labels do not know who wrote the texts."""
-    seats = {"quick": "x/a", "deep": "x/b"}
-    gates = Gates("c", (Gate("quick", "accept", 0.5), Gate("deep", "improve", 0.5, "accept", "quick")))
+    by_tier = {"quick": "x/a", "deep": "x/b"}
+    finality = FinalityRules(
+        "c", (FinalityRule("quick", "accept", 0.5), FinalityRule("deep", "improve", 0.5, "accept", "quick"))
+    )
     for deep, verdict in (("A", "A"), ("T", "tie")):
         panel = Panel({"x/a": "A", "x/b": deep})
-        found = compare(panel, seats, wrote=["x", "none"], gates=gates)
-        assert (found.verdict, found.judge_tier, set(panel.asked)) == (verdict, "deep", {"x/a", "x/b"})
+        comparison = compare(panel, by_tier, wrote=["x", "none"], finality=finality)
+        assert (comparison.verdict, comparison.judge_tier, set(panel.asked)) == (
+            verdict,
+            "deep",
+            {"x/a", "x/b"},
+        )
     unsaid = Panel({"x/a": "A", "x/b": "T"})
-    assert (compare(unsaid, seats, gates=gates).judge_tier, set(unsaid.asked)) == ("quick", {"x/a"})
+    assert (compare(unsaid, by_tier, finality=finality).judge_tier, set(unsaid.asked)) == ("quick", {"x/a"})
     against = Panel({"x/a": "B", "x/b": "T"})
-    assert compare(against, seats, wrote=["x", "none"], gates=gates).judge_tier == "quick"
+    assert compare(against, by_tier, wrote=["x", "none"], finality=finality).judge_tier == "quick"
 
 
 def test_where_there_is_nobody_else_the_record_says_so() -> None:
-    found = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=["anthropic", "openai"])
-    assert (found.verdict, found.independent, found.families) == ("A", False, ["anthropic"])
+    comparison = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=["anthropic", "openai"])
+    assert (comparison.verdict, comparison.independent, comparison.families) == ("A", False, ["anthropic"])
 
 
 @pytest.mark.parametrize(
@@ -351,17 +364,19 @@ def test_where_there_is_nobody_else_the_record_says_so() -> None:
     ],
 )
 def test_whether_it_is_independent(wrote: list[str | None], independent: bool | None) -> None:  # noqa: FBT001 - a column
-    found = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=wrote)
-    assert found.independent is independent
+    comparison = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=wrote)
+    assert comparison.independent is independent
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    gates = Gates("answer-preference-lenient-1", (Gate("quick", "accept"),))
+    finality = FinalityRules("answer-preference-lenient-1", (FinalityRule("quick", "accept"),))
     panel = Panel({"anthropic/m": "A", "openai/m": "B"})
-    seats = {"quick": "anthropic/m", "deep": "openai/m"}
-    found = compare(panel, seats, wrote=["anthropic", "none"], gates=gates)
-    assert (found.verdict, found.calibration) == ("B", None)
-    assert "calibration answer-preference-lenient-1 not used: anthropic wrote this" in str(found.degraded)
+    by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
+    comparison = compare(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
+    assert (comparison.verdict, comparison.calibration) == ("B", None)
+    assert "calibration answer-preference-lenient-1 not used: anthropic wrote this" in str(
+        comparison.degraded
+    )
 
 
 @pytest.mark.parametrize(
@@ -374,18 +389,18 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     ],
 )
 def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
-    gates = Gates("c", (Gate("quick", "accept"),))
-    found = compare(
-        Panel({"x/a": "A", "y/b": "A"}), {"quick": "x/a", "deep": "y/b"}, wrote=wrote, gates=gates
+    finality = FinalityRules("c", (FinalityRule("quick", "accept"),))
+    comparison = compare(
+        Panel({"x/a": "A", "y/b": "A"}), {"quick": "x/a", "deep": "y/b"}, wrote=wrote, finality=finality
     )
-    assert found.degraded == f"calibration c not used: {left} wrote this, others judge it"
+    assert comparison.degraded == f"calibration c not used: {left} wrote this, others judge it"
 
 
 def test_secrets_are_counted() -> None:
     secret = f"ghp_{'Ab3dEf6hIj9k' * 3}"
-    told = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
+    comparison_input = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
     panel = Panel({"m": "A"})
     loaded = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(panel, {"quick": seat("m")}, loaded, "lenient", 60)
-    assert asyncio.run(judge.judge(told)).redacted == 1
-    assert all(secret not in each.messages[-1].content for each in panel.requests)
+    judge = PairJudge(panel, {"quick": endpoint("m")}, loaded, "lenient", 60)
+    assert asyncio.run(judge.judge(comparison_input)).redacted == 1
+    assert all(secret not in request.messages[-1].content for request in panel.requests)

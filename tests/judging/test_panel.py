@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config import settings
-from judgekit.judging import panel
+from judgekit.judging.panel import resolve_panel
 from judgekit.providers import probe
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def by_user(text: str) -> None:
 
 
 def names(environ: dict[str, str], project: Path | None = None) -> dict[str, list[str]]:
-    seats, _ = panel.juries(settings.load(project, environ), project, environ)
-    return {tier: [each.model.partition("/")[2] for each in jury] for tier, jury in seats.items()}
+    panel, _ = resolve_panel(settings.load(project, environ), project, environ)
+    return {tier: [endpoint.model.partition("/")[2] for endpoint in jury] for tier, jury in panel.items()}
 
 
 def test_an_address_of_the_users_own_does_not_undo_the_models_of_the_configuration() -> None:

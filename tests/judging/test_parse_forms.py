@@ -9,7 +9,7 @@ import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

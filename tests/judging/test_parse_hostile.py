@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 from judgekit.judging.scan import MAX_ENTRIES, MAX_OBJECTS, scan
 
 if TYPE_CHECKING:

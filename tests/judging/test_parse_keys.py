@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import create_model
 
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -22,4 +22,4 @@ def test_a_model_that_was_made_for_one_reply_is_let_go_of() -> None:
 
     seen = [read() for _ in range(5)]
     gc.collect()
-    assert [each() for each in seen] == [None] * 5
+    assert [reference_type() for reference_type in seen] == [None] * 5

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from judgekit.errors import AmbiguousReply, InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 from judgekit.judging.scan import scan
 
 
@@ -126,10 +126,10 @@ JSON = st.recursive(
 @example({"a“b": 1}, {"ensure_ascii": False})
 @example({"a": ['x"], "b": 1', '", "']}, {})
 def test_json_is_read_exactly(value: dict[str, Any], style: dict[str, Any]) -> None:
-    found = scan(json.dumps(value, **style))
-    assert len(found) == 1
-    assert found[0] == value
-    assert found[0].closed
+    objects = scan(json.dumps(value, **style))
+    assert len(objects) == 1
+    assert objects[0] == value
+    assert objects[0].closed
 
 
 @given(st.text(max_size=300) | TRICKY | st.lists(TRICKY | TEXT, max_size=20).map('{"score":'.join))

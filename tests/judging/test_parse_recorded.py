@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from judgekit.errors import FailureKind, InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 from judgekit.judging.round import cause
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 
 REFUSED = {
     "nothing": ("", "empty"),
@@ -157,10 +157,10 @@ QUOTED = {
 @pytest.mark.parametrize("raw", QUOTED.values(), ids=QUOTED)
 def test_an_answer_that_is_quoted_without_escapes_is_not_taken(raw: str, nested: type[BaseModel]) -> None:
     try:
-        found = extract(raw, nested)
+        base_model = extract(raw, nested)
     except InvalidReply:
         return
-    assert json.loads(LOW) == found.model_dump()["scores"]
+    assert json.loads(LOW) == base_model.model_dump()["scores"]
 
 
 def test_an_answer_that_is_begun_anew_is_read(nested: type[BaseModel]) -> None:
@@ -191,8 +191,8 @@ def test_another_scale_beside_the_scores_is_refused(scale: str, form: str, neste
     "word", ['"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null']
 )
 def test_the_scale_that_was_asked_for_may_be_named(word: str, nested: type[BaseModel]) -> None:
-    found = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
-    assert found.model_dump()["scores"] == json.loads(HIGH)
+    base_model = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
+    assert base_model.model_dump()["scores"] == json.loads(HIGH)
 
 
 def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.providers.base import Endpoint, Matter, Message, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.profile import LitellmProfile
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ PROFILE = LitellmProfile.model_validate(
     }
 )
 ENDPOINT = Endpoint(profile=PROFILE, model="here/small", family="qwen", output="json_schema", pointwise=True)
-MATTER = Matter("subject", "kls@1.0.0", "quick")
+MATTER = CallKey("subject", "kls@1.0.0", "quick")
 
 
 def reply(probabilities: Mapping[str, float], cost: float | None = None) -> Reply:
     alternatives = {token: math.log(value) for token, value in probabilities.items()}
-    return Reply("…", "small-1", Usage(100, 1, cost), (alternatives,))
+    return Reply("…", "small-1", CallUsage(100, 1, cost), (alternatives,))
 
 
 @dataclass
@@ -62,10 +62,10 @@ def ask(
     gateway: Queue,
     questions: Mapping[str, str],
     tokens: Sequence[str] = ("yes", "no"),
-    matter: Matter = MATTER,
+    call_key: CallKey = MATTER,
     seconds: float = 5.0,
     examples: Sequence[pointwise.Example] = (),
-) -> tuple[dict[str, dict[str, float]], Usage, str]:
+) -> tuple[dict[str, dict[str, float]], CallUsage, str]:
     return asyncio.run(
         pointwise.ask(
             gateway,
@@ -74,7 +74,7 @@ def ask(
             context="<text>the text</text>",
             questions=questions,
             tokens=tokens,
-            matter=matter,
+            call_key=call_key,
             timeout=seconds,
             examples=examples,
         )
@@ -84,9 +84,9 @@ def ask(
 def test_every_question_ends_a_message_that_begins_alike() -> None:
     gateway = Queue([reply({"yes": 1.0}), reply({"no": 1.0})])
     ask(gateway, {"first": "Is it true?", "second": "Is it useful?"})
-    one, two = (each.messages for each in gateway.asked)
-    assert one[0] == two[0] == Message("system", "You judge.")
-    assert one[1] == Message("user", "<text>the text</text>\n\nIs it true?")
+    messages, two = (request.messages for request in gateway.asked)
+    assert messages[0] == two[0] == Message("system", "You judge.")
+    assert messages[1] == Message("user", "<text>the text</text>\n\nIs it true?")
     assert two[1] == Message("user", "<text>the text</text>\n\nIs it useful?")
 
 
@@ -114,8 +114,8 @@ def test_one_token_with_alternatives_is_asked_for() -> None:
 @pytest.mark.parametrize(("part", "expected"), [("", "first"), ("memory-1", "memory-1/first")])
 def test_each_call_says_which_part_it_is_about(part: str, expected: str) -> None:
     gateway = Queue([reply({"yes": 1.0})])
-    ask(gateway, {"first": "?"}, matter=MATTER._replace(part=part))
-    assert gateway.asked[0].matter == MATTER._replace(part=expected)
+    ask(gateway, {"first": "?"}, call_key=MATTER._replace(part=part))
+    assert gateway.asked[0].call_key == MATTER._replace(part=expected)
 
 
 def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
@@ -137,7 +137,7 @@ def test_usage_is_added_up() -> None:
     _, usage, _ = ask(
         Queue([reply({"yes": 1}, 0.5), reply({"yes": 1}), reply({"yes": 1}, 0.25)]), dict.fromkeys("abc", "?")
     )
-    assert usage == Usage(300, 3, 0.75, unpriced_calls=1)
+    assert usage == CallUsage(300, 3, 0.75, unpriced_calls=1)
 
 
 def test_an_unknown_cost_stays_unknown() -> None:
@@ -154,7 +154,7 @@ def test_an_unknown_cost_stays_unknown() -> None:
         ),
         (reply({"{": 1.0}), "0% of the probability is on yes, no"),
         (Reply("yes", "small-1"), "small-1 gave no token probabilities"),
-        (Reply("", "small-1", Usage(), ({},)), "0% of the probability"),
+        (Reply("", "small-1", CallUsage(), ({},)), "0% of the probability"),
     ],
 )
 def test_an_answer_that_was_not_offered_is_no_answer(answer: Reply, message: str) -> None:
@@ -183,9 +183,9 @@ def test_one_deadline_covers_all_questions() -> None:
     with pytest.raises(GatewayError, match=r"of 5 questions were answered in 0\.2 s") as caught:
         ask(gateway, dict.fromkeys("abcde", "?"), seconds=0.2)
     assert caught.value.kind is FailureKind.TIMEOUT
-    timeouts = [each.timeout for each in gateway.asked]
+    timeouts = [request.timeout for request in gateway.asked]
     assert timeouts == sorted(timeouts, reverse=True)
-    assert all(0 < each <= 0.2 for each in timeouts)
+    assert all(0 < timeout <= 0.2 for timeout in timeouts)
 
 
 def test_a_scale_of_two_digits_is_refused_before_anything_is_asked() -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from scripted import ScriptedGateway, endpoint, scores, three_models
+from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import FailureKind, GatewayError, Usage
-from judgekit.judging.contest import Contest
+from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.providers.base import Endpoint, Request, Seats
+    from judgekit.providers.base import Endpoint, PanelModels, Request
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
@@ -39,75 +39,85 @@ class Scorer(ScriptedGateway):
         super().__init__({})
         self.given = given
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         """Return the score of the text in the prompt."""
         (name,) = set(re.findall(r"I am text (\w)\.", request.messages[1].content))
-        value = self.given[request.matter.tier][name]
-        self.answers[request.matter.tier] = [
+        value = self.given[request.call_key.tier][name]
+        self.answers[request.call_key.tier] = [
             TIMEOUT if value is None else scores(value, value, value, reasoning=f"About {name}.")
         ]
-        return await super().complete(endpoint, request)
+        return await super().complete(scripted_endpoint, request)
 
     @property
     def about(self) -> list[str]:
         """Which text each tier was asked about, in order."""
         found = []
-        for each in self.requests:
-            (name,) = set(re.findall(r"I am text (\w)\.", each.messages[1].content))
-            found.append(f"{each.matter.tier} {name}")
+        for request in self.requests:
+            (name,) = set(re.findall(r"I am text (\w)\.", request.messages[1].content))
+            found.append(f"{request.call_key.tier} {name}")
         return found
 
 
-def contest(letters: str = "ABC", *, tail: str = "") -> Contest:
-    texts = [f"I am text {each}.{tail}" for each in letters]
+def comparison_input(letters: str = "ABC", *, tail: str = "") -> ComparisonInput:
+    texts = [f"I am text {letter}.{tail}" for letter in letters]
     files = [File(text[:11], text, hashlib.sha256(text.encode()).hexdigest(), len(text)) for text in texts]
-    return Contest("Say who you are.", tuple(files))
+    return ComparisonInput("Say who you are.", tuple(files))
 
 
 def rank(
     gateway: ScriptedGateway,
     *,
     mode: ModeName = "lenient",
-    seats: Seats | None = None,
-    subject: Contest | None = None,
+    panel: PanelModels | None = None,
+    subject: ComparisonInput | None = None,
     margins: Mapping[TierName, float] | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
     options.setdefault("deadline", 60)
-    seats = three_models() if seats is None else seats
+    panel = three_models() if panel is None else panel
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
-    judge = RankingJudge(gateway, seats, own, mode, **options)
-    return asyncio.run(judge.judge(subject or contest()))
+    judge = RankingJudge(gateway, panel, own, mode, **options)
+    return asyncio.run(judge.judge(subject or comparison_input()))
 
 
 def test_a_clear_lead_ends_it_in_lenient_mode() -> None:
     gateway = Scorer({"quick": {"A": 3, "B": 5, "C": 2}})
-    found = rank(gateway)
-    assert (found.verdict, found.judge_tier, found.lead, found.consensus) == ("B", "quick", 2.0, "single")
-    assert [each.score for each in found.subjects] == [3, 5, 2]
+    comparison = rank(gateway)
+    assert (comparison.verdict, comparison.judge_tier, comparison.lead, comparison.consensus) == (
+        "B",
+        "quick",
+        2.0,
+        "single",
+    )
+    assert [subject.score for subject in comparison.subjects] == [3, 5, 2]
     assert gateway.about == ["quick A", "quick B", "quick C"]
-    assert found.reasoning == "About B."
+    assert comparison.reasoning == "About B."
 
 
 @pytest.mark.parametrize("letters", ["AA", "AAA"])
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_the_same_text_is_a_tie_and_nobody_is_asked(letters: str, mode: ModeName) -> None:
     gateway = Scorer({})
-    found = rank(gateway, mode=mode, subject=contest(letters))
-    assert (found.verdict, found.lead, found.rounds, found.degraded) == ("tie", 0.0, [], None)
-    assert found.decided
+    comparison = rank(gateway, mode=mode, subject=comparison_input(letters))
+    assert (comparison.verdict, comparison.lead, comparison.rounds, comparison.degraded) == (
+        "tie",
+        0.0,
+        [],
+        None,
+    )
+    assert comparison.decided
     assert gateway.requests == []
-    assert rank(gateway, mode=mode, subject=contest(letters), seats={}).degraded is None
+    assert rank(gateway, mode=mode, subject=comparison_input(letters), panel={}).degraded is None
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_of_the_best_are_a_tie(mode: ModeName) -> None:
     gateway = Scorer({tier: {"A": 5, "B": 2} for tier in ("quick", "deep")})
-    found = rank(gateway, mode=mode, subject=contest("ABA"))
-    assert (found.verdict, found.lead) == ("tie", 0.0)
-    assert [each.score for each in found.subjects] == [5, 2, 5]
-    assert len({each.tier for each in found.subjects if each.letter in "AC"}) == 1
+    comparison = rank(gateway, mode=mode, subject=comparison_input("ABA"))
+    assert (comparison.verdict, comparison.lead) == ("tie", 0.0)
+    assert [subject.score for subject in comparison.subjects] == [5, 2, 5]
+    assert len({subject.tier for subject in comparison.subjects if subject.letter in "AC"}) == 1
     assert gateway.about[:2] == ["quick A", "quick B"]
     assert set(gateway.about[2:]) <= {"deep A", "deep B"}
 
@@ -115,19 +125,19 @@ def test_copies_of_the_best_are_a_tie(mode: ModeName) -> None:
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_that_are_not_the_best_are_scored_once(mode: ModeName) -> None:
     gateway = Scorer({tier: {"A": 2, "B": 5} for tier in ("quick", "deep")})
-    found = rank(gateway, mode=mode, subject=contest("ABA"))
-    assert (found.verdict, found.lead) == ("B", 3.0)
-    assert [each.score for each in found.subjects] == [2, 5, 2]
+    comparison = rank(gateway, mode=mode, subject=comparison_input("ABA"))
+    assert (comparison.verdict, comparison.lead) == ("B", 3.0)
+    assert [subject.score for subject in comparison.subjects] == [2, 5, 2]
     assert len(gateway.about) == len(set(gateway.about))
 
 
 def test_only_those_near_the_best_go_up() -> None:
     given = {"quick": {"A": 4, "B": 4, "C": 2}, "deep": {"A": 3, "B": 5}}
     gateway = Scorer(given)
-    found = rank(gateway)
+    comparison = rank(gateway)
     assert gateway.about[3:] == ["deep A", "deep B"]
-    assert (found.verdict, found.judge_tier) == ("B", "deep")
-    assert [(each.score, each.tier) for each in found.subjects] == [
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
+    assert [(subject.score, subject.tier) for subject in comparison.subjects] == [
         (3.5, "deep"),
         (4.5, "deep"),
         (2, "quick"),
@@ -136,9 +146,9 @@ def test_only_those_near_the_best_go_up() -> None:
 
 def test_strict_wants_the_best_two_confirmed() -> None:
     gateway = Scorer({"quick": {"A": 3, "B": 5, "C": 2}, "deep": {"A": 3, "B": 4}})
-    found = rank(gateway, mode="strict")
+    comparison = rank(gateway, mode="strict")
     assert gateway.about[3:] == ["deep B", "deep A"]
-    assert (found.verdict, found.judge_tier, found.consensus) == ("B", "deep", "unanimous")
+    assert (comparison.verdict, comparison.judge_tier, comparison.consensus) == ("B", "deep", "unanimous")
 
 
 def test_who_is_near_at_the_end_ties_in_strict_and_wins_in_lenient_mode() -> None:
@@ -162,9 +172,9 @@ def test_a_tier_that_failed_for_one_of_them_is_not_counted() -> None:
         "quick": {"A": 5, "B": None, "C": 3},
         "deep": {"A": 3, "B": 5, "C": 2},
     }
-    found = rank(Scorer(given))
-    assert (found.verdict, found.judge_tier) == ("B", "deep")
-    assert found.degraded == "quick: timeout (no answer in 45 s)"
+    comparison = rank(Scorer(given))
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
+    assert comparison.degraded == "quick: timeout (no answer in 45 s)"
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -174,60 +184,65 @@ def test_a_needed_second_opinion_that_fails_leaves_it_undetermined(mode: ModeNam
         "deep": {"A": None, "B": 4},
         "tiebreaker": {"A": 4, "B": None},
     }
-    found = rank(Scorer(given), mode=mode)
-    assert (found.verdict, found.decided, found.judge_tier) == ("undetermined", False, None)
-    assert "timeout" in str(found.degraded)
+    comparison = rank(Scorer(given), mode=mode)
+    assert (comparison.verdict, comparison.decided, comparison.judge_tier) == ("undetermined", False, None)
+    assert "timeout" in str(comparison.degraded)
 
 
 def test_nobody_is_there() -> None:
-    found = rank(Scorer({}), seats={}, nobody="no model found")
-    assert (found.verdict, found.rounds) == ("undetermined", [])
-    assert found.degraded == "nothing was judged: no model found"
+    comparison = rank(Scorer({}), panel={}, nobody="no model found")
+    assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
+    assert comparison.degraded == "nothing was judged: no model found"
 
 
 def test_a_jury_and_repeated_samples_are_averaged() -> None:
     """A model that stands twice in a tier is asked twice."""
-    one, two = endpoint("one"), endpoint("two")
+    endpoint, two = scripted_endpoint("one"), scripted_endpoint("two")
     gateway = ScriptedGateway(
         {"quick": [scores(*[value] * 3) for value in (5, 2, 3, 2, 4, 4)]},
     )
-    found = rank(gateway, seats={"quick": [one, one, two]}, subject=contest("AB"))
-    assert [each.score for each in found.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
-    assert [each.model for each in found.rounds] == ["one", "one", "two"] * 2
+    comparison = rank(gateway, panel={"quick": [endpoint, endpoint, two]}, subject=comparison_input("AB"))
+    assert [subject.score for subject in comparison.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
+    assert [compare_round.model for compare_round in comparison.rounds] == ["one", "one", "two"] * 2
 
 
 def test_a_ranking_needs_most_of_a_jury() -> None:
     class OneOfThree(Scorer):
         """Only the first of the quick jury answers."""
 
-        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-            if endpoint.model in ("two", "three"):
+        async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+            if scripted_endpoint.model in ("two", "three"):
                 self.requests.append(request)
                 raise TIMEOUT
-            return await super().complete(endpoint, request)
+            return await super().complete(scripted_endpoint, request)
 
-    seats: Seats = {"quick": [endpoint(each) for each in ("one", "two", "three")], "deep": endpoint("deep")}
+    panel: PanelModels = {
+        "quick": [scripted_endpoint(each) for each in ("one", "two", "three")],
+        "deep": scripted_endpoint("deep"),
+    }
     given = {"quick": {"A": 5, "B": 2}, "deep": {"A": 2, "B": 4}}
-    found = rank(OneOfThree(given), seats=seats, subject=contest("AB"))
-    assert (found.verdict, found.judge_tier) == ("B", "deep")
-    assert [each.score for each in found.subjects] == [2, 4]
+    comparison = rank(OneOfThree(given), panel=panel, subject=comparison_input("AB"))
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
+    assert [subject.score for subject in comparison.subjects] == [2, 4]
 
 
 def test_cut_texts_go_up_and_never_win_unseen() -> None:
     tail = " x" * 3000
     given = {"quick": {"A": 2, "B": 5}, "deep": {"A": 2, "B": 4}}
-    found = rank(Scorer(given), subject=contest("AB", tail=tail))
-    assert (found.verdict, found.judge_tier) == ("B", "deep")
-    alone = rank(Scorer(given), seats={"quick": endpoint("m")}, subject=contest("AB", tail=tail))
+    comparison = rank(Scorer(given), subject=comparison_input("AB", tail=tail))
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
+    alone = rank(
+        Scorer(given), panel={"quick": scripted_endpoint("m")}, subject=comparison_input("AB", tail=tail)
+    )
     assert (alone.verdict, alone.truncated) == ("undetermined", True)
 
 
 def test_a_limit_on_the_cost_holds_for_all_of_them_together() -> None:
     gateway = Scorer({"quick": {"A": 4, "B": 4, "C": 4}, "deep": {"A": 4, "B": 4, "C": 4}})
-    found = rank(gateway, max_cost_usd=0.002)
+    comparison = rank(gateway, max_cost_usd=0.002)
     assert len(gateway.requests) == 2
-    assert found.verdict == "undetermined"
-    assert found.cost_usd == pytest.approx(0.002)
+    assert comparison.verdict == "undetermined"
+    assert comparison.cost_usd == pytest.approx(0.002)
 
 
 def test_the_record_follows_its_published_schema() -> None:
@@ -239,7 +254,7 @@ def test_the_record_follows_its_published_schema() -> None:
 
 def test_what_would_be_sent_can_be_shown() -> None:
     judge = RankingJudge(Scorer({}), three_models(), loader.comparing_rubric("kls"), "strict", 60)
-    texts = [messages[1].content for messages in judge.prompts("quick", contest())]
+    texts = [messages[1].content for messages in judge.prompts("quick", comparison_input())]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     assert all("Say who you are." in text for text in texts)
 
@@ -252,15 +267,15 @@ def test_a_rubric_may_have_margins_of_its_own() -> None:
 
 def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
     class Dear(Scorer):
-        async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-            reply = await super().complete(endpoint, request)
-            return dataclasses.replace(reply, usage=Usage(1, 1, 0.9))
+        async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+            reply = await super().complete(scripted_endpoint, request)
+            return dataclasses.replace(reply, usage=CallUsage(1, 1, 0.9))
 
     gateway = Dear({"quick": {"A": 4, "B": 4, "C": 4}})
-    found = rank(gateway, max_cost_usd=1.0)
+    comparison = rank(gateway, max_cost_usd=1.0)
     assert len(gateway.requests) == 2
-    assert "1.8000 of 1 US dollars are spent" in str(found.degraded)
-    assert "0.0000" not in str(found.degraded)
+    assert "1.8000 of 1 US dollars are spent" in str(comparison.degraded)
+    assert "0.0000" not in str(comparison.degraded)
 
 
 # --- a small model
@@ -273,26 +288,26 @@ class Believing(ScriptedGateway):
         super().__init__({})
         self.given = given
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.requests.append(request)
         context, _, question = request.messages[-1].content.rpartition("\n\n")
         (name,) = set(re.findall(r"I am text (\w)\.", context))
         score = str(self.given[name]["Danube" in question])
-        return Reply(score, endpoint.model, Usage(10, 1, 0.0), ({score: -0.01},))
+        return Reply(score, scripted_endpoint.model, CallUsage(10, 1, 0.0), ({score: -0.01},))
 
 
 def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     """What would be accepted alone, and then not believed, must not fall behind a worse text."""
     gateway = Believing({"A": (4, 5), "B": (3, 1), "C": (2, 1)})
-    found = rank(gateway, seats={"quick": endpoint("small", pointwise=True)})
-    assert [each.score for each in found.subjects] == [4, 3, 2]
-    assert (found.verdict, len(gateway.requests)) == ("A", 9)
+    comparison = rank(gateway, panel={"quick": scripted_endpoint("small", pointwise=True)})
+    assert [subject.score for subject in comparison.subjects] == [4, 3, 2]
+    assert (comparison.verdict, len(gateway.requests)) == ("A", 9)
     alone = DocumentJudge(
         Believing({"A": (4, 5)}),
-        {"quick": endpoint("small", pointwise=True)},
+        {"quick": scripted_endpoint("small", pointwise=True)},
         loader.score_rubric("kls"),
         "lenient",
         60,
     )
-    verdict = asyncio.run(alone.judge(Document(contest("A").files, "A")))
+    verdict = asyncio.run(alone.judge(Document(comparison_input("A").files, "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

@@ -10,12 +10,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import PROFILE, endpoint
+from scripted import PROFILE, scripted_endpoint
 
-from judgekit.errors import FailureKind, GatewayError, Usage
-from judgekit.judging.contest import Contest
-from judgekit.judging.finality import Gate, Gates
-from judgekit.judging.options import Manner
+from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
 from judgekit.providers.base import Reply
@@ -36,10 +36,10 @@ def file(letter: str) -> File:
     return File(f"{letter}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
 
 
-def seat(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
+def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
     """Return a model whose family stands before the slash; without one the family is not known."""
     family, _, _ = name.rpartition("/")
-    return dataclasses.replace(endpoint(name), family=family or "unknown", **changes)
+    return dataclasses.replace(scripted_endpoint(name), family=family or "unknown", **changes)
 
 
 class Panel:
@@ -51,23 +51,23 @@ class Panel:
         self.requests: list[Request] = []
         self.busy = self.most = 0
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         self.requests.append(request)
         self.busy += 1
         self.most = max(self.most, self.busy)
         await asyncio.sleep(0.001)
         self.busy -= 1
         (letter,) = set(re.findall(r"I am text (\w)\.", request.messages[1].content))
-        self.asked.append(f"{endpoint.model} {letter}")
-        said = self.said[endpoint.model]
-        digits = said if isinstance(said, str) else said[request.matter.tier]
+        self.asked.append(f"{scripted_endpoint.model} {letter}")
+        said = self.said[scripted_endpoint.model]
+        digits = said if isinstance(said, str) else said[request.call_key.tier]
         score = int(digits["ABCDEF".index(letter)])
         if not score:
             raise GatewayError(FailureKind.TIMEOUT, "no answer")
-        part = request.matter.part.partition("/")[0]
+        part = request.call_key.part.partition("/")[0]
         names = [part] if part in DIMENSIONS else DIMENSIONS
         found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
-        return Reply(json.dumps(found), endpoint.model, Usage(10, 1, 0.001))
+        return Reply(json.dumps(found), scripted_endpoint.model, CallUsage(10, 1, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -75,7 +75,7 @@ class Panel:
 
 def rank(
     panel: Panel,
-    seats: Mapping[str, str | Endpoint | Sequence[str]],
+    by_tier: Mapping[str, str | Endpoint | Sequence[str]],
     letters: str = "AB",
     *,
     mode: ModeName = "lenient",
@@ -83,39 +83,39 @@ def rank(
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
     told: Any = {
-        tier: [seat(name) for name in each]
+        tier: [endpoint(name) for name in each]
         if isinstance(each, list)
-        else seat(each)
+        else endpoint(each)
         if isinstance(each, str)
         else each
-        for tier, each in seats.items()
+        for tier, each in by_tier.items()
     }
-    contest = Contest("Say who you are.", tuple(map(file, letters)), tuple(wrote))
+    comparison_input = ComparisonInput("Say who you are.", tuple(map(file, letters)), tuple(wrote))
     judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
-    return asyncio.run(judge.judge(contest))
+    return asyncio.run(judge.judge(comparison_input))
 
 
 def test_the_models_of_one_family_weigh_as_much_as_one() -> None:
     panel = Panel({"x/1": "52", "x/2": "52", "y/1": "24"})
-    found = rank(panel, {"quick": ["x/1", "x/2", "y/1"]})
-    assert [each.score for each in found.subjects] == [3.5, 3.0]
+    comparison = rank(panel, {"quick": ["x/1", "x/2", "y/1"]})
+    assert [subject.score for subject in comparison.subjects] == [3.5, 3.0]
     strangers = rank(Panel({"1": "52", "2": "52", "3": "24"}), {"quick": ["1", "2", "3"]})
-    assert [each.score for each in strangers.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
-    assert found.families == ["x", "y"]
+    assert [subject.score for subject in strangers.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
+    assert comparison.families == ["x", "y"]
 
 
 def test_a_family_weighs_as_much_where_one_of_its_models_fails() -> None:
     heard = rank(Panel({"x/1": "52", "x/2": "52", "y/1": "25"}), {"quick": ["x/1", "x/2", "y/1"]})
     one_failed = rank(Panel({"x/1": "52", "x/2": "05", "y/1": "25"}), {"quick": ["x/1", "x/2", "y/1"]})
-    for found in (heard, one_failed):
-        assert (found.verdict, [each.score for each in found.subjects]) == ("tie", [3.5, 3.5])
+    for comparison in (heard, one_failed):
+        assert (comparison.verdict, [subject.score for subject in comparison.subjects]) == ("tie", [3.5, 3.5])
 
 
 def test_a_model_weighs_in_each_tier_as_one_of_its_family_there() -> None:
     panel = Panel({"x/1": "54", "x/2": {"quick": "54", "deep": "25"}, "y/1": "45"})
-    found = rank(panel, {"quick": ["x/1", "x/2", "y/1"], "deep": "x/2"})
+    comparison = rank(panel, {"quick": ["x/1", "x/2", "y/1"], "deep": "x/2"})
     # Quick: x 5 and 4, y 4 and 5. Deep: x 2 and 5.
-    assert [each.score for each in found.subjects] == [
+    assert [subject.score for subject in comparison.subjects] == [
         pytest.approx(11 / 3, abs=1e-4),
         pytest.approx(14 / 3, abs=1e-4),
     ]
@@ -126,15 +126,15 @@ def test_a_model_weighs_in_each_tier_as_one_of_its_family_there() -> None:
 
 def test_a_tiebreaker_that_was_heard_already_is_not_asked() -> None:
     panel = Panel({"m": "444"})
-    found = rank(panel, dict.fromkeys(("quick", "deep", "tiebreaker"), "m"), "ABC")
-    assert (found.verdict, found.judge_tier, found.consensus) == ("tie", "deep", "single")
+    comparison = rank(panel, dict.fromkeys(("quick", "deep", "tiebreaker"), "m"), "ABC")
+    assert (comparison.verdict, comparison.judge_tier, comparison.consensus) == ("tie", "deep", "single")
     assert len(panel.asked) == 6
 
 
 def test_nor_is_one_that_was_heard_in_another_tier() -> None:
     panel = Panel({"m": "44", "n": "44"})
-    found = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
-    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("tie", "deep", 4)
+    comparison = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
+    assert (comparison.verdict, comparison.judge_tier, len(panel.asked)) == ("tie", "deep", 4)
     third = Panel({"m": "44", "n": "44", "o": "45"})
     other = rank(third, {"quick": "m", "deep": "n", "tiebreaker": "o"})
     assert (other.verdict, other.judge_tier, len(third.asked)) == ("B", "tiebreaker", 6)
@@ -142,35 +142,36 @@ def test_nor_is_one_that_was_heard_in_another_tier() -> None:
 
 def test_one_that_was_heard_stands_in_for_a_deep_tier_that_failed() -> None:
     panel = Panel({"m": {"quick": "44", "tiebreaker": "45"}, "n": "04"})
-    found = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
-    assert (found.verdict, found.judge_tier) == ("B", "tiebreaker")
+    comparison = rank(panel, {"quick": "m", "deep": "n", "tiebreaker": "m"})
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "tiebreaker")
 
 
 def test_one_that_failed_before_was_not_heard() -> None:
     panel = Panel({"a": "44", "b": "44", "c": {"deep": "00", "tiebreaker": "45"}, "m": "44"})
-    found = rank(panel, {"quick": "m", "deep": ["a", "b", "c"], "tiebreaker": "c"})
-    assert (found.verdict, found.judge_tier) == ("B", "tiebreaker")
+    comparison = rank(panel, {"quick": "m", "deep": ["a", "b", "c"], "tiebreaker": "c"})
+    assert (comparison.verdict, comparison.judge_tier) == ("B", "tiebreaker")
 
 
 # --- how they are asked
 
 
 @pytest.mark.parametrize(
-    ("manner", "calls"), [(Manner(samples=3), 6), (Manner(each=True), 6), (Manner(samples=2, each=True), 12)]
+    ("manner", "calls"),
+    [(JudgeOptions(samples=3), 6), (JudgeOptions(each=True), 6), (JudgeOptions(samples=2, each=True), 12)],
 )
-def test_several_replies_and_dimensions_one_by_one(manner: Manner, calls: int) -> None:
+def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:
     panel = Panel({"m": "42"})
-    found = rank(panel, {"quick": "m"}, manner=manner)
-    assert (found.verdict, len(panel.asked), len(found.rounds)) == ("A", calls, 2)
-    assert [each.score for each in found.subjects] == [4, 2]
+    comparison = rank(panel, {"quick": "m"}, options=options)
+    assert (comparison.verdict, len(panel.asked), len(comparison.rounds)) == ("A", calls, 2)
+    assert [subject.score for subject in comparison.subjects] == [4, 2]
 
 
 @pytest.mark.parametrize(("bears", "most"), [(1, 1), (3, 3), (6, 6), (None, 12)])
 def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most: int) -> None:
     limits = PROFILE.limits.model_copy(update={"concurrency": bears})
-    modest = seat("m", profile=PROFILE.model_copy(update={"limits": limits}))
+    modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
     panel = Panel({"m": "4321"})
-    rank(panel, {"quick": modest}, "ABCD", manner=Manner(samples=3))
+    rank(panel, {"quick": modest}, "ABCD", options=JudgeOptions(samples=3))
     assert (panel.most, len(panel.asked)) == (most, 12)
 
 
@@ -179,47 +180,51 @@ def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most
 
 def test_nobody_ranks_what_its_own_family_wrote_where_another_can() -> None:
     panel = Panel({"anthropic/m": "522", "openai/m": "252", "mistral/m": "225"})
-    seats = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
-    found = rank(panel, seats, "ABC", wrote=["anthropic", "openai", "none"])
+    by_tier = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
+    comparison = rank(panel, by_tier, "ABC", wrote=["anthropic", "openai", "none"])
     assert {each.partition(" ")[0] for each in panel.asked} == {"mistral/m"}
-    assert (found.verdict, found.independent, found.families) == ("C", True, ["mistral"])
-    assert [each.family for each in found.subjects] == ["anthropic", "openai", None]
+    assert (comparison.verdict, comparison.independent, comparison.families) == ("C", True, ["mistral"])
+    assert [subject.family for subject in comparison.subjects] == ["anthropic", "openai", None]
 
 
 def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> None:
     own = {"quick": "anthropic/m", "deep": "openai/m"}
     wrote = ["anthropic", "openai", "openai"]
     panel = Panel({"anthropic/m": "521", "openai/m": "255"})
-    found = rank(panel, own, "ABC", wrote=wrote)
+    comparison = rank(panel, own, "ABC", wrote=wrote)
     assert panel.asked[3:] == ["openai/m A", "openai/m B"]
-    assert (found.verdict, found.judge_tier, found.independent) == ("tie", "deep", False)
+    assert (comparison.verdict, comparison.judge_tier, comparison.independent) == ("tie", "deep", False)
     against = Panel({"anthropic/m": "251", "openai/m": "555"})
-    found = rank(against, own, "ABC", wrote=wrote)
-    assert (found.verdict, found.judge_tier, len(against.asked)) == ("B", "quick", 3)
+    comparison = rank(against, own, "ABC", wrote=wrote)
+    assert (comparison.verdict, comparison.judge_tier, len(against.asked)) == ("B", "quick", 3)
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     panel = Panel({"anthropic/m": "52", "openai/m": "25"})
-    seats = {"quick": "anthropic/m", "deep": "openai/m"}
-    gates = Gates("kls-lenient-1", (Gate("quick", "accept", 1.0),))
-    found = rank(panel, seats, wrote=["anthropic", "none"], gates=gates)
-    assert (found.verdict, found.calibration, set(panel.asked)) == ("B", None, {"openai/m A", "openai/m B"})
-    assert "calibration kls-lenient-1 not used: anthropic wrote this" in str(found.degraded)
-    kept = rank(panel, seats, gates=gates)
+    by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
+    finality = FinalityRules("kls-lenient-1", (FinalityRule("quick", "accept", 1.0),))
+    comparison = rank(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
+    assert (comparison.verdict, comparison.calibration, set(panel.asked)) == (
+        "B",
+        None,
+        {"openai/m A", "openai/m B"},
+    )
+    assert "calibration kls-lenient-1 not used: anthropic wrote this" in str(comparison.degraded)
+    kept = rank(panel, by_tier, finality=finality)
     assert (kept.verdict, kept.calibration, kept.judge_tier) == ("A", "kls-lenient-1", "quick")
 
 
 def test_nor_does_a_calibration_make_a_lead_final_that_a_family_gives_its_own_text() -> None:
     panel = Panel({"x/a": "52", "x/b": "52"})
-    gates = Gates("c", (Gate("quick", "accept", 1.0),))
-    found = rank(panel, {"quick": "x/a", "deep": "x/b"}, wrote=["x", "none"], gates=gates)
-    assert (found.verdict, found.judge_tier, len(panel.asked)) == ("A", "deep", 4)
+    finality = FinalityRules("c", (FinalityRule("quick", "accept", 1.0),))
+    comparison = rank(panel, {"quick": "x/a", "deep": "x/b"}, wrote=["x", "none"], finality=finality)
+    assert (comparison.verdict, comparison.judge_tier, len(panel.asked)) == ("A", "deep", 4)
 
 
 def test_a_family_that_failed_is_not_behind_the_outcome() -> None:
     panel = Panel({"x/m": "04", "y/m": "25"})
-    found = rank(panel, {"quick": "x/m", "deep": "y/m"})
-    assert (found.verdict, found.families, found.independent) == ("B", ["y"], None)
+    comparison = rank(panel, {"quick": "x/m", "deep": "y/m"})
+    assert (comparison.verdict, comparison.families, comparison.independent) == ("B", ["y"], None)
 
 
 def test_no_model_is_told_a_name_that_may_say_who_wrote_it() -> None:

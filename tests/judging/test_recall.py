@@ -17,8 +17,8 @@ from judgekit.config.settings import user_file
 from judgekit.hooks import claude_code, entries, judged
 from judgekit.hooks.selection import PATIENCE
 from judgekit.judging import search
-from judgekit.judging.calibration import Found
-from judgekit.judging.finality import Gates
+from judgekit.judging.calibration import UsableCalibration
+from judgekit.judging.finality import FinalityRules
 from judgekit.judging.select import Query
 from judgekit.judging.verdict import Decision, RubricRef, Selection
 from judgekit.providers import litellm
@@ -264,7 +264,7 @@ def test_two_stores_with_the_same_id_stay_apart() -> None:
     shown = search._shown(
         [candidate("a", "high"), candidate("b", "high"), candidate("a", "low")], ["1", "2", "3"]
     )
-    assert [each.id for each in shown] == ["a~0", "b", "a~2"]
+    assert [prompt_candidate.id for prompt_candidate in shown] == ["a~0", "b", "a~2"]
 
 
 def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
@@ -272,11 +272,15 @@ def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
 
 
 def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
-    learned = Found(Gates("c"))
+    learned = UsableCalibration(FinalityRules("c"))
     assert search.measured_for(Query("q"), learned) == learned
-    assert search.measured_for(Query("q", ("t",)), Found()) == Found()
-    found = search.measured_for(Query("q", ("t",)), learned)
-    assert found.gates is None
-    assert str(found.stale).startswith("calibration c not used: labelled requests have no conversation")
-    damaged = Found(Gates("c"), "calibration not used: x.json: cannot be read")
-    assert str(search.measured_for(Query("q", ("t",)), damaged).stale).endswith(f"; {damaged.stale}")
+    assert search.measured_for(Query("q", ("t",)), UsableCalibration()) == UsableCalibration()
+    usable_calibration = search.measured_for(Query("q", ("t",)), learned)
+    assert usable_calibration.finality is None
+    assert str(usable_calibration.calibration_warning).startswith(
+        "calibration c not used: labelled requests have no conversation"
+    )
+    damaged = UsableCalibration(FinalityRules("c"), "calibration not used: x.json: cannot be read")
+    assert str(search.measured_for(Query("q", ("t",)), damaged).calibration_warning).endswith(
+        f"; {damaged.calibration_warning}"
+    )

@@ -32,25 +32,25 @@ SEEDS = range(5)
 def test_a_secret_that_is_known_by_its_form_is_left_out_whole(kind: str, around: str) -> None:
     for seed in SEEDS:
         secret = secret_samples.forms(seed)[kind]
-        found = redact(around.format(secret))
-        assert found.secrets == 1
-        assert "[redacted: " in found.text
+        redacted = redact(around.format(secret))
+        assert redacted.secrets == 1
+        assert "[redacted: " in redacted.text
         for part in (secret, secret[-12:]):
-            assert part not in found.text
+            assert part not in redacted.text
         before, after = around.split("{}")
-        assert found.text.startswith(before.removesuffix("key="))
-        assert found.text.endswith(after)
+        assert redacted.text.startswith(before.removesuffix("key="))
+        assert redacted.text.endswith(after)
 
 
 @pytest.mark.parametrize("way", GIVEN)
 def test_a_secret_that_is_given_by_name_or_place_is_left_out(way: str) -> None:
     for seed in SEEDS:
         text, secret = secret_samples.given(seed)[way]
-        found = redact(f"Before it.\n{text}\nAfter it.\n")
-        assert secret not in found.text
-        assert found.secrets == 1
-        assert found.text.startswith("Before it.\n")
-        assert found.text.endswith("\nAfter it.\n")
+        redacted = redact(f"Before it.\n{text}\nAfter it.\n")
+        assert secret not in redacted.text
+        assert redacted.secrets == 1
+        assert redacted.text.startswith("Before it.\n")
+        assert redacted.text.endswith("\nAfter it.\n")
 
 
 def test_the_name_of_a_value_stays() -> None:
@@ -65,19 +65,19 @@ def test_the_name_of_a_value_stays() -> None:
 )
 def test_a_private_key_is_left_out_whole_and_lines_keep_their_numbers(name: str) -> None:
     text = f"one\n{secret_samples.private_key(3, name)}\nlast"
-    found = redact(text)
-    assert found.text.splitlines()[:2] == ["one", "[redacted: private key]"]
-    assert found.text.count("\n") == text.count("\n")
-    assert found.text.endswith("\nlast")
-    assert found.secrets == 1
+    redacted = redact(text)
+    assert redacted.text.splitlines()[:2] == ["one", "[redacted: private key]"]
+    assert redacted.text.count("\n") == text.count("\n")
+    assert redacted.text.endswith("\nlast")
+    assert redacted.secrets == 1
 
 
 def test_a_key_that_was_never_closed_is_left_out_as_far_as_it_goes() -> None:
     cut = secret_samples.private_key(3)[:500]
-    found = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
-    assert found.text.endswith("And then prose goes on, as it does.")
-    assert cut[100:130] not in found.text
-    assert cut[-15:] not in found.text
+    redacted = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
+    assert redacted.text.endswith("And then prose goes on, as it does.")
+    assert cut[100:130] not in redacted.text
+    assert cut[-15:] not in redacted.text
 
 
 def test_prose_in_the_place_of_a_key_is_not_hidden_from_the_judge() -> None:
@@ -291,11 +291,11 @@ def test_a_password_that_a_person_chose_is_left_out(password: str) -> None:
 
 def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
     for how, block in secret_texts.key_blocks():
-        found = redact(f"Before it.\n\n{block}\n\nAfter it.\n")
-        assert not secret_texts.leaks(found.text, secret_texts.key_parts()), how
-        assert found.text.startswith("Before it.\n"), how
-        assert found.text.endswith("After it.\n"), how
-        assert found.secrets >= 1, how
+        redacted = redact(f"Before it.\n\n{block}\n\nAfter it.\n")
+        assert not secret_texts.leaks(redacted.text, secret_texts.key_parts()), how
+        assert redacted.text.startswith("Before it.\n"), how
+        assert redacted.text.endswith("After it.\n"), how
+        assert redacted.secrets >= 1, how
 
 
 def test_a_header_without_a_key_is_no_secret() -> None:
@@ -306,9 +306,9 @@ def test_a_header_without_a_key_is_no_secret() -> None:
 def test_prose_between_the_lines_of_a_key_stays() -> None:
     lines = secret_samples.private_key(3).split("\n")
     prose = "and this is why nobody may approve it"
-    found = redact("\n".join([*lines[:4], prose, *lines[4:]]))
-    assert prose in found.text
-    assert not any(line in found.text for line in lines[1:-1])
+    redacted = redact("\n".join([*lines[:4], prose, *lines[4:]]))
+    assert prose in redacted.text
+    assert not any(line in redacted.text for line in lines[1:-1])
 
 
 def test_a_disguised_secret_is_left_out() -> None:

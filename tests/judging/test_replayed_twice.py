@@ -8,17 +8,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted import ScriptedGateway, endpoint, keep, scores
+from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
-from judgekit.errors import Usage
+from judgekit.errors import CallUsage
 from judgekit.judging import documents, service
-from judgekit.judging.options import Manner
-from judgekit.judging.prompt import Shown
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import File
 from judgekit.providers import replay
-from judgekit.providers.base import Reply, seated
+from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.rubric import loader
 
@@ -29,15 +29,17 @@ if TYPE_CHECKING:
 
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Selection, Verdict
-    from judgekit.providers.base import Gateway, Seats
+    from judgekit.providers.base import Gateway, PanelModels
 
 CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
-JURY: Seats = {
-    "quick": (endpoint("quick-a"), endpoint("quick-b"), endpoint("quick-c")),
-    "deep": (endpoint("deep-a"),),
-    "tiebreaker": (endpoint("third", pointwise=True),),
+JURY: PanelModels = {
+    "quick": (scripted_endpoint("quick-a"), scripted_endpoint("quick-b"), scripted_endpoint("quick-c")),
+    "deep": (scripted_endpoint("deep-a"),),
+    "tiebreaker": (scripted_endpoint("third", pointwise=True),),
 }
-CANDIDATES = [Shown(f"m{number}", f"Title m{number}", "", (), f"Body {number}") for number in range(20)]
+CANDIDATES = [
+    PromptCandidate(f"m{number}", f"Title m{number}", "", (), f"Body {number}") for number in range(20)
+]
 LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
 
 
@@ -57,23 +59,23 @@ def stable(found: Verdict | Selection) -> str:
 
 
 def token(_: object) -> Reply:
-    return Reply("4", "third", Usage(7, 1, 0.01), (LIKELY,))
+    return Reply("4", "third", CallUsage(7, 1, 0.01), (LIKELY,))
 
 
-def score(gateway: Gateway, seats: Seats, manner: Manner) -> Verdict:
-    own = DocumentJudge(gateway, seats, loader.score_rubric("kls"), "strict", 30, manner=manner)
+def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdict:
+    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30, options=options)
     return asyncio.run(own.judge(document()))
 
 
-def select(gateway: Gateway, seats: Seats, manner: Manner) -> Selection:
+def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
     own = CandidateJudge(
-        gateway, seats, loader.select_rubric("memory-relevance"), "strict", 30, manner=manner
+        gateway, panel, loader.select_rubric("memory-relevance"), "strict", 30, options=options
     )
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 
-@pytest.mark.parametrize("manner", [Manner(), Manner("majority", samples=2)])
-def test_a_document(tmp_path: Path, manner: Manner) -> None:
+@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions("majority", samples=2)])
+def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
     answers: dict[str, list[Answer]] = {
@@ -81,24 +83,24 @@ def test_a_document(tmp_path: Path, manner: Manner) -> None:
         "deep": [bad] * 5,
         "tiebreaker": [token] * 3,
     }
-    first = score(Recorder(ScriptedGateway(answers), file), JURY, manner)
-    found = [stable(score(ReplayGateway(), replay.juries(file), manner)) for _ in range(3)]
+    first = score(Recorder(ScriptedGateway(answers), file), JURY, options)
+    found = [stable(score(ReplayGateway(), replay.recorded_models(file), options)) for _ in range(3)]
     assert len(set(found)) == 1
     assert [each.model for each in first.rounds][:3] == ["quick-a", "quick-b", "quick-c"]
     assert json.loads(found[0])["verdict"] == first.verdict
 
 
-@pytest.mark.parametrize("manner", [Manner(), Manner(samples=3)])
-def test_candidates(tmp_path: Path, manner: Manner) -> None:
+@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions(samples=3)])
+def test_candidates(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
-    titles = [each.title for each in CANDIDATES]
+    titles = [prompt_candidate.title for prompt_candidate in CANDIDATES]
     answers: dict[str, list[Answer]] = {
         "quick": [keep(*titles[:9]), keep(*titles[4:]), keep(*titles[:12])] * 6,
         "deep": [keep(*titles[2:8]), keep(titles[0])] * 3,
         "tiebreaker": [token] * 20,
     }
-    first = select(Recorder(ScriptedGateway(answers), file), JURY, manner)
-    found = [stable(select(ReplayGateway(), replay.juries(file), manner)) for _ in range(3)]
+    first = select(Recorder(ScriptedGateway(answers), file), JURY, options)
+    found = [stable(select(ReplayGateway(), replay.recorded_models(file), options)) for _ in range(3)]
     assert len(set(found)) == 1
     assert json.loads(found[0])["decisions"] == json.loads(stable(first))["decisions"]
 
@@ -112,8 +114,8 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
         "quick": [scores(4, 4, 5)] * 6,
         "deep": [scores(4, 3, 5), scores(5, 4, 5)],
     }
-    manner = Manner("majority", samples=2)
-    first = score(Recorder(ScriptedGateway(answers), file), {t: JURY[t] for t in ("quick", "deep")}, manner)
+    options = JudgeOptions("majority", samples=2)
+    first = score(Recorder(ScriptedGateway(answers), file), {t: JURY[t] for t in ("quick", "deep")}, options)
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
     found = [stable(service.judge_documents([document()])[0]) for _ in range(2)]
     assert found[0] == found[1]
@@ -124,6 +126,10 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
 
 def test_a_recording_knows_the_jury_of_its_first_subject(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, Manner())
-    assert [each.model for each in seated(replay.juries(file))["quick"]] == ["quick-a", "quick-b", "quick-c"]
+    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, JudgeOptions())
+    assert [endpoint.model for endpoint in models_by_tier(replay.recorded_models(file))["quick"]] == [
+        "quick-a",
+        "quick-b",
+        "quick-c",
+    ]
     assert replay.endpoints(file)["quick"].model == "quick-a"

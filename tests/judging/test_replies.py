@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from judgekit.errors import InvalidReply
-from judgekit.judging.conflict import extract
+from judgekit.judging.extract import extract
 from judgekit.judging.replies import (
     MAX_FINDINGS,
     MAX_REASONING,
@@ -187,15 +187,15 @@ def kept(raw: str, *criteria: str) -> SelectReply:
     ],
 )
 def test_labels_are_read_as_they_were_offered(raw: str, keep: list[str]) -> None:
-    said = kept(raw)
-    assert said.model_dump() == {"keep": keep}
-    assert said.unknown == 0
+    select_reply = kept(raw)
+    assert select_reply.model_dump() == {"keep": keep}
+    assert select_reply.unknown == 0
 
 
 def test_labels_that_nobody_offered_are_left_out_and_counted() -> None:
-    said = kept('{"keep": ["z9", "k7", "k77", ""]}')
-    assert said.model_dump() == {"keep": ["k7"]}
-    assert said.unknown == 3
+    select_reply = kept('{"keep": ["z9", "k7", "k77", ""]}')
+    assert select_reply.model_dump() == {"keep": ["k7"]}
+    assert select_reply.unknown == 3
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_invalid_selections(raw: str) -> None:
 
 
 def test_several_criteria() -> None:
-    said = kept('{"useful": [], "Relevant": ["k7", "z9"], "keep": ["m4"]}', "relevant", "useful")
-    assert said.model_dump() == {"relevant": ["k7"], "useful": []}
-    assert said.unknown == 1
+    select_reply = kept('{"useful": [], "Relevant": ["k7", "z9"], "keep": ["m4"]}', "relevant", "useful")
+    assert select_reply.model_dump() == {"relevant": ["k7"], "useful": []}
+    assert select_reply.unknown == 1
 
 
 @pytest.mark.parametrize("raw", ['{"relevant": ["k7"]}', '{"relevant": ["k7"], "useful": ["z9"]}'])

@@ -11,19 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import PROFILE, ScriptedGateway, endpoint, keep, three_models
+from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
 
 from judgekit import environment
-from judgekit.errors import KEPT, Usage
+from judgekit.errors import KEPT, CallUsage
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File, Task
-from judgekit.providers.base import Matter, Message, Reply, Request
+from judgekit.providers.base import CallKey, Message, Reply, Request
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 ANSWER = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
-REPLY = Reply("text", "model", Usage(3, 1, 0.5), ({"yes": -0.1},))
+REPLY = Reply("text", "model", CallUsage(3, 1, 0.5), ({"yes": -0.1},))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def cache(tmp_path: Path) -> ReplyCache:
 
 
 def request(text: str = "judge this", **changes: object) -> Request:
-    asked = Request((Message("user", text),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
+    asked = Request((Message("user", text),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
     return dataclasses.replace(asked, **changes)  # type: ignore[arg-type]
 
 
@@ -79,28 +79,28 @@ def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
 
 
 def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
-    shown = [Shown("a", "Title a", "DECISION", (), "Body")]
+    shown = [PromptCandidate("a", "Title a", "DECISION", (), "Body")]
     rubric = loader.select_rubric("memory-relevance")
-    likely = Reply("yes", "small", Usage(30, 1), ({"yes": -0.1, "no": -3.0},))
-    idle = Reply("no", "small", Usage(30, 1), ({"yes": -3.0, "no": -0.1},))
+    likely = Reply("yes", "small", CallUsage(30, 1), ({"yes": -0.1, "no": -3.0},))
+    idle = Reply("no", "small", CallUsage(30, 1), ({"yes": -3.0, "no": -0.1},))
 
     def is_idle(request: Request) -> bool:
         return pointwise.IDLE in request.messages[-1].content
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
         own = CandidateJudge(gateway, {"quick": model}, rubric, "strict", 30, cache=cache)
-        return [each.decision for each in asyncio.run(own.judge(Query("query"), shown)).decisions]
+        return [decision.decision for decision in asyncio.run(own.judge(Query("query"), shown)).decisions]
 
     for model, answer in (
-        (endpoint("large"), keep("Title a")),
-        (endpoint("small", pointwise=True), lambda request: idle if is_idle(request) else likely),
+        (scripted_endpoint("large"), keep("Title a")),
+        (scripted_endpoint("small", pointwise=True), lambda request: idle if is_idle(request) else likely),
     ):
         assert select(ScriptedGateway({"quick": [answer] * 2}), model) == ["kept"]
         assert select(ScriptedGateway({}), model) == ["kept"]
 
 
 def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
-    own = endpoint("model")
+    own = scripted_endpoint("model")
 
     def fenced() -> Request:
         return request(Fence().around("text"))
@@ -111,7 +111,7 @@ def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -
         (own, dataclasses.replace(fenced(), max_tokens=7)),
         (own, dataclasses.replace(fenced(), schema={})),
         (own, dataclasses.replace(fenced(), top_logprobs=3)),
-        (endpoint("other"), fenced()),
+        (scripted_endpoint("other"), fenced()),
         (dataclasses.replace(own, api_base="http://127.0.0.1:1"), fenced()),
         (dataclasses.replace(own, parameters={"region": "eu"}), fenced()),
         (own, fenced()),
@@ -128,21 +128,23 @@ def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
 
 
 def test_a_recording_is_not_kept(cache: ReplyCache) -> None:
-    replayed = dataclasses.replace(endpoint("m"), profile=PROFILE.model_copy(update={"kind": "replay"}))
+    replayed = dataclasses.replace(
+        scripted_endpoint("m"), profile=PROFILE.model_copy(update={"kind": "replay"})
+    )
     cache.keep(replayed, request(), REPLY)
     assert cache.find(replayed, request()) is None
 
 
 def test_what_is_kept_comes_back_without_its_cost(cache: ReplyCache) -> None:
-    cache.keep(endpoint("m"), request(), REPLY)
-    assert cache.find(endpoint("m"), request()) == dataclasses.replace(REPLY, usage=KEPT)
+    cache.keep(scripted_endpoint("m"), request(), REPLY)
+    assert cache.find(scripted_endpoint("m"), request()) == dataclasses.replace(REPLY, usage=KEPT)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file modes are POSIX")
 def test_only_the_owner_can_read_it(tmp_path: Path, cache: ReplyCache) -> None:
-    cache.keep(endpoint("m"), request(), REPLY)
+    cache.keep(scripted_endpoint("m"), request(), REPLY)
     file = tmp_path / "cache" / "replies.sqlite"
-    assert [stat.S_IMODE(each.stat().st_mode) for each in (file.parent, file)] == [0o700, 0o600]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"x" * 200])
@@ -150,9 +152,9 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "replies.sqlite").write_bytes(content)
     assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache).verdict == "accept"
-    cache.find(endpoint("m"), request())
-    cache.keep(endpoint("m"), request(), REPLY)
-    assert cache.find(endpoint("m"), request()) is not None  # begun anew
+    cache.find(scripted_endpoint("m"), request())
+    cache.keep(scripted_endpoint("m"), request(), REPLY)
+    assert cache.find(scripted_endpoint("m"), request()) is not None  # begun anew
 
 
 def test_a_folder_that_cannot_be_made_costs_no_verdict(tmp_path: Path) -> None:
@@ -167,19 +169,19 @@ def test_what_is_old_or_too_much_goes(
     monkeypatch.setattr(reply_cache, "MAX_REPLIES", 3)
     monkeypatch.setattr(reply_cache, "_TRIM_EVERY", 1)
     for number in range(6):
-        cache.keep(endpoint("m"), request(str(number)), REPLY)
-    assert [cache.find(endpoint("m"), request(str(number))) is None for number in range(6)] == [True] * 3 + [
-        False
-    ] * 3
+        cache.keep(scripted_endpoint("m"), request(str(number)), REPLY)
+    assert [cache.find(scripted_endpoint("m"), request(str(number))) is None for number in range(6)] == [
+        True
+    ] * 3 + [False] * 3
     with sqlite3.connect(tmp_path / "cache" / "replies.sqlite") as connection:
         connection.execute("UPDATE reply SET at = 0")
     connection.close()
-    cache.keep(endpoint("m"), request("new"), REPLY)
-    assert cache.find(endpoint("m"), request("5")) is None
+    cache.keep(scripted_endpoint("m"), request("new"), REPLY)
+    assert cache.find(scripted_endpoint("m"), request("5")) is None
 
 
 def test_each_sample_is_kept_for_itself(cache: ReplyCache) -> None:
-    model = endpoint("quick-model")
+    model = scripted_endpoint("quick-model")
     cache.keep(model, request(sample=1), REPLY)
     assert cache.find(model, request(sample=1)) is not None
     assert cache.find(model, request(sample=2)) is None
@@ -188,25 +190,25 @@ def test_each_sample_is_kept_for_itself(cache: ReplyCache) -> None:
 
 def test_it_stays_open_for_the_next_of_a_thread(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = reply_cache.lasting_cache()
-    first.keep(endpoint("quick"), request(), REPLY)
+    first.keep(scripted_endpoint("quick"), request(), REPLY)
     assert reply_cache.lasting_cache() is first
     with ThreadPoolExecutor(1) as others:
         other = others.submit(reply_cache.lasting_cache).result()
-        found = others.submit(other.find, endpoint("quick"), request()).result()
+        reply = others.submit(other.find, scripted_endpoint("quick"), request()).result()
     assert other is not first
-    assert found is not None
+    assert reply is not None
     monkeypatch.setattr(environment, "cache_home", lambda: str(isolated / "elsewhere"))
     elsewhere = reply_cache.lasting_cache()
-    assert elsewhere.find(endpoint("quick"), request()) is None
+    assert elsewhere.find(scripted_endpoint("quick"), request()) is None
 
 
 def test_a_file_that_was_removed_is_not_written_to_any_more(isolated: Path) -> None:
     first = reply_cache.lasting_cache()
-    first.keep(endpoint("quick"), request(), REPLY)
+    first.keep(scripted_endpoint("quick"), request(), REPLY)
     for path in isolated.rglob("replies.sqlite*"):
         path.unlink()
     again = reply_cache.lasting_cache()
     assert again is not first
-    again.keep(endpoint("quick"), request(), REPLY)
-    assert again.find(endpoint("quick"), request()) is not None
+    again.keep(scripted_endpoint("quick"), request(), REPLY)
+    assert again.find(scripted_endpoint("quick"), request()) is not None
     assert [path.name for path in isolated.rglob("replies.sqlite")] == ["replies.sqlite"]

@@ -6,14 +6,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-from scripted import PROFILE, endpoint
+from scripted import PROFILE, scripted_endpoint
 
 from judgekit.judging import cache
 from judgekit.providers import endpoints, registry
-from judgekit.providers.base import Endpoint, Matter, Message, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Request
 from judgekit.providers.profile import CommandProfile
 
-REQUEST = Request((Message("user", "judge this"),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
+REQUEST = Request((Message("user", "judge this"),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
 HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
 
 
@@ -36,13 +36,13 @@ def key(own: Endpoint) -> str:
     ],
 )
 def test_a_profile_that_asks_otherwise_makes_a_new_question(changes: dict[str, Any]) -> None:
-    own = endpoint("model")
+    own = scripted_endpoint("model")
     other = dataclasses.replace(own, profile=PROFILE.model_copy(update=changes))
     assert key(other) != key(own)
 
 
 def test_what_only_describes_a_profile_makes_none() -> None:
-    own = endpoint("model")
+    own = scripted_endpoint("model")
     words = {"title": "Another", "rank": 3, "notes": "New.", "key": ["OTHER_KEY"]}
     assert key(dataclasses.replace(own, profile=PROFILE.model_copy(update=words))) == key(own)
 
@@ -81,7 +81,9 @@ def test_another_address_is_another_program_s_answer() -> None:
 
 
 def test_credentials_that_are_renewed_cost_no_call() -> None:
-    own = dataclasses.replace(endpoint("m"), parameters={"aws_session_token": "a", "aws_region_name": "eu"})
+    own = dataclasses.replace(
+        scripted_endpoint("m"), parameters={"aws_session_token": "a", "aws_region_name": "eu"}
+    )
     renewed = dataclasses.replace(own, parameters={**own.parameters, "aws_session_token": "b"})
     moved = dataclasses.replace(own, parameters={**own.parameters, "aws_region_name": "us"})
     assert key(renewed) == key(own) != key(moved)

@@ -12,11 +12,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import endpoint
+from scripted import scripted_endpoint
 
 from judgekit.judging import cache as reply_cache
 from judgekit.judging.cache import ReplyCache
-from judgekit.providers.base import Matter, Message, Reply, Request
+from judgekit.providers.base import CallKey, Message, Reply, Request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ print(wrong)
 
 
 def question(number: int) -> Request:
-    return Request((Message("user", f"question {number}"),), Matter("s", "kls@1.0.0", "quick"), 5, 100)
+    return Request((Message("user", f"question {number}"),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
 
 
 def answer(number: int) -> Reply:
@@ -52,8 +52,8 @@ def answer(number: int) -> Reply:
 
 
 def is_right(cache: ReplyCache, number: int) -> bool:
-    found = cache.find(endpoint("m"), question(number))
-    return found is None or found.text == answer(number).text
+    reply = cache.find(scripted_endpoint("m"), question(number))
+    return reply is None or reply.text == answer(number).text
 
 
 def writer(file: Path, seed: int, rounds: int) -> subprocess.Popen[str]:
@@ -78,19 +78,19 @@ def test_processes_that_write_read_and_die_never_get_a_wrong_reply(tmp_path: Pat
         while not _rows(file) and time.monotonic() < deadline:
             time.sleep(0.05)
         draw = random.Random(7)
-        for each in doomed:
+        for process in doomed:
             time.sleep(draw.random())
-            each.kill()
+            process.kill()
         ends = [each.communicate(timeout=120) for each in lasting]
     finally:
-        for each in (*lasting, *doomed):
-            each.kill()
-            each.communicate(timeout=10)
+        for process in (*lasting, *doomed):
+            process.kill()
+            process.communicate(timeout=10)
     assert ends == [("0\n", "")] * len(lasting)
     cache = ReplyCache(file)
-    cache.keep(endpoint("m"), question(0), answer(0))
+    cache.keep(scripted_endpoint("m"), question(0), answer(0))
     assert all(is_right(cache, number) for number in range(QUESTIONS))
-    assert cache.find(endpoint("m"), question(0)) is not None
+    assert cache.find(scripted_endpoint("m"), question(0)) is not None
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -108,7 +108,7 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
     file = tmp_path / "replies.sqlite"
     cache = ReplyCache(file)
     for number in range(QUESTIONS):
-        cache.keep(endpoint("m"), question(number), answer(number))
+        cache.keep(scripted_endpoint("m"), question(number), answer(number))
     with closing(cache._connection()) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     draw, content = random.Random(seed), bytearray(file.read_bytes())
@@ -116,11 +116,11 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
         content[place : place + 200] = draw.randbytes(200)
     file.write_bytes(content[: -draw.randrange(1, 5000)])
     again = ReplyCache(file)
-    found = [again.find(endpoint("m"), question(number)) for number in range(QUESTIONS)]
-    assert all(each is None or each.text == answer(number).text for number, each in enumerate(found))
+    found = [again.find(scripted_endpoint("m"), question(number)) for number in range(QUESTIONS)]
+    assert all(reply is None or reply.text == answer(number).text for number, reply in enumerate(found))
     for number in (1, 2):  # the first may find out that the file is damaged
-        again.keep(endpoint("m"), question(number), answer(number))
-    assert again.find(endpoint("m"), question(2)) is not None
+        again.keep(scripted_endpoint("m"), question(number), answer(number))
+    assert again.find(scripted_endpoint("m"), question(2)) is not None
 
 
 def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> Non
     with pytest.raises(sqlite3.DatabaseError) as caught:
         late._connection()
     early = ReplyCache(file)
-    assert early.find(endpoint("m"), question(1)) is None
-    early.keep(endpoint("m"), question(1), answer(1))
+    assert early.find(scripted_endpoint("m"), question(1)) is None
+    early.keep(scripted_endpoint("m"), question(1), answer(1))
     late._renew(caught.value)
-    assert late.find(endpoint("m"), question(1)) is not None
+    assert late.find(scripted_endpoint("m"), question(1)) is not None
 
 
 def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +142,9 @@ def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "replies.sqlite"
     cache = ReplyCache(file)
     for number in range(200):
-        cache.keep(endpoint("m"), question(number), Reply(f"{number}" + "x" * 20_000, "m"))
+        cache.keep(scripted_endpoint("m"), question(number), Reply(f"{number}" + "x" * 20_000, "m"))
         assert file.stat().st_size <= 400_000
-    kept = [number for number in range(200) if cache.find(endpoint("m"), question(number))]
+    kept = [number for number in range(200) if cache.find(scripted_endpoint("m"), question(number))]
     assert kept == list(range(kept[0], 200))  # the newest
     assert 3 <= len(kept) < 20
 
@@ -153,14 +153,14 @@ def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path, monkeypatch
     monkeypatch.setattr(reply_cache, "MAX_BYTES", 400_000)
     cache = ReplyCache(tmp_path / "replies.sqlite")
     for number in range(60):  # far more than there is room for, before the next look at what is too much
-        cache.keep(endpoint("m"), question(number), Reply("x" * 20_000, "m"))
-    assert any(cache.find(endpoint("m"), question(number)) for number in range(50, 60))
+        cache.keep(scripted_endpoint("m"), question(number), Reply("x" * 20_000, "m"))
+    assert any(cache.find(scripted_endpoint("m"), question(number)) for number in range(50, 60))
 
 
 def test_a_reply_beyond_all_measure_is_not_kept(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    cache.keep(endpoint("m"), question(1), Reply("x" * reply_cache.MAX_REPLY, "m"))
-    assert cache.find(endpoint("m"), question(1)) is None
+    cache.keep(scripted_endpoint("m"), question(1), Reply("x" * reply_cache.MAX_REPLY, "m"))
+    assert cache.find(scripted_endpoint("m"), question(1)) is None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are POSIX")
@@ -174,7 +174,7 @@ def test_a_full_disk_costs_a_call_and_nothing_else(tmp_path: Path) -> None:
         [sys.executable, "-c", code, "1", "300"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
-    assert all(each.stat().st_size <= 60_000 for each in tmp_path.iterdir())
+    assert all(path.stat().st_size <= 60_000 for path in tmp_path.iterdir())
     cache = ReplyCache(file)
-    cache.keep(endpoint("m"), question(1), answer(1))
-    assert cache.find(endpoint("m"), question(1)) is not None
+    cache.keep(scripted_endpoint("m"), question(1), answer(1))
+    assert cache.find(scripted_endpoint("m"), question(1)) is not None

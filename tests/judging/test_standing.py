@@ -39,8 +39,8 @@ def test_a_model_that_was_not_asked_about_a_loser_counts() -> None:
 
 def test_kin_weigh_together_as_one_however_many_of_them_count() -> None:
     said = {"x1": {"A": [5.0], "B": [1.0]}, "x2": {"A": [3.0], "B": [1.0]}, "y1": {"A": [2.0], "B": [1.0]}}
-    assert values(said, "AB", kin=lambda key: key[0]) == {"A": 3.0, "B": 1.0}
-    assert values({**said, "x2": {"A": [3.0]}}, "AB", kin=lambda key: key[0]) == {"A": 3.5, "B": 1.0}
+    assert values(said, "AB", group=lambda key: key[0]) == {"A": 3.0, "B": 1.0}
+    assert values({**said, "x2": {"A": [3.0]}}, "AB", group=lambda key: key[0]) == {"A": 3.5, "B": 1.0}
     assert values(said, "AB") == {"A": pytest.approx(10 / 3), "B": 1.0}
 
 

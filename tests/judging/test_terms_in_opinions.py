@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from scripted import ScriptedGateway, endpoint
+from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging.score import DocumentJudge
@@ -25,7 +25,7 @@ def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
     }
     judge = DocumentJudge(
         ScriptedGateway({"quick": [json.dumps(reply)], "deep": [json.dumps(reply)]}),
-        {"quick": endpoint("one"), "deep": endpoint("two")},
+        {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("two")},
         loader.score_rubric("kls"),
         "lenient",
         5,

@@ -26,7 +26,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes, limits 
 
 
 def add(folder: Path, *lines: bytes) -> None:
-    store.append(folder, [(DAY, each) for each in lines])
+    store.append(folder, [(DAY, line) for line in lines])
 
 
 def content(folder: Path) -> bytes:
@@ -163,15 +163,15 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
         processes.Process(target=ledger_writer.write, args=(str(tmp_path), name, times, start))
         for name, times in zip(names, plans, strict=True)
     ]
-    for name, each in zip(names, writers, strict=True):
+    for name, fork_server_process in zip(names, writers, strict=True):
         (tmp_path / name).touch()
-        each.start()
+        fork_server_process.start()
     start.set()
     for number in killed:
         _wait_for(tmp_path / names[number], chance.randrange(1, 30))
         writers[number].kill()
-    for each in writers:
-        each.join(120)
+    for writer in writers:
+        writer.join(120)
     finished = {name: _finished(tmp_path / name) for name in names}
     found: dict[str, list[int]] = {name: [] for name in names}
     torn = 0
@@ -183,7 +183,7 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
         else:
             assert line["text"] == ledger_writer.text(line["number"])
             found[line["by"]].append(line["number"])
-    assert [each.exitcode for each in writers] == [-9 if number in killed else 0 for number in range(20)]
+    assert [writer.exitcode for writer in writers] == [-9 if number in killed else 0 for number in range(20)]
     assert torn <= len(killed)
     assert sum(len(each) for each in found.values()) >= 1000
     for name in names:
@@ -220,5 +220,5 @@ def test_a_writer_killed_in_the_middle_of_its_line(tmp_path: Path) -> None:
     assert content(tmp_path) == b'{"schema"\n{}\n'
     said: list[store.Damage] = []
     assert list(store.records([tmp_path], damaged=said.append)) == []
-    assert [each.line for each in said] == [1, 2]
+    assert [damage.line for damage in said] == [1, 2]
     assert "not JSON (cut off when its writer was killed, or edited)" in str(said[0])

@@ -30,7 +30,7 @@ class Team:
     def __call__(self, lines: Sequence[bytes]) -> str | None:
         if len(self.ids) >= self._most:
             raise JudgekitError("the team is away")
-        self.ids += [json.loads(each)["id"] for each in lines]
+        self.ids += [json.loads(line)["id"] for line in lines]
         return self.remark
 
 

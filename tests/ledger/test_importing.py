@@ -52,50 +52,50 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def write(path: Path, *lines: object) -> Path:
-    texts = [each if isinstance(each, str) else json.dumps(each) for each in lines]
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(texts) + "\n")
     return path
 
 
 def test_a_verdict_on_a_push() -> None:
-    found = importing.verdict(PUSH)
-    assert (found.verdict, found.word, found.model, found.commit) == (
+    verdict_line = importing.verdict(PUSH)
+    assert (verdict_line.verdict, verdict_line.word, verdict_line.model, verdict_line.commit) == (
         "reject",
         "NO-GO",
         "some-model",
         "abc1234",
     )
-    assert found.timestamp == datetime(2026, 2, 10, 10, tzinfo=UTC)
-    assert found.scores == {"semantic": 2, "pragmatic": 3, "syntactic": 4}
-    assert found.average == 3
-    assert [each.path for each in found.subjects] == ["docs/a.md"]
-    assert found.task_id == "docs/a.md@abc1234"
-    assert [(each.issue, each.suggestion) for each in found.findings] == [
+    assert verdict_line.timestamp == datetime(2026, 2, 10, 10, tzinfo=UTC)
+    assert verdict_line.scores == {"semantic": 2, "pragmatic": 3, "syntactic": 4}
+    assert verdict_line.average == 3
+    assert [subject.path for subject in verdict_line.subjects] == ["docs/a.md"]
+    assert verdict_line.task_id == "docs/a.md@abc1234"
+    assert [(finding.issue, finding.suggestion) for finding in verdict_line.findings] == [
         ("the port is wrong", ""),
         ("old", ""),
         ("", "say 8080"),
     ]
-    assert found.imported == {"branch": "main"}
-    assert found.answered
+    assert verdict_line.imported == {"branch": "main"}
+    assert verdict_line.answered
 
 
 def test_a_verdict_on_a_task() -> None:
-    found = importing.verdict(TASK)
-    assert (found.verdict, found.task_id, found.judge_tier, found.consensus) == (
+    verdict_line = importing.verdict(TASK)
+    assert (verdict_line.verdict, verdict_line.task_id, verdict_line.judge_tier, verdict_line.consensus) == (
         "reject",
         "T-7",
         "deep",
         "majority",
     )
-    assert [(each.tier, each.model) for each in found.rounds] == [
+    assert [(each.tier, each.model) for each in verdict_line.rounds] == [
         ("quick", "quick-model"),
         ("deep", "deep-model"),
     ]
-    assert found.timestamp == datetime(2026, 2, 11, 9, tzinfo=UTC)
-    assert found.human_override is not None
-    assert found.human_override.who == "bob"
-    assert found.imported == {"cost": 0.1}
-    assert b"at length" not in records.line(found)
+    assert verdict_line.timestamp == datetime(2026, 2, 11, 9, tzinfo=UTC)
+    assert verdict_line.human_override is not None
+    assert verdict_line.human_override.who == "bob"
+    assert verdict_line.imported == {"cost": 0.1}
+    assert b"at length" not in records.line(verdict_line)
     assert importing.verdict(TASK, text=True).reasoning == "said at length"
 
 
@@ -114,15 +114,15 @@ def test_a_verdict_on_a_task() -> None:
     ],
 )
 def test_loose_lines_are_read_and_can_be_written(changes: dict[str, Any]) -> None:
-    found = importing.verdict(PUSH | changes)
-    assert isinstance(store.parse(records.line(found)), VerdictLine)
+    verdict_line = importing.verdict(PUSH | changes)
+    assert isinstance(store.parse(records.line(verdict_line)), VerdictLine)
 
 
 @pytest.mark.parametrize("given", ["reject", {"verdict": "reject", "reason": "no"}, None, "", {"x": 1}, 3])
 def test_overrides_are_written_in_many_ways(given: object) -> None:
-    found = importing.verdict(TASK | {"human_override": given}).human_override
+    override = importing.verdict(TASK | {"human_override": given}).human_override
     told = given == "reject" or (isinstance(given, dict) and "verdict" in given)
-    assert (found.decision if found else None) == ("reject" if told else None)
+    assert (override.decision if override else None) == ("reject" if told else None)
 
 
 def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_damaged_lines_are_reported_and_the_rest_is_brought(ledger: Ledger, tmp_
     ]
     done = importing.bring(ledger, [write(tmp_path / "x.jsonl", *bad, PUSH)])
     assert done.added == 1
-    assert [each.line for each in done.damaged] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [damage.line for damage in done.damaged] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'" in str(done.damaged[3])
 
 
@@ -175,7 +175,7 @@ def test_a_line_that_cannot_be_kept_is_reported_and_the_rest_is_brought(
 ) -> None:
     good = [PUSH | {"commit": f"{number:07x}"} for number in range(600)]
     done = importing.bring(ledger, [write(tmp_path / "x.jsonl", *good[:550], odd, *good[550:])])
-    assert (done.added, [each.line for each in done.damaged]) == (600, [551])
+    assert (done.added, [damage.line for damage in done.damaged]) == (600, [551])
     assert "expected times inside the years 1 to 9999" in done.damaged[0].why
     said: list[store.Damage] = []
     assert len(list(ledger.records(damaged=said.append))) == 600
@@ -202,7 +202,9 @@ def test_what_is_wrong_is_named_with_its_key(line: dict[str, Any], told: str) ->
 
 def test_verdicts_on_tasks_say_nothing_of_the_gate(ledger: Ledger, tmp_path: Path) -> None:
     importing.bring(ledger, [write(tmp_path / "x.jsonl", PUSH, TASK)])
-    assert [each.task_id for each in kpi.evidence(ledger.records()).verdicts] == ["docs/a.md@abc1234"]
+    assert [verdict_line.task_id for verdict_line in kpi.evidence(ledger.records()).verdicts] == [
+        "docs/a.md@abc1234"
+    ]
 
 
 def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_lines_of_another_ledger_are_brought_with_their_labels(ledger: Ledger, t
     other.add(line, label(line, "go"))
     assert importing.bring(ledger, [other.folder]).added == 2
     assert importing.bring(ledger, [other.folder]).added == 0
-    assert {each.project for each in ledger.records()} == {"own-0123456789ab"}
+    assert {record.project for record in ledger.records()} == {"own-0123456789ab"}
 
 
 def test_a_file_that_cannot_be_read_is_reported_and_the_rest_is_brought(
@@ -221,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_reported_and_the_rest_is_brought(
     write(tmp_path / "in" / "b.jsonl", PUSH)
     done = importing.bring(ledger, [tmp_path / "in", tmp_path / "gone.jsonl"])
     assert done.added == 1
-    assert sorted(each.path.name for each in done.damaged) == ["a.jsonl", "gone.jsonl"]
+    assert sorted(damage.path.name for damage in done.damaged) == ["a.jsonl", "gone.jsonl"]
 
 
 def test_many_lines_are_brought(ledger: Ledger, tmp_path: Path) -> None:
@@ -239,7 +241,10 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     before = date(2026, 3, 15)
     assert purging.count(ledger.folder, before) == {"verdict": 1, "label": 1}
     purging.purge(ledger.folder, before)
-    assert [each.of if hasattr(each, "of") else each.id for each in ledger.records()] == ["new", "new"]
+    assert [record.of if hasattr(record, "of") else record.id for record in ledger.records()] == [
+        "new",
+        "new",
+    ]
     assert purging.count(ledger.folder, before) == {}
     files = store.files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
@@ -251,7 +256,7 @@ def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: L
     later = store.files([ledger.folder])[-1]
     later.write_bytes(b"damaged\n" + later.read_bytes())
     purging.purge(ledger.folder, NOW.date())
-    assert [each.id for each in ledger.records()] == ["new"]
+    assert [record.id for record in ledger.records()] == ["new"]
     assert later.read_bytes().startswith(b"damaged\n")
 
 
@@ -270,4 +275,4 @@ def test_purging_removes_what_cannot_be_read_too(ledger: Ledger, monkeypatch: py
     assert purging.count(ledger.folder, before) == {"damaged": 1}
     purging.purge(ledger.folder, before)
     assert not refused.exists()
-    assert [each.id for each in ledger.records()] == ["new"]
+    assert [record.id for record in ledger.records()] == ["new"]

@@ -20,9 +20,9 @@ from judgekit.ledger import rates
     ],
 )
 def test_wilson(hits: int, total: int, low: float, high: float) -> None:
-    found = rates.share_interval(hits, total)
-    assert found is not None
-    assert found == pytest.approx((low, high), abs=5e-5)
+    interval = rates.share_interval(hits, total)
+    assert interval is not None
+    assert interval == pytest.approx((low, high), abs=5e-5)
 
 
 def test_nothing_has_no_interval() -> None:
@@ -33,16 +33,16 @@ def test_nothing_has_no_interval() -> None:
 def test_how_many_labels_without_an_error_make_sure() -> None:
     """What the guide promises: 73 right GO for 5 %, 35 right NO-GO for 10 %."""
     for limit, enough in ((0.05, 73), (0.10, 35)):
-        ends = [found.high for n in (enough - 1, enough) if (found := rates.share_interval(0, n))]
+        ends = [interval.high for n in (enough - 1, enough) if (interval := rates.share_interval(0, n))]
         assert ends[0] > limit > ends[1]
 
 
 @pytest.mark.parametrize("total", [6, 10, 25, 60, 101])
 def test_the_ranks_of_the_median_cover_it(total: int) -> None:
     """The exact coverage of the two order statistics is at least 93 %."""
-    found = rates.median_interval(range(1, total + 1))
-    assert found is not None
-    below, above = int(found.low), int(found.high)
+    interval = rates.median_interval(range(1, total + 1))
+    assert interval is not None
+    below, above = int(interval.low), int(interval.high)
     assert below + above == total + 1
     assert sum(comb(total, k) for k in range(below, above)) / 2**total >= 0.93
 
@@ -52,8 +52,8 @@ def test_the_interval_of_a_median_covers_it_as_often_as_promised() -> None:
     covered = 0
     for _ in range(400):
         sample = sorted(chance.lognormvariate(1, 1) for _ in range(40))
-        found = rates.median_interval(sample)
-        assert found is not None
-        assert found.low <= middle(sample) <= found.high
-        covered += found.low <= 2.718281828 <= found.high
+        interval = rates.median_interval(sample)
+        assert interval is not None
+        assert interval.low <= middle(sample) <= interval.high
+        covered += interval.low <= 2.718281828 <= interval.high
     assert covered >= 368

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ledger_lines import NOW, content, label, round_of, verdict
 
-from judgekit.ledger import Fault, Gate, ModeChange, OverrideLine, kpi, readiness
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, kpi, readiness
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
@@ -31,12 +31,12 @@ def several(
 
 
 def labelled(verdicts: list[VerdictLine], words: list[LabelWord]) -> list[Record]:
-    return [label(each, word) for each, word in zip(verdicts, words, strict=False)]
+    return [label(verdict_line, word) for verdict_line, word in zip(verdicts, words, strict=False)]
 
 
 def measured(*records: Record) -> dict[KpiName, Kpi]:
-    found = kpi.evidence(records)
-    return {each.name: each for each in [*kpi.measure(found), *kpi.reliance(found)]}
+    evidence = kpi.evidence(records)
+    return {each.name: each for each in [*kpi.measure(evidence), *kpi.reliance(evidence)]}
 
 
 def test_each_kpi_by_hand() -> None:
@@ -58,15 +58,18 @@ def test_each_kpi_by_hand() -> None:
 
 
 def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None:
-    asked, again = verdict("reject", name="a", days=2), verdict("reject", name="b", gate=Gate(cached=True))
-    other = verdict("reject", name="c", path="b.md", gate=Gate(cached=True))
-    found = kpi.evidence([asked, again, other, label(again, "go"), label(other, "go")])
-    assert [each.id for each in found.verdicts] == ["a"]
-    assert found.labels["a"] == "go"
-    (wrong, _) = kpi.reliance(found)
+    verdict_line, again = (
+        verdict("reject", name="a", days=2),
+        verdict("reject", name="b", gate=PushRecord(cached=True)),
+    )
+    other = verdict("reject", name="c", path="b.md", gate=PushRecord(cached=True))
+    evidence = kpi.evidence([verdict_line, again, other, label(again, "go"), label(other, "go")])
+    assert [each.id for each in evidence.verdicts] == ["a"]
+    assert evidence.labels["a"] == "go"
+    (wrong, _) = kpi.reliance(evidence)
     assert (wrong.hits, wrong.total) == (1, 1)
-    taken_back = [label(asked, "go"), label(again, "withdrawn", after=60)]
-    assert kpi.evidence([asked, again, *taken_back]).labels["a"] == "withdrawn"
+    taken_back = [label(verdict_line, "go"), label(again, "withdrawn", after=60)]
+    assert kpi.evidence([verdict_line, again, *taken_back]).labels["a"] == "withdrawn"
 
 
 def test_nothing_measured_is_open() -> None:
@@ -81,7 +84,7 @@ def test_latency_is_the_median_of_our_own_verdicts() -> None:
 
 
 def test_a_verdict_used_again_is_no_new_measurement() -> None:
-    fresh, again = verdict(name="a"), verdict(name="b", gate=Gate(cached=True))
+    fresh, again = verdict(name="a"), verdict(name="b", gate=PushRecord(cached=True))
     assert measured(fresh, again)["go"].total == 1
 
 
@@ -114,13 +117,15 @@ def test_groups() -> None:
     newer = {"id": "kls", "version": "2.0.0", "sha256": ""}
     unversioned = {"id": "kls", "version": "", "sha256": ""}
     older = verdict(name="old", days=9, imported={}, rubric=unversioned, **content("old"))
-    asked = verdict("undetermined", name="none", rubric=newer, **content("none"))
+    verdict_line = verdict("undetermined", name="none", rubric=newer, **content("none"))
     big = verdict(name="b", days=3, model="big", **content("b"))
-    found = kpi.evidence([verdict(name="a", days=2), asked, older, big])
-    by_rubric = {name: [each.id for each in group.verdicts] for name, group in kpi.by_rubric(found).items()}
+    evidence = kpi.evidence([verdict(name="a", days=2), verdict_line, older, big])
+    by_rubric = {
+        name: [each.id for each in group.verdicts] for name, group in kpi.by_rubric(evidence).items()
+    }
     assert by_rubric == {"kls@2.0.0": ["none"], "kls@1.0.0": ["a", "b"], "kls@imported": ["old"]}
     assert list(by_rubric) == ["kls@2.0.0", "kls@1.0.0", "kls@imported"]
-    by_model = {name: [each.id for each in group.verdicts] for name, group in kpi.by_model(found).items()}
+    by_model = {name: [each.id for each in group.verdicts] for name, group in kpi.by_model(evidence).items()}
     assert by_model == {"small": ["none", "a", "old"], "big": ["b"]}
     assert kpi.decider(verdict("undetermined", rounds=[])) == "no model"
 
@@ -262,10 +267,10 @@ LONG_AGO = several("reject", 30, days=40)
 
 
 def test_enough_wrong_verdicts_take_the_gate_back_to_advisory() -> None:
-    found = readiness.standing([*FINE, *BAD], "kls@1.0.0", NOW)
-    assert found.advisory
-    assert not found.told
-    (why,) = found.why
+    blocking_status = readiness.standing([*FINE, *BAD], "kls@1.0.0", NOW)
+    assert blocking_status.advisory
+    assert not blocking_status.told
+    (why,) = blocking_status.why
     assert why.startswith("false-positive rate ")
 
 

@@ -12,7 +12,16 @@ from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import records, store
-from judgekit.ledger.records import Fault, Gate, Label, Line, ModeChange, OverrideLine, Skip, verdict_line
+from judgekit.ledger.records import (
+    Fault,
+    Label,
+    Line,
+    ModeChange,
+    OverrideLine,
+    PushRecord,
+    Skip,
+    verdict_line,
+)
 
 SECRET = "the text of the document"
 FINDING = {"dimension": "semantic", "issue": "wrong port", "suggestion": "say 8080", "quote": SECRET}
@@ -83,7 +92,7 @@ def test_a_verdict_is_kept_whole_where_the_user_says_so() -> None:
 
 
 def test_a_verdicts_line_begins_with_its_published_schema() -> None:
-    raw = records.line(verdict_line(judged(), gate=Gate(mode="blocking", remote="origin")))
+    raw = records.line(verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin")))
     assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
     assert raw.count(b"\n") == 1
     assert json.loads(raw)["verdict"] == "reject"
@@ -124,8 +133,8 @@ def test_a_name_that_is_no_text_can_be_written() -> None:
 
 
 def test_an_address_loses_its_password() -> None:
-    assert Gate(remote="https://ann:hunter2@host/x.git").remote == "https://host/x.git"
-    assert Gate(remote="git@host:x.git").remote == "git@host:x.git"
+    assert PushRecord(remote="https://ann:hunter2@host/x.git").remote == "https://host/x.git"
+    assert PushRecord(remote="git@host:x.git").remote == "git@host:x.git"
     assert Skip(variable="x", who="", terminal=True, remote="https://t0ken@host/x").remote == "https://host/x"
 
 
@@ -164,8 +173,8 @@ def test_the_published_schema_is_that_of_every_line() -> None:
 
 def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> None:
     address = "https://u:p@ss/ghp_X@host/r?access_token=Q"
-    assert Gate(remote=address).remote == "https://host/r"
-    assert Gate(remote="ssh://git@host:22/a/b.git").remote == "ssh://host:22/a/b.git"
+    assert PushRecord(remote=address).remote == "https://host/r"
+    assert PushRecord(remote="ssh://git@host:22/a/b.git").remote == "ssh://host:22/a/b.git"
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
     subject = {"path": f"docs/{secret}.md", "sha256": "a" * 64}
     kept = records.line(verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject]))

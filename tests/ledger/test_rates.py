@@ -76,8 +76,8 @@ def test_the_interval_covers_the_rate_as_often_as_it_promises(count: int, labels
                 ("GO", "bad", world.false_negative),
                 ("NO-GO", "good", world.false_positive),
             ):
-                found = rates.rate(strata, word, quality)  # type: ignore[arg-type]  # literals
-                low, high = found.interval or (0, 1)  # none says that nothing is known
+                rate = rates.rate(strata, word, quality)  # type: ignore[arg-type]  # literals
+                low, high = rate.interval or (0, 1)  # none says that nothing is known
                 covered[word] += low <= true <= high
         least = min([least, *(each / RUNS for each in covered.values())])
     assert least >= 0.93
@@ -113,8 +113,8 @@ def test_what_people_decided_by_themselves_is_no_sample() -> None:
         Stratum("NO-GO", 54, 30, 0),
         Stratum("NO-GO", 6, 6, 6, decided=True),
     ]
-    found = rates.rate(strata, "NO-GO", "good")
-    assert found.estimate == pytest.approx(6 / 306)
+    rate = rates.rate(strata, "NO-GO", "good")
+    assert rate.estimate == pytest.approx(6 / 306)
     pooled = rates.rate([strata[0], Stratum("NO-GO", 60, 36, 6)], "NO-GO", "good")
     assert pooled.estimate == pytest.approx(10 / 310)
 
@@ -125,17 +125,17 @@ def test_the_labels_that_are_wanted_settle_it(missed: int) -> None:
     more = rates.wanted(given, "GO", "bad", 0.05)
     assert more is not None
     settled = [
-        Stratum(each.word, each.verdicts, count, round(each.good / each.labels * count))
-        for each in given
-        for count in [each.labels + more.get(each.word, 0)]
+        Stratum(stratum.word, stratum.verdicts, count, round(stratum.good / stratum.labels * count))
+        for stratum in given
+        for count in [stratum.labels + more.get(stratum.word, 0)]
     ]
-    found = rates.rate(settled, "GO", "bad")
-    assert found.interval is not None
-    assert found.estimate is not None
-    if found.estimate < 0.05:
-        assert found.interval.high <= 0.10
+    rate = rates.rate(settled, "GO", "bad")
+    assert rate.interval is not None
+    assert rate.estimate is not None
+    if rate.estimate < 0.05:
+        assert rate.interval.high <= 0.10
     else:
-        assert found.interval.low >= 0.05
+        assert rate.interval.low >= 0.05
     assert rates.wanted(settled, "GO", "bad", 0.05) == {}
 
 

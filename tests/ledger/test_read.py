@@ -10,7 +10,7 @@ from typing import IO, Any
 import pytest
 from ledger_lines import NOW, label, verdict
 
-from judgekit.ledger import Ledger, ModeChange, OverrideLine, VerdictLine, Wanted, records, store
+from judgekit.ledger import Ledger, LineFilter, ModeChange, OverrideLine, VerdictLine, records, store
 from judgekit.ledger.records import Label
 
 
@@ -19,8 +19,8 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "one", "one-0123456789ab")
 
 
-def names(ledger: Ledger, wanted: Wanted = store.EVERYTHING) -> list[str]:
-    return [each.id for each in ledger.records(wanted)]
+def names(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> list[str]:
+    return [record.id for record in ledger.records(wanted)]
 
 
 def test_what_was_added_is_read_day_by_day(ledger: Ledger) -> None:
@@ -57,8 +57,8 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(ledger: Ledger) -> None
     ]
     path.write_bytes(b"\n".join(lines))
     said: list[store.Damage] = []
-    assert [each.id for each in ledger.records(damaged=said.append)] == ["first", "third"]
-    assert [each.line for each in said] == [3, 4, 5, 6, 7, 8, 10]
+    assert [record.id for record in ledger.records(damaged=said.append)] == ["first", "third"]
+    assert [damage.line for damage in said] == [3, 4, 5, 6, 7, 8, 10]
     assert str(said[0]).startswith(f"{path}:3: not JSON")
     assert "(judgekit/verdict@9)" in said[4].why
     assert said[5].why == "of: missing key; add it"
@@ -70,8 +70,8 @@ def test_what_is_no_file_is_reported_and_the_rest_is_read(ledger: Ledger) -> Non
     (ledger.folder / "2026-01-02.jsonl").symlink_to("gone")
     (ledger.folder / "2026-01-03.jsonl").symlink_to("2026-01-03.jsonl")
     said: list[store.Damage] = []
-    assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
-    assert sorted(each.path.name for each in said) == [f"2026-01-0{day}.jsonl" for day in (1, 2, 3)]
+    assert [record.id for record in ledger.records(damaged=said.append)] == ["first"]
+    assert sorted(damage.path.name for damage in said) == [f"2026-01-0{day}.jsonl" for day in (1, 2, 3)]
     assert str(said[0]).endswith("a link to nothing, or a device; what is in it is skipped")
 
 
@@ -82,13 +82,13 @@ def test_what_is_closed_to_us_is_reported_and_the_rest_is_read(ledger: Ledger) -
     if os.access(closed, os.R_OK):
         pytest.skip("this user may read everything")
     said: list[store.Damage] = []
-    assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
+    assert [record.id for record in ledger.records(damaged=said.append)] == ["new"]
     ledger.folder.chmod(0)
     try:
         assert list(ledger.records(damaged=said.append)) == []
     finally:
         ledger.folder.chmod(0o700)
-    assert [each.path for each in said] == [closed, ledger.folder]
+    assert [damage.path for damage in said] == [closed, ledger.folder]
 
 
 def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
@@ -105,8 +105,8 @@ def test_a_file_that_fails_while_it_is_read_is_reported_and_the_rest_is_read(
 
     monkeypatch.setattr(Path, "open", refuse)
     said: list[store.Damage] = []
-    assert [each.id for each in ledger.records(damaged=said.append)] == ["new"]
-    assert [str(each) for each in said] == [
+    assert [record.id for record in ledger.records(damaged=said.append)] == ["new"]
+    assert [str(damage) for damage in said] == [
         f"{refused}: cannot be read (Permission denied); what is in it is skipped"
     ]
 
@@ -115,7 +115,7 @@ def test_a_ledger_that_is_a_link_to_nothing_is_reported(ledger: Ledger) -> None:
     ledger.folder.symlink_to("gone")
     said: list[store.Damage] = []
     assert list(ledger.records(damaged=said.append)) == []
-    assert [each.path for each in said] == [ledger.folder]
+    assert [damage.path for damage in said] == [ledger.folder]
 
 
 def test_a_last_line_without_its_newline_counts_when_it_is_whole(ledger: Ledger) -> None:
@@ -131,28 +131,28 @@ def test_a_line_without_end_does_not_fill_the_memory(ledger: Ledger, monkeypatch
     (path,) = store.files([ledger.folder])
     path.write_bytes(b"x" * 10_001 + b"\n" + path.read_bytes())
     said: list[store.Damage] = []
-    assert [each.id for each in ledger.records(damaged=said.append)] == ["first"]
-    assert [(each.line, each.why) for each in said] == [(1, "longer than 4000 bytes")]
+    assert [record.id for record in ledger.records(damaged=said.append)] == ["first"]
+    assert [(damage.line, damage.why) for damage in said] == [(1, "longer than 4000 bytes")]
 
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(since=NOW - timedelta(days=1)), "bcl"),
-        (Wanted(until=NOW - timedelta(days=1)), "al"),
-        (Wanted(rubric="kls"), "abcl"),
-        (Wanted(rubric="kls@1.0.0"), "abl"),
-        (Wanted(rubric="kls@2.0.0"), "cl"),
-        (Wanted(model="big"), "bl"),
-        (Wanted(project="one"), "abcl"),
-        (Wanted(project="one-0123456789ab"), "abcl"),
-        (Wanted(project="on"), ""),
-        (Wanted(kinds=[Label]), "l"),
-        (Wanted(kinds=[VerdictLine], rubric="kls@1.0.0"), "ab"),
-        (Wanted(kinds=[]), ""),
+        (LineFilter(since=NOW - timedelta(days=1)), "bcl"),
+        (LineFilter(until=NOW - timedelta(days=1)), "al"),
+        (LineFilter(rubric="kls"), "abcl"),
+        (LineFilter(rubric="kls@1.0.0"), "abl"),
+        (LineFilter(rubric="kls@2.0.0"), "cl"),
+        (LineFilter(model="big"), "bl"),
+        (LineFilter(project="one"), "abcl"),
+        (LineFilter(project="one-0123456789ab"), "abcl"),
+        (LineFilter(project="on"), ""),
+        (LineFilter(kinds=[Label]), "l"),
+        (LineFilter(kinds=[VerdictLine], rubric="kls@1.0.0"), "ab"),
+        (LineFilter(kinds=[]), ""),
     ],
 )
-def test_what_is_wanted(ledger: Ledger, wanted: Wanted, found: str) -> None:
+def test_what_is_wanted(ledger: Ledger, wanted: LineFilter, found: str) -> None:
     newer = {"id": "kls", "version": "2.0.0", "sha256": ""}
     early = verdict(name="a", days=3)
     ledger.add(early, verdict(name="b", days=1, model="big"), verdict(name="c", rubric=newer))
@@ -167,15 +167,15 @@ def test_several_ledgers_are_one_and_each_line_counts_once(ledger: Ledger, tmp_p
     exported = tmp_path / "exported.jsonl"
     exported.write_bytes(records.line(verdict(name="a", days=2)) + records.line(verdict(name="d")))
     places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
-    assert [each.id for each in store.records(places)] == ["a", "d", "c", "b"]
+    assert [record.id for record in store.records(places)] == ["a", "d", "c", "b"]
 
 
 def test_files_of_earlier_days_are_not_opened(ledger: Ledger) -> None:
     ledger.add(verdict(name="old", days=9), verdict(name="new"))
     store.files([ledger.folder])[0].write_bytes(b"damaged\n")
     said: list[store.Damage] = []
-    wanted = Wanted(since=NOW - timedelta(days=2))
-    assert [each.id for each in ledger.records(wanted, said.append)] == ["new"]
+    wanted = LineFilter(since=NOW - timedelta(days=2))
+    assert [record.id for record in ledger.records(wanted, said.append)] == ["new"]
     assert said == []
 
 
@@ -184,8 +184,8 @@ def test_a_local_time_goes_to_the_day_it_was_in_utc(ledger: Ledger) -> None:
     ledger.add(ModeChange(mode="blocking", timestamp=late))
     assert [path.name for path in store.files([ledger.folder])] == ["2026-03-21.jsonl"]
     since = datetime(2026, 3, 21, 4, tzinfo=UTC)
-    assert len(names(ledger, Wanted(since=since))) == 1
-    assert names(ledger, Wanted(since=since + timedelta(hours=1))) == []
+    assert len(names(ledger, LineFilter(since=since))) == 1
+    assert names(ledger, LineFilter(since=since + timedelta(hours=1))) == []
 
 
 def test_names_of_files(tmp_path: Path) -> None:
@@ -249,15 +249,15 @@ def test_an_override_that_names_few_digits_needs_the_whole_hash_beside_them(
 
 def test_the_newest_override_holds(ledger: Ledger) -> None:
     ledger.add(override(hours=2, decision="reject"), override(hours=1))
-    found = ledger.override_for(TASK)
-    assert found is not None
-    assert found.decision == "reject"
+    override_line = ledger.override_for(TASK)
+    assert override_line is not None
+    assert override_line.decision == "reject"
 
 
 def test_an_override_without_a_terminal_counts_only_where_it_may(ledger: Ledger) -> None:
     ledger.add(override(decision="reject"), override(hours=1, terminal=False))
     found = [ledger.override_for(TASK, without_terminal=each) for each in (False, True)]
-    assert [each and each.decision for each in found] == ["reject", "accept"]
+    assert [override_line and override_line.decision for override_line in found] == ["reject", "accept"]
 
 
 def test_an_override_of_a_named_task_holds_for_the_same_files(ledger: Ledger) -> None:

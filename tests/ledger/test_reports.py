@@ -15,7 +15,7 @@ from ledger_lines import content as of_its_own
 
 from judgekit.errors import UsageError
 from judgekit.evaluation import diagrams
-from judgekit.ledger import Fault, Gate, ModeChange, OverrideLine, Skip, export, kpi, labels, project
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels, project
 from judgekit.ledger.records import KINDS, kind
 from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
@@ -53,7 +53,7 @@ def test_what_needs_a_person() -> None:
             ModeChange(mode="advisory"),
         ]
     )
-    assert [each.subjects[0].path for each in found.nogo] == ["bad.md", "poor.md"]
+    assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["bad.md", "poor.md"]
     assert [each.subjects[0].path for each in found.unclear] == ["gone.md", "odd.md"]
     assert (len(found.skips), len(found.changes), found.settled) == (1, 1, 0)
     assert found.faults == {"config.yaml:3: unknown key": 1}
@@ -65,7 +65,7 @@ def test_what_was_mended_or_overridden_is_settled() -> None:
     again = [verdict("accept", path="b.md", days=2), verdict("reject", path="b.md", days=1)]
     decided: list[Record] = [verdict("escalate", path="c.md"), override(task_id=verdict(path="c.md").task_id)]
     found = triage([*mended, *again, *decided])
-    assert [each.subjects[0].path for each in found.nogo] == ["b.md"]
+    assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["b.md"]
     assert found.unclear == []
     assert found.settled == 2
     assert len(found.overrides) == 1
@@ -95,30 +95,38 @@ def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
     lines += [verdict("reject", name=f"n{n}", **of_its_own(f"n{n}")) for n in range(10)]
     order = labels.waiting(lines, "ann")
     assert labels.waiting(list(reversed(lines)), "ann") == order
-    assert sorted(each.id for each in order) == sorted(each.id for each in lines)
+    assert sorted(verdict_line.id for verdict_line in order) == sorted(line.id for line in lines)
     early = [each.word for each in order[:16]]
     assert 4 <= early.count("NO-GO") <= 10
-    assert [each.id for each in order if each.word == "GO"] != [each.id for each in lines[:40]]
+    assert [each.id for each in order if each.word == "GO"] != [line.id for line in lines[:40]]
 
 
 def test_the_queue_goes_on_where_this_person_stopped() -> None:
-    one, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
-    said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), label(three, "withdrawn", after=2)]
-    assert {each.id for each in labels.waiting([one, two, three, *said], "ann")} == {"b", "c"}
+    verdict_line, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
+    said = [
+        label(verdict_line, "go"),
+        label(two, "go", "bob"),
+        label(three, "go"),
+        label(three, "withdrawn", after=2),
+    ]
+    assert {each.id for each in labels.waiting([verdict_line, two, three, *said], "ann")} == {"b", "c"}
 
 
 def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -> None:
-    one, again = verdict(name="a", days=2), verdict(name="b", days=1)
-    waiting = labels.waiting([one, again, verdict("undetermined"), verdict("escalate")], "ann")
+    verdict_line, again = verdict(name="a", days=2), verdict(name="b", days=1)
+    waiting = labels.waiting([verdict_line, again, verdict("undetermined"), verdict("escalate")], "ann")
     assert [each.id for each in waiting] == ["b"]
-    assert labels.waiting([one, again, label(one, "go")], "ann") == []
+    assert labels.waiting([verdict_line, again, label(verdict_line, "go")], "ann") == []
 
 
 def test_the_queue_asks_about_the_verdict_that_is_measured() -> None:
-    asked, again = verdict("reject", name="a", days=2), verdict("reject", name="b", gate=Gate(cached=True))
-    assert [each.id for each in labels.waiting([asked, again], "ann")] == ["a"]
+    verdict_line, again = (
+        verdict("reject", name="a", days=2),
+        verdict("reject", name="b", gate=PushRecord(cached=True)),
+    )
+    assert [each.id for each in labels.waiting([verdict_line, again], "ann")] == ["a"]
     assert [each.id for each in labels.waiting([again], "ann")] == ["b"]
-    assert labels.waiting([asked, again, label(again, "go")], "ann") == []
+    assert labels.waiting([verdict_line, again, label(again, "go")], "ann") == []
 
 
 # Content
@@ -175,8 +183,8 @@ def test_who_said_something_is_who_brought_it() -> None:
         verdict(),
         Fault(problem="x"),
     ]
-    assert {kind(type(each)) for each in lines} == {kind(each) for each in KINDS}
-    signed = [labels.signed(each, "mal") for each in lines]
+    assert {kind(type(line)) for line in lines} == {kind(each) for each in KINDS}
+    signed = [labels.signed(line, "mal") for line in lines]
     for before, after in zip(lines, signed, strict=True):
         assert b"ann" not in record_line(after)
         assert before.id == after.id
@@ -208,19 +216,19 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
         verdict("accept" if n % 4 else "reject", days=n / 2, name=f"v{n}", **of_its_own(str(n)))
         for n in range(20)
     ]
-    found = kpi.evidence([*lines, *(label(each, "go") for each in lines[:8])])
-    root = ET.fromstring(diagrams.drawing(found))  # ours
+    evidence = kpi.evidence([*lines, *(label(line, "go") for line in lines[:8])])
+    root = ET.fromstring(diagrams.drawing(evidence))  # ours
     shown = texts(root)
-    assert {kpi.LIMITS[each.name].title for each in kpi.measure(found)} <= set(shown)
+    assert {kpi.LIMITS[each.name].title for each in kpi.measure(evidence)} <= set(shown)
     assert [each for each in shown if each in ("70%", "90%")] == ["70%", "90%"]
-    points = diagrams.points_of(found)
+    points = diagrams.points_of(evidence)
     assert len(points) == 10
     measured = sum(each.value is not None for point in points for each in point.kpis)
-    dots = [each for each in root.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
+    dots = [element for element in root.iter(f"{SVG}use") if "opacity" not in element.attrib["style"]]
     assert len(dots) == measured
     assert (root.findtext(f"{SVG}desc") or "").count("; ") == 5
     assert "false-positive rate " in (root.findtext(f"{SVG}desc") or "")
-    page = diagrams.html(found)
+    page = diagrams.html(evidence)
     assert page.startswith("<!doctype html>")
     assert texts(charts(page)[0]) == shown
 

@@ -46,17 +46,17 @@ TOO_MUCH = {
 @pytest.mark.parametrize("name", TOO_MUCH)
 def test_a_reply_that_is_too_much_is_no_reply(name: str) -> None:
     with Loopback(TOO_MUCH[name]) as server:
-        found = failure(LitellmGateway(), custom(server.base), request(timeout=60))
-        assert (found.kind, len(server.requests)) == (FailureKind.INVALID_REPLY, 1)
-    assert "the reply" in found.message
+        gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=60))
+        assert (gateway_error.kind, len(server.requests)) == (FailureKind.INVALID_REPLY, 1)
+    assert "the reply" in gateway_error.message
 
 
 def test_of_a_reply_that_never_ends_only_the_limit_is_taken() -> None:
     """The server counts what it could send of a chunked reply."""
-    with Loopback(Answer(manner="endless")) as server:
-        found = failure(LitellmGateway(), custom(server.base), request(timeout=60))
+    with Loopback(Answer(options="endless")) as server:
+        gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=60))
         assert server.gone.wait(20)
-    assert found.kind is FailureKind.INVALID_REPLY
+    assert gateway_error.kind is FailureKind.INVALID_REPLY
     assert server.sent < 3 * bounded.MOST  # what fits into sockets was on its way
 
 
@@ -83,9 +83,9 @@ def test_no_redirect_to_another_server_is_followed(status: int, elsewhere: str) 
         return Answer(b"", status, {"Location": elsewhere.format(**names)})
 
     with Loopback(says("mine now")) as other, Loopback(answer) as server:
-        found = failure(LitellmGateway(), custom(server.base), request())
-        assert (found.kind, other.requests) == (FailureKind.BAD_REQUEST, [])
-    assert "redirects to another address" in found.message
+        gateway_error = failure(LitellmGateway(), custom(server.base), request())
+        assert (gateway_error.kind, other.requests) == (FailureKind.BAD_REQUEST, [])
+    assert "redirects to another address" in gateway_error.message
 
 
 def test_a_redirect_on_the_same_server_is_followed() -> None:
@@ -95,7 +95,7 @@ def test_a_redirect_on_the_same_server_is_followed() -> None:
 
     with Loopback(answer) as server:
         assert ask(LitellmGateway(), custom(server.base), request()).text == "here"
-        assert [each.headers["authorization"] for each in server.requests] == [f"Bearer {KEY}"] * 2
+        assert [asked.headers["authorization"] for asked in server.requests] == [f"Bearer {KEY}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
     """It is asked for when a model is gone, and when a local server is looked for."""
     missing = sends({"error": {"message": "no such model"}}, status=404)
     with Loopback(says("")) as other, Loopback(missing, listing=lambda _: listed(other)) as server:
-        found = failure(LitellmGateway(), custom(server.base), request(timeout=30))
-        assert found.kind is FailureKind.NOT_FOUND
+        gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=30))
+        assert gateway_error.kind is FailureKind.NOT_FOUND
         assert probe.models(server.base, 5) is None
         assert other.listed == []
 
@@ -121,12 +121,12 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
 def test_an_error_that_holds_a_whole_reply_is_told_in_a_line() -> None:
     deep = b'{"error": {"message": ' + b"[" * 50_000
     shapes: list[bytes] = [deep, json.dumps({"choices": [{"message": "A" * 3_000_000}]}).encode()]
-    for each in shapes:
-        with Loopback(sends(each, status=400 if each is deep else 200)) as server:
-            found = failure(LitellmGateway(), custom(server.base), request(timeout=60))
-        assert isinstance(found, GatewayError)
-        assert found.kind in (FailureKind.BAD_REQUEST, FailureKind.INVALID_REPLY)
-        assert len(found.message) <= 300
+    for shape in shapes:
+        with Loopback(sends(shape, status=400 if shape is deep else 200)) as server:
+            gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=60))
+        assert isinstance(gateway_error, GatewayError)
+        assert gateway_error.kind in (FailureKind.BAD_REQUEST, FailureKind.INVALID_REPLY)
+        assert len(gateway_error.message) <= 300
 
 
 def test_other_clients_in_the_process_are_left_alone() -> None:

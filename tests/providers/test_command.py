@@ -54,8 +54,8 @@ def test_model_and_system_are_arguments_where_the_profile_says_so() -> None:
 
 
 def test_a_schema_is_told_or_given() -> None:
-    told = ask(CommandGateway(), program("import sys; print(sys.stdin.read())"), request(schema=SCHEMA))
-    assert "JSON Schema" in told.text
+    reply = ask(CommandGateway(), program("import sys; print(sys.stdin.read())"), request(schema=SCHEMA))
+    assert "JSON Schema" in reply.text
     given = ask(
         CommandGateway(), program("import sys; print(sys.argv[1])", "{schema}"), request(schema=SCHEMA)
     )
@@ -266,8 +266,8 @@ def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) 
     async def run() -> list[int]:
         gateway = CommandGateway()
         models = (replace(there, model=f"model-{place % 2}") for place in range(5))
-        replies = await asyncio.gather(*(gateway.complete(each, request(timeout=60)) for each in models))
-        return [int(each.text) for each in replies]
+        replies = await asyncio.gather(*(gateway.complete(model, request(timeout=60)) for model in models))
+        return [int(reply.text) for reply in replies]
 
     assert max(asyncio.run(run())) == 2
 

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.real_client
 
 @pytest.fixture
 def client() -> Path:
-    found = claude_client.find()
-    if found is None:
+    path = claude_client.find()
+    if path is None:
         pytest.skip(f"no Claude Code client; {claude_client.VARIABLE} may name one")
-    return found
+    return path
 
 
 def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_it_is_killed_with_all_that_it_started_when_its_api_is_silent(client: Pa
         there = endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
         error = failure(CommandGateway(), there, request("the subject", timeout=8))
         assert error.kind is FailureKind.TIMEOUT
-        assert [each.path.partition("?")[0] for each in api.requests] == ["/v1/messages"]
+        assert [asked.path.partition("?")[0] for asked in api.requests] == ["/v1/messages"]
     deadline = time.monotonic() + 5
     while _living(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)

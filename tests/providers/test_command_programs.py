@@ -157,7 +157,7 @@ def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
     left = [path.name for path in sorted(world.home.rglob("*")) if path not in before]
     assert left == (["logs.db"] if program is llm else [])  # in which nothing is logged
     # opencode looks for a plugin's package at the start, and goes on without.
-    assert [each for each in world.api.strays if not (program is opencode and "npm" in each)] == []
+    assert [stray for stray in world.api.strays if not (program is opencode and "npm" in stray)] == []
 
 
 def test_codex_is_held_to_the_schema_by_its_api(world: World) -> None:

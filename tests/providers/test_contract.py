@@ -15,13 +15,13 @@ from asking import SLACK, ask, custom, failure, request
 from loopback import SILENT, Loopback, fails, says
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import Matter, Message
+from judgekit.providers.base import CallKey, Message
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.endpoints import endpoint
 from judgekit.providers.gateway import IMPLEMENTATIONS, Kind, Router
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.profile import CommandProfile
-from judgekit.providers.replay import Line, RecordedFailure, RecordedReply, ReplayGateway, endpoints
+from judgekit.providers.replay import RecordedFailure, RecordedLine, RecordedReply, ReplayGateway, endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,11 +64,11 @@ def command_world(_: Path) -> Iterator[World]:
 @contextlib.contextmanager
 def replay_world(folder: Path) -> Iterator[World]:
     file = folder / "recording.jsonl"
-    matter = request().matter
-    keys = {"replay": 1, **matter._asdict()}
-    good = Line(**keys, model="stand-in", reply=RecordedReply(text=TEXT, model="stand-in"))
+    call_key = request().call_key
+    keys = {"replay": 1, **call_key._asdict()}
+    good = RecordedLine(**keys, model="stand-in", reply=RecordedReply(text=TEXT, model="stand-in"))
     denied = RecordedFailure(kind=FailureKind.PERMISSION, message="no")
-    bad = Line(**keys, model="bad", failure=denied)
+    bad = RecordedLine(**keys, model="bad", failure=denied)
     file.write_text("".join(line.model_dump_json(exclude_none=True) + "\n" for line in (good, bad)))
     there = endpoints(file)["quick"]
     yield World(ReplayGateway, there, replace(there, model="bad"), None)
@@ -172,7 +172,7 @@ def test_the_router_finds_the_right_one(world: World) -> None:
 
 def test_an_unrecorded_matter_has_its_own_kind(tmp_path: Path) -> None:
     with replay_world(tmp_path) as world:
-        unknown = replace(request(), matter=Matter("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
+        unknown = replace(request(), call_key=CallKey("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
         error = failure(world.gateway(), world.good, unknown)
     assert error.kind is FailureKind.NOT_RECORDED
     assert "has no quick pragmatic reply of stand-in under kls@1.0.0 for bbbbbbbbbbbb" in error.message

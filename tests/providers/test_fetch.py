@@ -190,12 +190,12 @@ def test_a_lock_that_is_never_freed_ends_in_an_error(index: Index, monkeypatch: 
 @pytest.fixture
 def stalled(index: Index, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """An index that has the first part and never answers for the second; says when it is asked for it."""
-    asked, done = threading.Event(), threading.Event()
+    event, done = threading.Event(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if "part2" in self.path:
-                asked.set()
+                event.set()
                 done.wait(60)
             self.send_error(404)
 
@@ -208,7 +208,7 @@ def stalled(index: Index, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
     index.wheel(2).rename(index.folder / "away")
-    yield asked
+    yield event
     done.set()
     server.shutdown()
     server.server_close()

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linu
 def running() -> Iterator[list[subprocess.Popen[bytes]]]:
     found: list[subprocess.Popen[bytes]] = []
     yield found
-    for each in found:
-        each.kill()
-        each.wait()
+    for process in found:
+        process.kill()
+        process.wait()
 
 
 def started(running: list[subprocess.Popen[bytes]], **variables: str) -> subprocess.Popen[bytes]:
@@ -42,7 +42,7 @@ def started(running: list[subprocess.Popen[bytes]], **variables: str) -> subproc
 def test_those_with_the_mark_are_ended(running: list[subprocess.Popen[bytes]]) -> None:
     marked = [started(running, JUDGEKIT_INSIDE=MARK) for _ in range(2)]
     assert command.end("JUDGEKIT_INSIDE", MARK) == len(marked)
-    assert [each.wait(5) for each in marked] == [-9, -9]
+    assert [process.wait(5) for process in marked] == [-9, -9]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from asking import KEY, SCHEMA, ask, custom, failure, request
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
 
-from judgekit.errors import FailureKind, Usage, of_failure
+from judgekit.errors import CallUsage, FailureKind, of_failure
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.profile import Price
-from judgekit.providers.resolve import Wanted, resolve
+from judgekit.providers.resolve import PanelRequest, resolve
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_a_useless_reply_cost_is_not_lost(answer: Answer) -> None:
 def test_a_call_without_a_reply_cost_nothing_that_is_known() -> None:
     with Loopback(fails(403)) as server:
         error = failure(LitellmGateway(), custom(server.base), request())
-    assert (error.usage, of_failure(error)) == (None, Usage())
+    assert (error.usage, of_failure(error)) == (None, CallUsage())
 
 
 def test_a_connection_that_breaks_is_no_reply() -> None:
@@ -149,7 +149,7 @@ def test_a_rejected_format_is_asked_for_more_weakly_once_and_remembered() -> Non
     with Loopback(rejected, says('{"score": 1}')) as server:
         assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == '{"score": 1}'
         ask(gateway, custom(server.base), request(schema=SCHEMA))
-    forms = [each.body["response_format"]["type"] for each in server.requests]
+    forms = [asked.body["response_format"]["type"] for asked in server.requests]
     assert forms == ["json_schema", "json_object", "json_object"]
     assert "additionalProperties" not in server.requests[0].text
     assert "additionalProperties" in server.requests[1].text
@@ -159,7 +159,7 @@ def test_a_format_is_weakened_until_none_is_left() -> None:
     with Loopback(fails(400, "response_format is not supported")) as server:
         error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA))
     assert error.kind is FailureKind.BAD_REQUEST
-    forms = [each.body.get("response_format", {}).get("type") for each in server.requests]
+    forms = [asked.body.get("response_format", {}).get("type") for asked in server.requests]
     assert forms == ["json_schema", "json_object", None]
 
 
@@ -175,9 +175,9 @@ def test_an_address_may_reject_everything_that_can_be_left_out() -> None:
         assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == "good"
         assert ask(gateway, custom(server.base), request(schema=SCHEMA)).text == "good"
     assert len(server.requests) == 6
-    for each in server.requests[4:]:
-        assert not {"max_tokens", "temperature", "response_format"}.intersection(each.body)
-        assert each.body["max_completion_tokens"] == 64
+    for asked in server.requests[4:]:
+        assert not {"max_tokens", "temperature", "response_format"}.intersection(asked.body)
+        assert asked.body["max_completion_tokens"] == 64
 
 
 def test_what_an_address_rejected_is_remembered_although_it_then_failed() -> None:
@@ -186,7 +186,7 @@ def test_what_an_address_rejected_is_remembered_although_it_then_failed() -> Non
     with Loopback(rejected, fails(403), says("good")) as server:
         assert failure(gateway, custom(server.base), request(schema=SCHEMA)).kind is FailureKind.PERMISSION
         ask(gateway, custom(server.base), request(schema=SCHEMA))
-    forms = [each.body["response_format"]["type"] for each in server.requests]
+    forms = [asked.body["response_format"]["type"] for asked in server.requests]
     assert forms == ["json_schema", "json_object", "json_object"]
 
 
@@ -211,7 +211,7 @@ def test_an_address_is_never_sent_the_keys_of_others(monkeypatch: pytest.MonkeyP
     environ = {**os.environ, "JUDGEKIT_MODEL": "gpt-4.1-mini"}
     with Loopback(says("good")) as server:
         environ["JUDGEKIT_API_BASE"] = server.base
-        chosen = resolve(Wanted(), environ).endpoints["quick"][0]
+        chosen = resolve(PanelRequest(), environ).endpoints["quick"][0]
         ask(LitellmGateway(), chosen, request())
     assert server.requests[0].headers["authorization"] == "Bearer no-key"
     assert "belongs-to-another" not in str(server.requests[0])

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.providers import local as local_gateway
-from judgekit.providers.base import Endpoint, Matter, Message, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.local import LocalGateway, LocalServer
 from judgekit.providers.profile import CommandProfile, LitellmProfile
 
@@ -45,7 +45,7 @@ def endpoint(model: str | Path) -> Endpoint:
 
 def request(schema: dict[str, Any] | None = None, top: int = 0, seconds: float = 120.0) -> Request:
     messages = (Message("system", "Answer briefly."), Message("user", "Is water wet? Answer yes or no."))
-    return Request(messages, Matter("s", "r@1.0.0", "quick"), seconds, 64 if schema else 1, schema, top)
+    return Request(messages, CallKey("s", "r@1.0.0", "quick"), seconds, 64 if schema else 1, schema, top)
 
 
 @dataclass
@@ -227,6 +227,6 @@ def test_token_probabilities_come_through(smollm2: Path) -> None:
     reply = using(lambda gateway: gateway.complete(endpoint(smollm2), request(top=20)))
     (alternatives,) = reply.logprobs
     assert 10 <= len(alternatives) <= 20
-    assert 0.1 < sum(math.exp(each) for each in alternatives.values()) <= 1.001
+    assert 0.1 < sum(math.exp(alternative) for alternative in alternatives.values()) <= 1.001
     found = pointwise.probabilities(reply, ("yes", "no"))
     assert sum(found.values()) == pytest.approx(1)

@@ -11,7 +11,7 @@ import pytest
 from judgekit.judging import pointwise, prompt
 from judgekit.judging.fence import Fence
 from judgekit.judging.subject import Part, Task
-from judgekit.providers.base import Endpoint, Matter
+from judgekit.providers.base import CallKey, Endpoint
 from judgekit.providers.local import LocalGateway
 from judgekit.providers.profile import LitellmProfile
 from judgekit.rubric import loader
@@ -51,9 +51,11 @@ async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:
                 endpoint,
                 system=f"{rubric.prompt.system} {fence.guard}",
                 context=prompt.document_context(fence, [Part("guide.md", text, len(text))], Task()),
-                questions={each: prompt.rating_question(rubric, each) for each in rubric.dimensions},
+                questions={
+                    dimension: prompt.rating_question(rubric, dimension) for dimension in rubric.dimensions
+                },
                 tokens=POINTS,
-                matter=Matter(name, rubric.ref, "quick"),
+                call_key=CallKey(name, rubric.ref, "quick"),
                 timeout=240,
             )
             found.append({each: pointwise.expectation(points) for each, points in rated.items()})

@@ -13,7 +13,7 @@ from asking import custom
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers.pace import Pace, Paces, caller, seconds_of
 from judgekit.providers.profile import Limits
 
@@ -187,17 +187,17 @@ def test_who_would_wait_in_vain_is_told_at_once(
             await asyncio.sleep(0)
             if waits_already:
                 tell(pace)
-            with pytest.raises(GatewayError) as told:
+            with pytest.raises(GatewayError) as exception_info:
                 await asyncio.wait_for(short, 5)
             waiting = pace.waiting
             long.cancel()
             await asyncio.gather(long, return_exceptions=True)
-            return told.value, waiting
+            return exception_info.value, waiting
 
     error, waiting = asyncio.run(run())
     assert (error.kind, waiting) == (kind, 1)
     assert error.retry_after == pytest.approx(100, abs=5)
-    assert error.usage == Usage()
+    assert error.usage == CallUsage()
 
 
 async def takes(pace: Pace, seconds: float) -> None:
@@ -209,9 +209,9 @@ def test_a_minute_that_is_used_up_is_not_waited_for_in_vain() -> None:
     async def run() -> GatewayError:
         pace = Pace(10, per_minute=2)
         await asyncio.gather(*(takes(pace, 20) for _ in range(2)))
-        with pytest.raises(GatewayError) as told:
+        with pytest.raises(GatewayError) as exception_info:
             await takes(pace, 20)
-        return told.value
+        return exception_info.value
 
     error = asyncio.run(run())
     assert error.kind is FailureKind.RATE_LIMIT

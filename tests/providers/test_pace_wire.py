@@ -12,7 +12,7 @@ import pytest
 from asking import custom, request
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.profile import Limits
 
@@ -81,9 +81,9 @@ def test_a_pause_that_outlasts_the_deadline_is_told_at_once_and_nobody_is_asked(
         gateway, found = LitellmGateway(), []
         try:
             for _ in range(2):
-                with pytest.raises(GatewayError) as told:
+                with pytest.raises(GatewayError) as exception_info:
                     await gateway.complete(custom(base), request(timeout=20))
-                found.append(told.value)
+                found.append(exception_info.value)
         finally:
             await gateway.aclose()
         return found
@@ -104,9 +104,9 @@ def test_who_never_had_a_turn_was_not_given_no_reply() -> None:
         first = asyncio.create_task(gateway.complete(whom, request(timeout=60)))
         await asyncio.sleep(0)
         try:
-            with pytest.raises(GatewayError) as told:
+            with pytest.raises(GatewayError) as exception_info:
                 await gateway.complete(whom, request(timeout=0.2))
-            return told.value
+            return exception_info.value
         finally:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
@@ -114,5 +114,5 @@ def test_who_never_had_a_turn_was_not_given_no_reply() -> None:
 
     with Loopback(SILENT) as server:
         error = asyncio.run(run(server.base))
-    assert (error.kind, error.usage) == (FailureKind.TIMEOUT, Usage())
+    assert (error.kind, error.usage) == (FailureKind.TIMEOUT, CallUsage())
     assert error.message == "no turn within 0.2 s: other calls were made first"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers import command as printed
 from judgekit.providers import registry
 from judgekit.providers.endpoints import endpoint
@@ -63,7 +63,7 @@ LLM = [{"response": TEXT, "model": "gpt-x", "input_tokens": 100, "output_tokens"
 
 
 def lines(values: list[Any]) -> str:
-    return "\n".join(json.dumps(each) for each in values)
+    return "\n".join(json.dumps(value) for value in values)
 
 
 def bundled(name: str) -> Endpoint:
@@ -91,14 +91,14 @@ def read(output: str, there: Endpoint) -> Reply:
 @pytest.mark.parametrize(
     ("name", "output", "model", "usage"),
     [
-        ("codex", lines(CODEX), "a-model", Usage(100, 20, None, None, 40, 0, 1)),
-        ("opencode", lines(OPENCODE), "a-model", Usage(100, 20, 0.25, "provider", 30, 10)),
-        ("gemini-cli", json.dumps(GEMINI, indent=2), "a-model", Usage(100, 20, None, None, 40, 0, 1)),
-        ("claude-code", json.dumps(CLAUDE), "a-model", Usage(100, 20, 0.25, "provider", 30, 10)),
-        ("llm", json.dumps(LLM, indent=2), "gpt-x", Usage(100, 20, unpriced_calls=1)),
+        ("codex", lines(CODEX), "a-model", CallUsage(100, 20, None, None, 40, 0, 1)),
+        ("opencode", lines(OPENCODE), "a-model", CallUsage(100, 20, 0.25, "provider", 30, 10)),
+        ("gemini-cli", json.dumps(GEMINI, indent=2), "a-model", CallUsage(100, 20, None, None, 40, 0, 1)),
+        ("claude-code", json.dumps(CLAUDE), "a-model", CallUsage(100, 20, 0.25, "provider", 30, 10)),
+        ("llm", json.dumps(LLM, indent=2), "gpt-x", CallUsage(100, 20, unpriced_calls=1)),
     ],
 )
-def test_what_each_bundled_program_prints(name: str, output: str, model: str, usage: Usage) -> None:
+def test_what_each_bundled_program_prints(name: str, output: str, model: str, usage: CallUsage) -> None:
     reply = read(output, bundled(name))
     assert (reply.text, reply.model, reply.usage) == (TEXT, model, usage)
 
@@ -158,7 +158,7 @@ def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
     assert caught.value.message == (
         "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
     )
-    assert caught.value.usage == Usage(100, 20, 0.25, "provider", 30, 10)
+    assert caught.value.usage == CallUsage(100, 20, 0.25, "provider", 30, 10)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
 @pytest.mark.parametrize("count", ["many", None, True, {}, -5])
 def test_a_count_that_is_no_number_counts_nothing(count: object) -> None:
     there = command(reply="json", reply_key="text", usage={"input": ["read"], "cost": "cost"})
-    assert read(json.dumps({"text": "yes", "read": count}), there).usage == Usage(unpriced_calls=1)
+    assert read(json.dumps({"text": "yes", "read": count}), there).usage == CallUsage(unpriced_calls=1)
 
 
 @pytest.mark.parametrize(

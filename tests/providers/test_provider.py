@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
 LITELLM = [each for each in map(registry.load, FILES) if isinstance(each, LitellmProfile)]
-NAMED = [(each, tier, model) for each in LITELLM for tier, model in each.models.by_tier.items()]
+NAMED = [
+    (litellm_profile, tier, model)
+    for litellm_profile in LITELLM
+    for tier, model in litellm_profile.models.by_tier.items()
+]
 WANTED = {
     *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
@@ -87,13 +91,13 @@ def test_all_that_are_promised_are_there() -> None:
 
 
 def test_ranks_are_distinct_so_that_the_order_is_certain() -> None:
-    ranks = [each.rank for each in registry.profiles()]
+    ranks = [profile.rank for profile in registry.profiles()]
     assert len(set(ranks)) == len(ranks)
     assert ranks == sorted(ranks)
 
 
 def test_commands_are_tried_last() -> None:
-    kinds = [each.kind for each in registry.profiles()]
+    kinds = [profile.kind for profile in registry.profiles()]
     assert kinds[0] == "replay"
     assert kinds.index("command") == kinds.count("litellm") + 1
 
@@ -105,7 +109,9 @@ def test_each_model_is_in_litellms_table_and_can_chat(profile: LitellmProfile, t
     assert model.startswith(profile.prefix)
 
 
-@pytest.mark.parametrize("profile", [each for each in LITELLM if each.models.quick], ids=identity)
+@pytest.mark.parametrize(
+    "profile", [litellm_profile for litellm_profile in LITELLM if litellm_profile.models.quick], ids=identity
+)
 def test_a_model_that_thinks_before_it_answers_is_no_quick_tier(profile: LitellmProfile) -> None:
     model = profile.models.quick or ""
     arguments = extra_arguments(profile, model)
@@ -121,7 +127,12 @@ def test_a_key_and_an_address_are_always_ones_own(profile: LitellmProfile) -> No
     # An address that is not given would be litellm's to choose, from variables of its own.
     regional = profile.provider in ("bedrock", "vertex")
     assert regional or profile.embedded or profile.base or profile.base_env
-    others = {variable for each in LITELLM if each is not profile for variable in each.key}
+    others = {
+        variable
+        for litellm_profile in LITELLM
+        if litellm_profile is not profile
+        for variable in litellm_profile.key
+    }
     assert not others.intersection(profile.key)
 
 
@@ -173,7 +184,7 @@ def test_a_name_tells_the_family(model: str, family: str) -> None:
 def test_a_user_may_add_and_replace_profiles() -> None:
     write("mine.yaml", MINIMAL + "rank: 15\n")
     write("openai.yaml", MINIMAL.replace("provider: mine", "provider: openai"))
-    names = [each.provider for each in registry.profiles()]
+    names = [profile.provider for profile in registry.profiles()]
     assert names.index("anthropic") < names.index("mine") < names.index("gemini")
     assert registry.find("openai").title == "Mine"
     assert names.count("openai") == 1
@@ -184,14 +195,14 @@ def test_a_project_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(MINIMAL)
     monkeypatch.chdir(tmp_path)
-    assert "mine" not in [each.provider for each in registry.profiles()]
+    assert "mine" not in [profile.provider for profile in registry.profiles()]
 
 
 def test_only_a_modest_provider_bounds_the_calls_at_a_time() -> None:
     write("mine.yaml", MINIMAL)
     assert registry.find("mine").limits.concurrency is None
-    modest = {each.provider for each in registry.profiles() if each.limits.concurrency}
-    commands = {each.provider for each in registry.profiles() if isinstance(each, CommandProfile)}
+    modest = {profile.provider for profile in registry.profiles() if profile.limits.concurrency}
+    commands = {profile.provider for profile in registry.profiles() if isinstance(profile, CommandProfile)}
     assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
 
 
@@ -256,7 +267,7 @@ def test_models_are_listed_by_tier() -> None:
 
 @pytest.mark.parametrize("kind", [LitellmProfile, CommandProfile, ReplayProfile])
 def test_every_kind_is_bundled(kind: type[Profile]) -> None:
-    assert any(isinstance(each, kind) for each in registry.profiles())
+    assert any(isinstance(profile, kind) for profile in registry.profiles())
 
 
 COMMAND = """\

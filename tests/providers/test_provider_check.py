@@ -184,6 +184,6 @@ def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> N
             """Nothing is open."""
 
     monkeypatch.setattr(litellm, "loaded", loaded)
-    found = asyncio.run(report.check(Quick(), custom("http://127.0.0.1:1/v1")))
-    assert (order, found.ok) == (["loaded", "asked"], True)
-    assert found.latency_ms < 200
+    checked = asyncio.run(report.check(Quick(), custom("http://127.0.0.1:1/v1")))
+    assert (order, checked.ok) == (["loaded", "asked"], True)
+    assert checked.latency_ms < 200

@@ -13,12 +13,12 @@ import pytest
 from asking import KEY, ask, custom, failure, request
 from loopback import Loopback, fails, says
 
-from judgekit.errors import ConfigError, FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
-from judgekit.providers.base import Endpoint, Matter, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Reply, Request
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.replay import Recorder, ReplayGateway
-from judgekit.providers.resolve import Wanted, resolve
+from judgekit.providers.resolve import PanelRequest, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +40,9 @@ class Scripted:
 
 
 def line(**keys: Any) -> str:  # noqa: ANN401 - keys of a line
-    matter = {"subject": "a" * 64, "rubric": "kls@1.0.0", "tier": "quick"}
+    call_key = {"subject": "a" * 64, "rubric": "kls@1.0.0", "tier": "quick"}
     reply = {"text": "x", "model": "m"}
-    return json.dumps({"replay": 1, **matter, "model": "m", "reply": reply, **keys}) + "\n"
+    return json.dumps({"replay": 1, **call_key, "model": "m", "reply": reply, **keys}) + "\n"
 
 
 def recording(tmp_path: Path, *lines: str) -> Path:
@@ -63,10 +63,10 @@ def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
 
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     file = tmp_path / "new" / "recording.jsonl"
-    reply = Reply("yes", "m-2026", Usage(10, 2, 0.001), ({"yes": -0.1, "no": -2.0},))
+    reply = Reply("yes", "m-2026", CallUsage(10, 2, 0.001), ({"yes": -0.1, "no": -2.0},))
     inner = Scripted(reply)
-    asked = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
-    assert ask(Recorder(inner, file), asked, request()) == reply
+    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    assert ask(Recorder(inner, file), endpoint, request()) == reply
     there = replay.endpoints(file)["quick"]
     assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
     assert ask(ReplayGateway(), there, request()) == reply
@@ -75,7 +75,7 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
 
 def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    reply = Reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", Usage(10, 2, 0.001))
+    reply = Reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", CallUsage(10, 2, 0.001))
     ask(Recorder(Scripted(reply), file), custom("http://127.0.0.1:1/v1"), request())
     assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == reply.text
 
@@ -120,8 +120,8 @@ def test_a_line_is_found_by_matter_and_model_whatever_the_prompt_says(tmp_path: 
         line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
     ]
     found = replay.endpoints(recording(tmp_path, *lines))
-    part = replace(request("worded otherwise"), matter=Matter("a" * 64, "kls@1.0.0", "quick", "semantic"))
-    deep = replace(request(), matter=Matter("a" * 64, "kls@1.0.0", "deep"))
+    part = replace(request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic"))
+    deep = replace(request(), call_key=CallKey("a" * 64, "kls@1.0.0", "deep"))
     assert ask(ReplayGateway(), found["quick"], part).text == "part"
     assert ask(ReplayGateway(), found["deep"], deep).text == "deep"
     assert failure(ReplayGateway(), found["quick"], deep).kind is FailureKind.NOT_RECORDED
@@ -162,10 +162,12 @@ def test_a_recording_that_goes_away_is_a_failure_of_the_call(tmp_path: Path) -> 
 def test_the_environment_chooses_a_recording_before_all_else(tmp_path: Path) -> None:
     file = recording(tmp_path, line(tier="deep", model="anthropic/claude-x", family="anthropic"))
     environ = {"JUDGEKIT_REPLAY": str(file), "ANTHROPIC_API_KEY": KEY, "JUDGEKIT_MODEL": "openai/gpt-6-luna"}
-    panel = resolve(Wanted(), environ)
+    panel = resolve(PanelRequest(), environ)
     assert panel.provider == "replay"
     assert str(file) in panel.reason
-    assert {tier: [each.model for each in found] for tier, found in panel.endpoints.items()} == {
+    assert {
+        tier: [endpoint.model for endpoint in endpoints] for tier, endpoints in panel.endpoints.items()
+    } == {
         "quick": ["anthropic/claude-x"],
         "deep": ["anthropic/claude-x"],
         "tiebreaker": ["anthropic/claude-x"],

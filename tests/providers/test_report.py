@@ -13,7 +13,7 @@ from judgekit.errors import FailureKind
 from judgekit.providers import probe
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.report import Checked, ProviderState, check, provider_report
-from judgekit.providers.resolve import Wanted
+from judgekit.providers.resolve import PanelRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +28,8 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str] | None]:
     return answers
 
 
-def states(environ: Mapping[str, str], wanted: Wanted | None = None) -> dict[str, ProviderState]:
-    return {each.name: each for each in provider_report(environ, wanted)}
+def states(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> dict[str, ProviderState]:
+    return {provider_state.name: provider_state for provider_state in provider_report(environ, wanted)}
 
 
 def checked(endpoint: Endpoint) -> Checked:
@@ -70,7 +70,7 @@ def test_the_order_is_the_order_of_choice() -> None:
 
 
 def test_what_is_not_allowed_is_said_to_be() -> None:
-    found = states({"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, Wanted(allow=["openai"]))
+    found = states({"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, PanelRequest(allow=["openai"]))
     assert (found["anthropic"].usable, found["openai"].usable) == (False, True)
     assert "not allowed" in found["anthropic"].why
 

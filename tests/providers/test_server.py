@@ -108,11 +108,11 @@ def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_server_has_a_key_of_its_own(tmp_path: Path) -> None:
-    one, two = LocalServer(tmp_path / "x.gguf"), LocalServer(tmp_path / "x.gguf")
-    assert one.api_key != two.api_key
-    assert len(one.api_key) >= 32
-    assert one.model == "x"
-    assert not one.alive
+    local_server, two = LocalServer(tmp_path / "x.gguf"), LocalServer(tmp_path / "x.gguf")
+    assert local_server.api_key != two.api_key
+    assert len(local_server.api_key) >= 32
+    assert local_server.model == "x"
+    assert not local_server.alive
 
 
 @pytest.mark.usefixtures("runtime")

@@ -60,9 +60,9 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them(
     provider: str, model: str, environ: dict[str, str]
 ) -> None:
     with Loopback(says(TEXT, logprobs=BESIDE)) as server:
-        seat = endpoint(registry.find(provider), model, environ, base=server.base)
-        assert seat.logprobs
-        reply = ask(LitellmGateway(), seat, request(schema=SCHEMA, top=8))
+        found = endpoint(registry.find(provider), model, environ, base=server.base)
+        assert found.logprobs
+        reply = ask(LitellmGateway(), found, request(schema=SCHEMA, top=8))
     body = server.requests[0].body
     assert (body["logprobs"], body["top_logprobs"]) == (True, 8)
     assert (reply.text, reply.tokens, reply.logprobs) == (TEXT, TOKENS, KEPT)
@@ -104,7 +104,7 @@ def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() 
         for _ in range(2):
             reply = ask(gateway, custom(server.base), request(schema=SCHEMA, top=8))
             assert (reply.text, reply.tokens) == (TEXT, ())
-    assert ["top_logprobs" in each.body for each in server.requests] == [True, False, False]
+    assert ["top_logprobs" in asked.body for asked in server.requests] == [True, False, False]
     assert all(each.body["response_format"]["type"] == "json_schema" for each in server.requests)
 
 
@@ -164,9 +164,9 @@ def test_they_are_recorded_and_replayed(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
     with Loopback(says(TEXT, logprobs=BESIDE)) as server:
         reply = ask(Recorder(LitellmGateway(), file), custom(server.base), request(schema=SCHEMA, top=8))
-    seat = endpoints(file)["quick"]
-    assert seat.logprobs
-    again = ask(ReplayGateway(), seat, request(schema=SCHEMA))
+    endpoint = endpoints(file)["quick"]
+    assert endpoint.logprobs
+    again = ask(ReplayGateway(), endpoint, request(schema=SCHEMA))
     assert (again.tokens, again.logprobs) == (reply.tokens, reply.logprobs) == (TOKENS, KEPT)
 
 
@@ -177,9 +177,9 @@ def test_a_recording_of_before_has_none(tmp_path: Path) -> None:
     line = json.loads(file.read_text())
     del line["reply"]["tokens"]
     file.write_text(json.dumps(line) + "\n")
-    seat = endpoints(file)["quick"]
-    assert not seat.logprobs
-    assert ask(ReplayGateway(), seat, request(schema=SCHEMA)).tokens == ()
+    endpoint = endpoints(file)["quick"]
+    assert not endpoint.logprobs
+    assert ask(ReplayGateway(), endpoint, request(schema=SCHEMA)).tokens == ()
 
 
 def test_what_stands_in_a_recording_can_be_read_again_whatever_the_tokens(tmp_path: Path) -> None:
@@ -195,9 +195,9 @@ def test_what_stands_in_a_recording_can_be_read_again_whatever_the_tokens(tmp_pa
 def test_they_are_kept_between_sessions(tmp_path: Path) -> None:
     cache, asked = ReplyCache(tmp_path / "replies.sqlite"), request(schema=SCHEMA, top=8)
     with Loopback(says(TEXT, logprobs=BESIDE)) as server:
-        seat = custom(server.base)
-        cache.keep(seat, asked, ask(LitellmGateway(), seat, asked))
-    kept = cache.find(seat, asked)
+        endpoint = custom(server.base)
+        cache.keep(endpoint, asked, ask(LitellmGateway(), endpoint, asked))
+    kept = cache.find(endpoint, asked)
     assert kept is not None
     assert (kept.tokens, kept.logprobs) == (TOKENS, KEPT)
-    assert cache.find(seat, replace(asked, top_logprobs=0)) is None
+    assert cache.find(endpoint, replace(asked, top_logprobs=0)) is None

@@ -70,7 +70,9 @@ def test_the_odds_are_those_of_bayes() -> None:
 
 @given(st.lists(st.floats(0, 400), min_size=1, max_size=50), st.integers(0, 1_000_000))
 def test_odds_are_bounded_and_follow_the_evidence(evidences: list[float], documents: int) -> None:
-    found = [confidence.odds(each, Rivals(evidences), documents, BACKGROUND) for each in sorted(evidences)]
+    found = [
+        confidence.odds(evidence, Rivals(evidences), documents, BACKGROUND) for evidence in sorted(evidences)
+    ]
     assert all(abs(each) <= confidence.MOST for each in found)
     assert found == sorted(found)
 
@@ -78,7 +80,7 @@ def test_odds_are_bounded_and_follow_the_evidence(evidences: list[float], docume
 def test_hits_that_answer_to_different_words_are_no_rivals() -> None:
     matched = [frozenset({0, 1}), frozenset({1, 2}), frozenset({3}), frozenset({0, 1})]
     found = confidence.rivals(matched, [1.0, 2.0, 3.0, 4.0])
-    assert [sorted(each.evidences) for each in found] == [[1, 2, 4], [1, 2, 4], [3], [1, 2, 4]]
+    assert [sorted(rivals.evidences) for rivals in found] == [[1, 2, 4], [1, 2, 4], [3], [1, 2, 4]]
 
 
 def test_a_prompt_about_two_things_may_mean_two_entries() -> None:
@@ -89,7 +91,7 @@ def test_a_prompt_about_two_things_may_mean_two_entries() -> None:
 
 
 def test_a_single_word_in_common_is_no_distinction() -> None:
-    assert [each.alone for each in features(hit("jwt refresh"), hit("token"))] == [1, 0.5]
+    assert [feature.alone for feature in features(hit("jwt refresh"), hit("token"))] == [1, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_titles_are_compared_with_what_other_titles_hold() -> None:
     both, one, none = features(hit("refresh jwt", 2), hit("jwt x refresh", 1), hit("token refresh", 0))
     assert (both.titled, none.titled) == (1, 0)
     assert one.titled == pytest.approx(0.5)
-    assert [each.titled for each in features(hit("jwt"), hit("token"))] == [confidence.UNKNOWN] * 2
+    assert [feature.titled for feature in features(hit("jwt"), hit("token"))] == [confidence.UNKNOWN] * 2
 
 
 def test_of_several_that_fit_equally_well_not_all_are_meant() -> None:
@@ -136,7 +138,7 @@ def test_of_several_that_fit_equally_well_not_all_are_meant() -> None:
 
 
 def test_coverage_is_the_share_of_the_query() -> None:
-    assert [each.coverage for each in features(hit("jwt refresh"), hit("flow"))] == [0.5, 0.25]
+    assert [feature.coverage for feature in features(hit("jwt refresh"), hit("flow"))] == [0.5, 0.25]
     empty = confidence.features([hit("x")], Statistics([], [], 5, PROFILE), PROFILE)
     assert empty[0].coverage == 0
 

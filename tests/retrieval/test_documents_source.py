@@ -19,9 +19,9 @@ def document(folder: Path, text: str | bytes, name: str = "a.md") -> Entry:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = markdown.read(str(folder.resolve()), name, PROFILES["markdown"], None)
-    assert found is not None
-    return found
+    entry = markdown.read(str(folder.resolve()), name, PROFILES["markdown"], None)
+    assert entry is not None
+    return entry
 
 
 def topic(folder: Path, text: str, name: str = "topic.md", hint: str | None = None) -> Entry | None:
@@ -46,28 +46,28 @@ def topic(folder: Path, text: str, name: str = "topic.md", hint: str | None = No
     ],
 )
 def test_title_and_tags(tmp_path: Path, text: str, title: str, tags: tuple[str, ...]) -> None:
-    found = document(tmp_path, text)
-    assert (found.title, found.tags) == (title, tags)
+    entry = document(tmp_path, text)
+    assert (entry.title, entry.tags) == (title, tags)
 
 
 def test_the_id_is_the_path_and_the_header_is_no_text(tmp_path: Path) -> None:
-    found = document(tmp_path, "---\ntitle: T\n---\nThe text", "deep/er/b.md")
-    assert found.id == "deep/er/b.md"
-    assert found.body == "The text"
-    assert found.category == "document"
+    entry = document(tmp_path, "---\ntitle: T\n---\nThe text", "deep/er/b.md")
+    assert entry.id == "deep/er/b.md"
+    assert entry.body == "The text"
+    assert entry.category == "document"
 
 
 @pytest.mark.parametrize("content", [b"\x00\x01", "caf\xe9".encode("latin-1")])
 def test_an_unreadable_document_is_found_by_its_name(tmp_path: Path, content: bytes) -> None:
-    found = document(tmp_path, content, "rate-limits.md")
-    assert (found.title, found.body) == ("rate-limits", "")
-    assert found.problem is not None
+    entry = document(tmp_path, content, "rate-limits.md")
+    assert (entry.title, entry.body) == ("rate-limits", "")
+    assert entry.problem is not None
 
 
 def test_of_a_long_document_the_beginning_is_read(tmp_path: Path) -> None:
-    found = document(tmp_path, "# T\n" + "ä" * 5_000_000)
-    assert 0 < len(found.body) <= PROFILES["markdown"].max_bytes
-    assert found.problem is None
+    entry = document(tmp_path, "# T\n" + "ä" * 5_000_000)
+    assert 0 < len(entry.body) <= PROFILES["markdown"].max_bytes
+    assert entry.problem is None
 
 
 @pytest.mark.parametrize("status", ["status: retired", "record_status: Archived"])
@@ -78,16 +78,16 @@ def test_a_retired_document_does_not_come_out(tmp_path: Path, status: str) -> No
 
 def test_a_topic_of_auto_memory(tmp_path: Path) -> None:
     header = "name: Testing style\ndescription: prefers real git\nmetadata:\n  type: feedback"
-    found = topic(tmp_path, f"---\n{header}\n---\nUse tmp repos.")
-    assert found is not None
-    assert (found.id, found.title, found.category) == ("topic", "Testing style", "feedback")
-    assert found.body.split() == ["prefers", "real", "git", "Use", "tmp", "repos."]
+    entry = topic(tmp_path, f"---\n{header}\n---\nUse tmp repos.")
+    assert entry is not None
+    assert (entry.id, entry.title, entry.category) == ("topic", "Testing style", "feedback")
+    assert entry.body.split() == ["prefers", "real", "git", "Use", "tmp", "repos."]
 
 
 def test_a_topic_of_an_unknown_type_is_a_memory(tmp_path: Path) -> None:
-    found = topic(tmp_path, "---\ntype: odd\n---\nText", hint="From the list")
-    assert found is not None
-    assert (found.title, found.category) == ("From the list", "memory")
+    entry = topic(tmp_path, "---\ntype: odd\n---\nText", hint="From the list")
+    assert entry is not None
+    assert (entry.title, entry.category) == ("From the list", "memory")
 
 
 def test_the_list_names_the_topics(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_the_list_names_the_topics(tmp_path: Path) -> None:
 
 
 def test_the_list_itself_is_found_by_what_it_says_beyond_its_links(tmp_path: Path) -> None:
-    found = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds need pnpm.\n", "MEMORY.md")
-    assert found is not None
-    assert "pnpm" in found.body
-    assert "Debugging" not in found.body
+    entry = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds need pnpm.\n", "MEMORY.md")
+    assert entry is not None
+    assert "pnpm" in entry.body
+    assert "Debugging" not in entry.body
     assert topic(tmp_path, "# Memory\n- [Debugging](debug.md)\n", "MEMORY.md") is None
 
 

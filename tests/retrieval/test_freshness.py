@@ -127,7 +127,7 @@ class World:
             return
         self.folder(new.parent)
         old.rename(new)
-        for path in [each for each in self.times if each == str(old) or each.startswith(f"{old}/")]:
+        for path in [time_ for time_ in self.times if time_ == str(old) or time_.startswith(f"{old}/")]:
             self.times[str(new) + path[len(str(old)) :]] = self.times.pop(path)
         self.touch(old.parent)
         self.touch(new.parent)
@@ -302,10 +302,10 @@ def test_a_time_ahead_is_now_unless_no_clock_can_be_so_wrong() -> None:
 @pytest.mark.parametrize("text", ["", "1 2", "x y z", "1 2 3 4", "\0" * 40])
 def test_a_spoiled_turn_begins_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "turn").write_text(text)
-    turn = watch.Turn(str(tmp_path / "turn"))
+    turn = watch.WatchTurn(str(tmp_path / "turn"))
     assert (turn.file, turn.folder, turn.queries) == (0, 0, 0)
     turn.file, turn.queries = 64, 3
     turn.keep()
-    again = watch.Turn(str(tmp_path / "turn"))
+    again = watch.WatchTurn(str(tmp_path / "turn"))
     assert (again.file, again.folder, again.queries) == (64, 0, 3)
-    watch.Turn(str(tmp_path / "none" / "turn")).keep()
+    watch.WatchTurn(str(tmp_path / "none" / "turn")).keep()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_store import MemoryStore
 
-from judgekit.evaluation.collection import Document
-from judgekit.evaluation.retrieval import Store
+from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import bm25, compiled, query, schema, search
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 
 
-def document(name: str, title: str = "", text: str = "") -> Document:
-    return Document(id=name, title=title, text=text)
+def document(name: str, title: str = "", text: str = "") -> CollectionDocument:
+    return CollectionDocument(id=name, title=title, text=text)
 
 
-def fillers(count: int, *, pancakes: bool = True) -> list[Document]:
+def fillers(count: int, *, pancakes: bool = True) -> list[CollectionDocument]:
     word = "pancake" if pancakes else "waffle"
     return [
         document(f"{word}-{number}", f"Filler {number}", f"number {number} {word}") for number in range(count)
     ]
 
 
-def match(documents: list[Document], text: str, *, quick: bool = False) -> list[Hit]:
+def match(documents: list[CollectionDocument], text: str, *, quick: bool = False) -> list[Hit]:
     """Return the hits, the best by score first."""
-    store = Store(documents, PROFILE)
+    store = CollectionIndex(documents, PROFILE)
     hits, _ = bm25.match(store._index, query.parse(text, PROFILE.language), quick=quick)
     store.close()
     return sorted(hits, key=lambda hit: -hit.score)
@@ -131,7 +131,7 @@ ROWS = st.lists(
 def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[list[str]]]]) -> None:
     connection = schema.connect(":memory:")
     schema.create(connection, {})
-    terms = schema.Terms(connection)
+    terms = schema.TermCounts(connection)
     kept: dict[int, list[list[str]]] = {}
     for number, (added, row) in enumerate(steps):
         texts = [" ".join(words) for words in row]
@@ -149,7 +149,7 @@ def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[l
         if number % 3 == 0:
             terms.write()
     terms.write()
-    counted = Counter(word for row in kept.values() for word in {each for words in row for each in words})
+    counted = Counter(word for row in kept.values() for word in {word for words in row for word in words})
     assert schema.frequencies(connection, ["auth", "authent", "token", "cach"]) == dict(counted)
     assert schema.beginning(connection, "auth") == {
         word: count for word, count in counted.items() if "auth" in word
@@ -175,17 +175,17 @@ def test_a_passage_is_text_as_it_was_written(memories: MemoryStore) -> None:
     found = search.search(
         "refreshing the JWT", [".claude/memory"], project=str(memories.project), limit=5, snippets=True
     ).candidates
-    passages = {each.id: each.snippet for each in found}
+    passages = {candidate.id: candidate.snippet for candidate in found}
     assert "were refreshed by a rotating cookie." in passages["jwt"]
     assert passages["title"] == "Keys are kept in the vault."
-    assert all(len(each) <= search.SNIPPET_LIMIT for each in passages.values())
+    assert all(len(passage) <= search.SNIPPET_LIMIT for passage in passages.values())
 
 
 def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None:
     query, project = "refreshing the JWT", str(memories.project)
     asked = search.search(query, [".claude/memory"], project=project, limit=5, snippets=True).candidates
     found = search.search(query, [".claude/memory"], project=project, limit=5).candidates
-    assert [each.snippet for each in found] == ["", ""]
+    assert [candidate.snippet for candidate in found] == ["", ""]
     made = search.passages(query, found)
     assert [passage for passage, _ in made] == [each.snippet for each in asked]
     assert all(body == search.body(each, 10_000) for each, (_, body) in zip(found, made, strict=True))

@@ -28,7 +28,7 @@ FILES = [
 
 def left_out(patterns: str, path: str) -> bool:
     """Ask for each folder above a file and then for the file, as a walk does."""
-    rules = ignore.Rules(patterns.split("\n"))
+    rules = ignore.IgnoreRules(patterns.split("\n"))
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(1, len(parts))]
     return any(rules.match(each, folder=True) for each in above) or rules.match(path, folder=False)

@@ -39,12 +39,12 @@ def content(found: Index) -> list[Any]:
 
 def files() -> list[Path]:
     return sorted(
-        each for each in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()
+        path for path in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if path.is_file()
     )
 
 
 def databases() -> list[Path]:
-    return [each for each in files() if each.suffix == ".sqlite"]
+    return [file for file in files() if file.suffix == ".sqlite"]
 
 
 def fresh(store: MemoryStore) -> list[Any]:

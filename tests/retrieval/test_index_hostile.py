@@ -47,7 +47,7 @@ def database() -> Path:
 
 def search(store: MemoryStore, text: str = "How do we refresh the JWT?") -> list[str]:
     ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=10)
-    return [each.id for each in ranked.candidates]
+    return [candidate.id for candidate in ranked.candidates]
 
 
 class Failing:
@@ -392,7 +392,7 @@ def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> Non
 def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "BATCH", 8)
     read: list[str] = []
-    found = update.Found
+    found = update.ReadFile
 
     def count(root: str, place: str, *rest: Any) -> Any:  # noqa: ANN401 - as it is
         read.append(place)

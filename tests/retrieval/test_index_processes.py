@@ -57,7 +57,7 @@ def start(*arguments: str) -> subprocess.Popen[bytes]:
 
 
 def files() -> list[Path]:
-    return [each for each in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if each.is_file()]
+    return [path for path in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if path.is_file()]
 
 
 def rows(root: str) -> list[Any]:
@@ -84,7 +84,7 @@ def test_many_query_while_another_edits(store: MemoryStore, *, built: bool) -> N
             (store.root / "decisions" / f"late-{number}.json").unlink()
         store.write_index()
     outputs = [process.communicate(timeout=DEADLINE) for process in running]
-    assert [(error, each.returncode) for (_, error), each in zip(outputs, running, strict=True)] == [
+    assert [(error, process.returncode) for (_, error), process in zip(outputs, running, strict=True)] == [
         (b"", 0)
     ] * PROCESSES
     # On a slow machine a process may find that another one has not read that far.
@@ -110,7 +110,7 @@ def test_what_a_killed_process_has_read_is_not_read_again(
     path = index_file.path_of(root)
     assert path is not None
     read: list[str] = []
-    found = update.Found
+    found = update.ReadFile
 
     def count(root: str, place: str, *rest: Any) -> Any:  # noqa: ANN401 - as it is
         read.append(place)

@@ -40,7 +40,7 @@ def test_points(word: str, points: int) -> None:
 def search(store: MemoryStore, text: str) -> list[str]:
     ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword")
     assert ranked.fallback is None
-    return [each.id for each in ranked.candidates]
+    return [candidate.id for candidate in ranked.candidates]
 
 
 def test_titles_and_tags_are_searched_bodies_are_not(store: MemoryStore) -> None:
@@ -54,7 +54,9 @@ def test_a_hit_is_rated_like_any_other(store: MemoryStore) -> None:
     ranked = api.search(
         "refresh the JWT", [".claude/memory"], project=str(store.project), limit=9, scorer="keyword"
     )
-    assert [(each.id, each.confidence_label) for each in ranked.candidates] == [("jwt", "high")]
+    assert [(candidate.id, candidate.confidence_label) for candidate in ranked.candidates] == [
+        ("jwt", "high")
+    ]
 
 
 def test_nothing_is_written(store: MemoryStore, isolated: Path) -> None:

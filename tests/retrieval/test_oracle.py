@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.evaluation import collection
-from judgekit.evaluation.collection import Document
-from judgekit.evaluation.retrieval import Store
+from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import bm25, compiled, query, schema
 from judgekit.retrieval.sources.base import Entry
 
@@ -36,14 +36,14 @@ WORDS = TEXT.split()
 class Oracle:
     """The formula of judgekit/retrieval/bm25.py, term by term and document by document."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
-        self.rows = {each.id: self.row(each) for each in documents}
+    def __init__(self, documents: Sequence[CollectionDocument]) -> None:
+        self.rows = {document.id: self.row(document) for document in documents}
         lengths = [sum(map(len, row)) for row in self.rows.values()]
         self.average = sum(lengths) / len(lengths)
         self.entries = Counter(stem for row in self.rows.values() for stem in set().union(*row))
 
     @staticmethod
-    def row(document: Document) -> list[list[str]]:
+    def row(document: CollectionDocument) -> list[list[str]]:
         entry = Entry(document.id, document.title, "", body=document.text[: PROFILE.max_bytes])
         return [column.split() for column in schema.row(entry, PROFILE.language)]
 
@@ -90,9 +90,9 @@ class Oracle:
         return rarity * frequency * (k1 + 1) / (frequency + k1 * (1 - b + b * length))
 
 
-def agree(documents: Sequence[Document], texts: Sequence[str], *, everything: bool) -> int:
+def agree(documents: Sequence[CollectionDocument], texts: Sequence[str], *, everything: bool) -> int:
     """Compare all hits of some queries, and return how many there were."""
-    store, oracle = Store(documents, PROFILE), Oracle(documents)
+    store, oracle = CollectionIndex(documents, PROFILE), Oracle(documents)
     pool = len(documents) if everything else bm25.POOL
     compared = 0
     for text in texts:
@@ -110,11 +110,11 @@ def agree(documents: Sequence[Document], texts: Sequence[str], *, everything: bo
     return compared
 
 
-def made(size: int, seed: int) -> Iterator[Document]:
+def made(size: int, seed: int) -> Iterator[CollectionDocument]:
     chance = random.Random(seed)
     for number in range(size):
         title = " ".join(chance.choices(WORDS, k=chance.randint(0, 5)))
-        yield Document(
+        yield CollectionDocument(
             id=str(number), title=title, text=" ".join(chance.choices(WORDS, k=chance.randint(0, 60)))
         )
 
@@ -133,10 +133,18 @@ def test_outside_documents(name: str) -> None:
     if not folder.is_dir():
         pytest.skip(f"no collection {name} there")
     data = collection.read(folder)
-    scopes = {collection.scope(each.id) if name.startswith("locomo") else "" for each in data.documents}
+    scopes = {
+        collection.scope(document.id) if name.startswith("locomo") else "" for document in data.documents
+    }
     compared = 0
     for scope in scopes:
-        documents = [each for each in data.documents if collection.scope(each.id) == scope or not scope]
-        texts = [each.text for each in data.queries if collection.scope(each.id) == scope or not scope]
+        documents = [
+            document for document in data.documents if collection.scope(document.id) == scope or not scope
+        ]
+        texts = [
+            collection_query.text
+            for collection_query in data.queries
+            if collection.scope(collection_query.id) == scope or not scope
+        ]
         compared += agree(documents, texts, everything=False)
     assert compared > len(data.queries)

@@ -39,7 +39,7 @@ def test_the_words_of_a_language_stand_in_one_list_only() -> None:
 
 def test_a_body_field_of_every_category_of_the_store_is_named() -> None:
     categories = profiles.read("claude-memory").categories
-    assert all(each.folder and each.body for each in categories.values())
+    assert all(category.folder and category.body for category in categories.values())
     assert list(categories)[:2] == ["decision", "constraint"]
 
 

@@ -28,7 +28,7 @@ def statistics(documents: int = 100, terms: int = 2) -> Statistics:
 
 
 def order(*hits: Hit, documents: int = 100) -> list[str]:
-    return [each.id for each in confidence.order(list(hits), statistics(documents), PROFILE)]
+    return [candidate.id for candidate in confidence.order(list(hits), statistics(documents), PROFILE)]
 
 
 def test_the_best_score_comes_first_and_noise_goes() -> None:
@@ -61,6 +61,6 @@ def test_a_candidate_is_rated() -> None:
     assert first.features.alone == 1
     assert second.features.coverage == pytest.approx(0.5)
     assert second.confidence < first.confidence
-    for each in (first, second):
-        assert each.confidence_label == confidence.label(each.confidence, PROFILE)
-        assert each.worth_mentioning == (each.confidence >= PROFILE.labels["mention"])
+    for candidate in (first, second):
+        assert candidate.confidence_label == confidence.label(candidate.confidence, PROFILE)
+        assert candidate.worth_mentioning == (candidate.confidence >= PROFILE.labels["mention"])

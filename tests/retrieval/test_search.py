@@ -18,17 +18,17 @@ from judgekit.retrieval import compiled, schema
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.search import Ranked
+    from judgekit.retrieval.search import RankedCandidates
 
 ROOT = ".claude/memory"
 QUESTION = "How do we refresh the JWT?"
 
 
-def search(store: MemoryStore, text: str = QUESTION, **options: Any) -> Ranked:  # noqa: ANN401 - as search takes them
+def search(store: MemoryStore, text: str = QUESTION, **options: Any) -> RankedCandidates:  # noqa: ANN401 - as search takes them
     return api.search(text, options.pop("roots", [ROOT]), project=str(store.project), limit=10, **options)
 
 
-def ids(ranked: Ranked) -> list[str]:
+def ids(ranked: RankedCandidates) -> list[str]:
     return [candidate.id for candidate in ranked.candidates]
 
 
@@ -37,7 +37,7 @@ def test_the_memory_that_answers_is_high_in_stores_of_any_size(tmp_path: Path, f
     ranked = search(jwt_store(tmp_path, fillers))
     first = ranked.candidates[0]
     assert (first.id, first.confidence_label) == ("jwt", "high")
-    assert [each.confidence_label for each in ranked.candidates[1:]].count("high") == 0
+    assert [candidate.confidence_label for candidate in ranked.candidates[1:]].count("high") == 0
     assert (ranked.notes, ranked.fallback) == ([], None)
 
 
@@ -49,7 +49,7 @@ def test_an_unrelated_prompt_finds_nothing_worth_mentioning(
     tmp_path: Path, fillers: int, prompt: str
 ) -> None:
     ranked = search(jwt_store(tmp_path, fillers), prompt)
-    assert not any(each.worth_mentioning for each in ranked.candidates)
+    assert not any(candidate.worth_mentioning for candidate in ranked.candidates)
 
 
 def test_the_best_of_a_bad_lot_is_low(tmp_path: Path) -> None:
@@ -69,15 +69,19 @@ def test_of_two_memories_that_fit_none_is_low(tmp_path: Path) -> None:
 
 
 def test_a_candidate_says_all_that_callers_print(store: MemoryStore) -> None:
-    (found,) = search(store, snippets=True).candidates
-    assert (found.id, found.title, found.category) == ("jwt", "JWT token refresh flow", "decision")
-    assert found.tags == ("auth", "jwt")
-    assert found.path == ".claude/memory/decisions/jwt.json"
-    assert found.file == str(store.root.resolve() / "decisions" / "jwt.json")
-    assert found.root == str(store.root.resolve())
-    assert "fifteen minutes" in found.snippet
-    assert found.bm25 > 0
-    assert 0 < found.confidence < 1
+    (candidate,) = search(store, snippets=True).candidates
+    assert (candidate.id, candidate.title, candidate.category) == (
+        "jwt",
+        "JWT token refresh flow",
+        "decision",
+    )
+    assert candidate.tags == ("auth", "jwt")
+    assert candidate.path == ".claude/memory/decisions/jwt.json"
+    assert candidate.file == str(store.root.resolve() / "decisions" / "jwt.json")
+    assert candidate.root == str(store.root.resolve())
+    assert "fifteen minutes" in candidate.snippet
+    assert candidate.bm25 > 0
+    assert 0 < candidate.confidence < 1
 
 
 def test_what_stands_in_the_body_alone_is_found_with_less_confidence(store: MemoryStore) -> None:
@@ -202,10 +206,10 @@ def write(path: Path, text: str) -> None:
 def test_a_folder_of_markdown(tmp_path: Path) -> None:
     write(tmp_path / "docs" / "auth" / "refresh.md", "# Refreshing a JWT\n\nAsk for a new one.")
     write(tmp_path / "docs" / "other.md", "# Colours\n\nBlue.")
-    (found,) = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5, snippets=True).candidates
-    assert (found.id, found.path) == ("auth/refresh.md", "docs/auth/refresh.md")
-    assert (found.title, found.category) == ("Refreshing a JWT", "document")
-    assert api.body(found, 1000).startswith("# Refreshing a JWT")
+    (candidate,) = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5, snippets=True).candidates
+    assert (candidate.id, candidate.path) == ("auth/refresh.md", "docs/auth/refresh.md")
+    assert (candidate.title, candidate.category) == ("Refreshing a JWT", "document")
+    assert api.body(candidate, 1000).startswith("# Refreshing a JWT")
 
 
 def test_the_clients_own_memory(tmp_path: Path, isolated: Path) -> None:
@@ -216,9 +220,9 @@ def test_the_clients_own_memory(tmp_path: Path, isolated: Path) -> None:
     write(folder / "MEMORY.md", "- [JWT refresh](jwt.md) - how\n")
     write(folder / "jwt.md", "---\ntype: project\n---\nRotating cookies.")
     for root in ("claude:auto", str(folder)):
-        (found,) = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root]).candidates
-        assert (found.id, found.title, found.category) == ("jwt", "JWT refresh", "project")
-        assert found.path == str(folder.resolve() / "jwt.md")
+        (candidate,) = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root]).candidates
+        assert (candidate.id, candidate.title, candidate.category) == ("jwt", "JWT refresh", "project")
+        assert candidate.path == str(folder.resolve() / "jwt.md")
 
 
 def test_roots_may_start_at_home_or_be_absolute(store: MemoryStore, isolated: Path) -> None:
@@ -265,8 +269,8 @@ def test_a_trusted_root_may_lead_out_by_what_it_says_alone(tmp_path: Path, isola
     project.mkdir()
     (project / "docs").symlink_to(other.root)
     root = str(other.root) if root == "/" else root
-    found = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root])
-    assert ids(found) == ([] if root == "./docs" else ["jwt"])
+    ranked_candidates = api.search(QUESTION, [root], project=str(project), limit=5, trusted=[root])
+    assert ids(ranked_candidates) == ([] if root == "./docs" else ["jwt"])
 
 
 def test_a_folder_above_the_store_that_leads_out_is_no_way_round(tmp_path: Path) -> None:
@@ -294,15 +298,17 @@ def test_a_file_of_several_roots_is_listed_once_with_its_best_confidence(store: 
     write(store.project / "docs" / "jwt.md", "# JWT refresh\n\nBy a cookie.")
     write(store.project / "docs" / "inner" / "refresh.md", "# Refresh of the screen\n\nF5.")
     alone = {
-        root: {each.id: each.confidence for each in search(store, roots=[root]).candidates}
+        root: {candidate.id: candidate.confidence for candidate in search(store, roots=[root]).candidates}
         for root in ("docs", "docs/inner")
     }
     for roots in (["docs", "docs/inner"], ["docs/inner", "docs"], ["docs", "./docs", "docs"]):
         ranked = search(store, roots=roots)
-        files = [Path(each.file).name for each in ranked.candidates]
+        files = [Path(candidate.file).name for candidate in ranked.candidates]
         assert sorted(files) == ["jwt.md", "refresh.md"]
         if "docs/inner" in roots:
-            found = next(each for each in ranked.candidates if each.file.endswith("refresh.md"))
+            found = next(
+                candidate for candidate in ranked.candidates if candidate.file.endswith("refresh.md")
+            )
             assert found.confidence == max(
                 alone["docs"]["inner/refresh.md"], alone["docs/inner"]["refresh.md"]
             )
@@ -319,25 +325,25 @@ def test_the_limit_holds(tmp_path: Path) -> None:
 
 
 def test_a_body_is_read_anew_and_checked_again(store: MemoryStore, tmp_path: Path) -> None:
-    (found,) = search(store).candidates
-    assert api.body(found, 13) == "Access tokens"
+    (candidate,) = search(store).candidates
+    assert api.body(candidate, 13) == "Access tokens"
     store.add("jwt", "JWT token refresh flow", "changed", listed=False)
-    assert api.body(found, 100) == "changed"
+    assert api.body(candidate, 100) == "changed"
     store.add("jwt", "JWT", "x", listed=False, record_status="retired")
-    assert api.body(found, 100) == ""
-    path = Path(found.file)
+    assert api.body(candidate, 100) == ""
+    path = Path(candidate.file)
     path.unlink()
-    assert api.body(found, 100) == ""
+    assert api.body(candidate, 100) == ""
     (tmp_path / "outside.json").write_text(json.dumps({"content": {"context": "secret"}}))
     path.symlink_to(tmp_path / "outside.json")
-    assert api.body(found, 100) == ""
+    assert api.body(candidate, 100) == ""
 
 
 def test_a_projects_profile_is_used(store: MemoryStore) -> None:
     data = copy.deepcopy(compiled.bundled())
     data["profiles"]["claude-memory"]["labels"] = {"high": 1.0, "medium": 1.0, "mention": 1.0}
-    (found,) = search(store, profiles=compiled.Profiles(data)).candidates
-    assert (found.confidence_label, found.worth_mentioning) == ("low", False)
+    (candidate,) = search(store, profiles=compiled.Profiles(data)).candidates
+    assert (candidate.confidence_label, candidate.worth_mentioning) == ("low", False)
 
 
 def test_a_search_leaves_the_store_untouched(store: MemoryStore) -> None:
@@ -356,11 +362,15 @@ def test_the_store_may_be_read_only(store: MemoryStore) -> None:
 
 @pytest.mark.parametrize("scorer", ["fts5", "keyword"])
 def test_a_damaged_record_is_never_high(store: MemoryStore, scorer: str) -> None:
-    (found,) = search(store, scorer=scorer).candidates
-    assert (found.damaged, found.confidence_label) == (False, "high")
-    Path(found.file).write_bytes(b"{")
-    (found,) = search(store, scorer=scorer).candidates
-    assert (found.damaged, found.confidence_label, found.worth_mentioning) == (True, "medium", True)
+    (candidate,) = search(store, scorer=scorer).candidates
+    assert (candidate.damaged, candidate.confidence_label) == (False, "high")
+    Path(candidate.file).write_bytes(b"{")
+    (candidate,) = search(store, scorer=scorer).candidates
+    assert (candidate.damaged, candidate.confidence_label, candidate.worth_mentioning) == (
+        True,
+        "medium",
+        True,
+    )
 
 
 @pytest.mark.parametrize("name", ["MEMORY.md", "other.md"])
@@ -373,4 +383,4 @@ def test_a_document_that_is_no_text_is_at_most_medium_and_never_a_retired_one(
     for status, found in (("active", ["medium"]), ("retired", []), ("archived", [])):
         path.write_bytes(f"---\nstatus: {status}\n---\n# JWT caf\xe9\n".encode(encoding))
         ranked = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5)
-        assert [each.confidence_label for each in ranked.candidates] == found
+        assert [candidate.confidence_label for candidate in ranked.candidates] == found

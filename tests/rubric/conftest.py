@@ -27,7 +27,7 @@ def own(tmp_path: Path) -> Callable[..., Path]:
         path = tmp_path / ".judgekit" / "rubrics" / f"ours@{version}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        lines = "".join(json.dumps(each) + "\n" for each in cases)
+        lines = "".join(json.dumps(case) + "\n" for case in cases)
         path.with_name(f"ours@{version}.cases.jsonl").write_text(lines, encoding="utf-8")
         return path
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def lines(own: Callable[..., Path], **replaced: str) -> list[str]:
     before, after = own(), own(version="1.1.0", **replaced)
     return [
-        str(each)
-        for each in trial.changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
+        str(change)
+        for change in trial.changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
     ]
 
 
@@ -65,7 +65,7 @@ def test_answers_that_flip() -> None:
     after += [Tried("c", "lenient", "accept", "reject"), Tried("d", "strict", "accept", "accept")]
     after += [Tried("only-now", "strict", "accept", "reject")]
     found = trial.flips(before, after)
-    assert [(each.case, each.before, each.after, each.better) for each in found] == [
+    assert [(flip.case, flip.before, flip.after, flip.better) for flip in found] == [
         ("a", "improve", "accept", True),
         ("b", "reject", "improve", False),
         ("c", "improve", "reject", None),

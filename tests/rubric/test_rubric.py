@@ -113,19 +113,19 @@ def test_margins_are_points_by_tier(margins: dict[str, Any], tmp_path: Path) -> 
 def test_a_rubric_can_be_narrowed_to_one_question(name: str) -> None:
     rubric = RubricFile.model_validate(raw(name)).root
     assert rubric.questions
-    for each in rubric.questions:
-        own = rubric.about(each)
-        assert own.questions == (each,)
+    for question in rubric.questions:
+        own = rubric.about(question)
+        assert own.questions == (question,)
         assert (own.ref, own.prompt) == (rubric.ref, rubric.prompt)
 
 
 def test_every_published_version_is_locked() -> None:
-    assert {each.rubric.ref: each.sha256 for each in loader.rubrics()} == search_path.published()
+    assert {rubric.rubric.ref: rubric.sha256 for rubric in loader.rubrics()} == search_path.published()
 
 
 def test_every_bundled_rubric_has_labelled_cases_of_both_kinds() -> None:
-    for each in loader.rubrics():
-        labels = [case.label.strict for case in cases.read_cases(each)]
+    for rubric in loader.rubrics():
+        labels = [case.label.strict for case in cases.read_cases(rubric)]
         assert len(labels) >= 5
         assert len({str(label) for label in labels}) >= 2
 
@@ -238,9 +238,9 @@ def test_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(own())
     (tmp_path / "mine.cases.jsonl").write_bytes(b"\xff\n")
-    found = loader.find_rubric(str(path))
+    loaded_rubric = loader.find_rubric(str(path))
     with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl: not UTF-8 \(byte 0\)"):
-        cases.read_cases(found)
+        cases.read_cases(loaded_rubric)
 
 
 def test_cases_may_hold_any_line_separator_and_empty_lines(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("found", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
-def test_the_head_is_what_reading_all_of_it_says(found: loader.LoadedRubric) -> None:
-    rubric = found.rubric
-    assert search_path.head(found.path) == (rubric.ref, rubric.task, rubric.title)
+def test_the_head_is_what_reading_all_of_it_says(loaded_rubric: loader.LoadedRubric) -> None:
+    rubric = loaded_rubric.rubric
+    assert search_path.head(loaded_rubric.path) == (rubric.ref, rubric.task, rubric.title)
 
 
 def test_a_file_with_other_bytes_is_to_be_read_whole(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def scored(name: str, strict: str = "accept", lenient: str = "accept", **more: o
 
 
 def said(path: Path) -> list[str]:
-    found = loader.load_rubric(path)
-    return [str(each) for each in lint.remarks(found, read_cases(found))]
+    loaded_rubric = loader.load_rubric(path)
+    return [str(remark) for remark in lint.remarks(loaded_rubric, read_cases(loaded_rubric))]
 
 
 def ten(*special: dict[str, object]) -> list[dict[str, object]]:
@@ -41,8 +41,10 @@ def test_nothing_is_said_about_a_sound_rubric(own: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("found", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
-def test_nothing_is_wrong_with_bundled_rubrics(found: loader.LoadedRubric) -> None:
-    assert [str(each) for each in lint.remarks(found, read_cases(found)) if each.wrong] == []
+def test_nothing_is_wrong_with_bundled_rubrics(loaded_rubric: loader.LoadedRubric) -> None:
+    assert [
+        str(remark) for remark in lint.remarks(loaded_rubric, read_cases(loaded_rubric)) if remark.wrong
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -145,8 +147,8 @@ def test_every_pair_of_outcomes_that_scores_can_give() -> None:
 def test_too_many_scores_are_not_gone_through() -> None:
     rubric = loader.score_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
-    (one, *_) = rubric.dimensions.values()
-    many = rubric.model_copy(update={"dimensions": {f"d{number}": one for number in range(9)}})
+    (dimension, *_) = rubric.dimensions.values()
+    many = rubric.model_copy(update={"dimensions": {f"d{number}": dimension for number in range(9)}})
     assert lint.outcomes(many) is None
 
 
@@ -167,7 +169,7 @@ def compared(tmp_path: Path, labels: str, before: str = "", after: str = "", b: 
         }
         for number, each in enumerate(labels)
     ]
-    path.with_name("ours@1.0.0.cases.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in cases))
+    path.with_name("ours@1.0.0.cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
     return said(path)
 
 

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("task", ["score", "select", "compare"])
 def test_a_starter_is_sound_and_commented(tmp_path: Path, task: StarterTask) -> None:
     begun = begin("ours", tmp_path, task=task)
-    found = loader.load_rubric(begun.rubric, "project")
-    cases = read_cases(found)
-    assert (found.rubric.ref, found.rubric.task) == ("ours@1.0.0", task)
+    loaded_rubric = loader.load_rubric(begun.rubric, "project")
+    cases = read_cases(loaded_rubric)
+    assert (loaded_rubric.rubric.ref, loaded_rubric.rubric.task) == ("ours@1.0.0", task)
     assert len(cases) >= 2
-    assert [each.text for each in lint.remarks(found, cases) if "cases: a share" not in each.text] == []
+    assert [
+        remark.text for remark in lint.remarks(loaded_rubric, cases) if "cases: a share" not in remark.text
+    ] == []
     comments = [line for line in begun.rubric.read_text(encoding="utf-8").splitlines() if "#" in line]
     assert len(comments) >= 10
 
@@ -32,7 +34,7 @@ def test_a_starter_is_sound_and_commented(tmp_path: Path, task: StarterTask) -> 
 def test_a_copy_differs_in_its_name_alone(tmp_path: Path) -> None:
     like = loader.find_rubric("kls")
     begun = begin("kls@1.1.0", tmp_path, like=like)
-    before, after = (each.read_text(encoding="utf-8").splitlines() for each in (like.path, begun.rubric))
+    before, after = (path.read_text(encoding="utf-8").splitlines() for path in (like.path, begun.rubric))
     changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
     assert changed == [("version: 1.0.0", "version: 1.1.0")]
     assert read_cases(loader.load_rubric(begun.rubric)) == read_cases(like)
@@ -50,7 +52,7 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="is there already; give another id"):
         begin("ours", tmp_path)
-    assert [each.name for each in tmp_path.iterdir()] == [there]
+    assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text(encoding="utf-8") == "mine"
 
 

@@ -78,7 +78,7 @@ def tried(
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "small")
         found = trial.run(loader.find_rubric(rubric), cases, modes=["strict"])
-        return found, [each.text for each in server.requests]
+        return found, [request.text for request in server.requests]
 
 
 @pytest.mark.parametrize(

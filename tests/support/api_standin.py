@@ -133,11 +133,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def _standin(self) -> ApiStandin:
-        found: ApiStandin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
-        return found
+        api_standin: ApiStandin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
+        return api_standin
 
     def _stream(self, events: list[dict[str, Any]]) -> None:
-        named = [(f"event: {each['type']}\n" if "type" in each else "", json.dumps(each)) for each in events]
+        named = [
+            (f"event: {event['type']}\n" if "type" in event else "", json.dumps(event)) for event in events
+        ]
         text = "".join(f"{name}data: {data}\n\n" for name, data in named)
         self._send(200, "text/event-stream", text.encode())
 

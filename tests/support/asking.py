@@ -10,7 +10,7 @@ import pytest
 
 from judgekit.errors import GatewayError
 from judgekit.providers import registry
-from judgekit.providers.base import Endpoint, Gateway, Matter, Message, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request
 from judgekit.providers.endpoints import endpoint
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def request(
 ) -> Request:
     """Return a small request."""
     messages = (Message("system", "You judge."), Message("user", text))
-    return Request(messages, Matter("a" * 64, "kls@1.0.0", "quick"), timeout, 64, schema, top)
+    return Request(messages, CallKey("a" * 64, "kls@1.0.0", "quick"), timeout, 64, schema, top)
 
 
 def ask(gateway: Gateway, endpoint: Endpoint, request: Request) -> Reply:

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.judging.prompt import Shown
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
@@ -17,7 +17,7 @@ from judgekit.judging.subject import Document, File
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.providers.base import Gateway, Seats
+    from judgekit.providers.base import Gateway, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 Place: TypeAlias = Literal["title", "tag", "turn", "document"]
@@ -71,13 +71,13 @@ class Pair(NamedTuple):
     """A request and a memory that has nothing to do with it, though they share a word or two."""
 
     request: str
-    memory: Shown
+    memory: PromptCandidate
 
 
 PAIRS = (
     Pair(
         "How long is a session token valid before it has to be refreshed?",
-        Shown(
+        PromptCandidate(
             "oven",
             "Session notes on the new oven",
             "SESSION SUMMARY",
@@ -87,7 +87,7 @@ PAIRS = (
     ),
     Pair(
         "The nightly backup fails with a full disk",
-        Shown(
+        PromptCandidate(
             "colours",
             "Colours of the charts",
             "PREFERENCE",
@@ -100,7 +100,7 @@ PAIRS = (
 RELATED = (
     Pair(
         "The nightly backup fails with a full disk",
-        Shown(
+        PromptCandidate(
             "backup",
             "Backup disk full: remove snapshots older than a week",
             "RUNBOOK",
@@ -114,7 +114,7 @@ RELATED = (
     ),
     Pair(
         "Write the import of the supplier's price list",
-        Shown(
+        PromptCandidate(
             "prices",
             "Price lists of suppliers come as CSV with a semicolon",
             "CONSTRAINT",
@@ -124,7 +124,7 @@ RELATED = (
     ),
     Pair(
         "How do I give a new colleague access to the staging server?",
-        Shown(
+        PromptCandidate(
             "staging",
             "Access to staging: add a public key to the people file",
             "RUNBOOK",
@@ -170,12 +170,12 @@ class Targets:
     def __init__(
         self,
         gateway: Gateway,
-        seats: Seats,
+        panel: PanelModels,
         select: LoadedRubric,
         score: LoadedRubric,
         seconds: float,
     ) -> None:
-        quick = {"quick": seats["quick"]}
+        quick = {"quick": panel["quick"]}
         select, score = _patient(select, seconds), _patient(score, seconds)
         self._candidates = CandidateJudge(gateway, quick, select, "lenient", seconds)  # type: ignore[arg-type]
         self._documents = DocumentJudge(gateway, quick, score, "lenient", seconds)  # type: ignore[arg-type]
@@ -192,17 +192,17 @@ class Targets:
             memory = replace(memory, tags=(*memory.tags, written))
         if place == "turn" and written:
             turns = (*turns, f"assistant: {written}")
-        found = await self._candidates.judge(Query(pair.request, turns), [memory])
-        assert found.rounds[0].failure is None, found.rounds[0].failure
-        leaning = found.decisions[0].probability
+        selection = await self._candidates.judge(Query(pair.request, turns), [memory])
+        assert selection.rounds[0].failure is None, selection.rounds[0].failure
+        leaning = selection.decisions[0].probability
         assert leaning is not None
         return Seen(leaning >= 0.5, leaning)
 
     async def _document(self, text: str) -> Seen:
         file = File("deployment.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
-        found = await self._documents.judge(Document((file,), "deployment.md"))
-        assert found.rounds[0].failure is None, found.rounds[0].failure
-        opinion = found.rounds[0].opinion
+        verdict = await self._documents.judge(Document((file,), "deployment.md"))
+        assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
+        opinion = verdict.rounds[0].opinion
         assert opinion is not None
         scores: Sequence[float] = list(opinion["scores"].values())
         return Seen(opinion["outcome"] == "accept", (sum(scores) / len(scores) - 1) / 4)

@@ -56,11 +56,15 @@ class Standin:
 
     def strays(self) -> list[str]:
         """Return the hosts that a client tried to reach through this stand-in as its proxy."""
-        return [each.path for each in self.requests if each.method == "CONNECT"]
+        return [request.path for request in self.requests if request.method == "CONNECT"]
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the bodies of the calls that asked for a message, in the order they came."""
-        return [each.body for each in self.requests if (each.method, each.path) == ("POST", "/v1/messages")]
+        return [
+            request.body
+            for request in self.requests
+            if (request.method, request.path) == ("POST", "/v1/messages")
+        ]
 
     def user_text(self) -> str:
         """Return all text of all messages, system prompts aside, joined by newlines."""
@@ -176,8 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def _standin(self) -> Standin:
-        found: Standin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
-        return found
+        standin: Standin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
+        return standin
 
     def _streamed(self, body: dict[str, Any]) -> bytes:
         reply = self._standin.next_reply(body)

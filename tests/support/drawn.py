@@ -78,7 +78,7 @@ def measured(paint: Paint) -> Painted:
 
         figure.draw_without_rendering()
         width, height = (float(side) * INCH for side in figure.get_size_inches())
-        shown = [each for each in figure.findobj(Text) if each.get_visible()]
+        shown = [text for text in figure.findobj(Text) if text.get_visible()]
         return Painted(width, height, [_box(each) for each in shown if each.get_text()])
 
 
@@ -91,15 +91,15 @@ def faults(paint: Paint) -> list[str]:
     """Return which texts of a chart run over its edge or into each other."""
     found = measured(paint)
     over = [
-        f"{each} is over the edge of {found.width} x {found.height}"
-        for each in found.boxes
-        if each.left < 0 or each.bottom < -1 or each.right > found.width or each.top > found.height + 1
+        f"{box} is over the edge of {found.width} x {found.height}"
+        for box in found.boxes
+        if box.left < 0 or box.bottom < -1 or box.right > found.width or box.top > found.height + 1
     ]
     pairs = [
-        f"{one.text!r} is on {other.text!r}"
-        for number, one in enumerate(found.boxes)
+        f"{box.text!r} is on {other.text!r}"
+        for number, box in enumerate(found.boxes)
         for other in found.boxes[number + 1 :]
-        if one.overlaps(other)
+        if box.overlaps(other)
     ]
     return over + pairs
 
@@ -111,7 +111,7 @@ def charts(page: str) -> list[ET.Element]:
 
 def texts(svg: ET.Element) -> list[str]:
     """Return the texts of a chart in their order."""
-    return [each.text or "" for each in svg.iter(f"{SVG}text")]
+    return [element.text or "" for element in svg.iter(f"{SVG}text")]
 
 
 def references(svg: ET.Element) -> Iterator[str]:

@@ -18,7 +18,7 @@ from judgekit.engine import client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.address import Place
+    from judgekit.engine.address import EngineAddress
     from judgekit.engine.client import Connection
 
 GOOD = json.dumps(
@@ -64,7 +64,7 @@ def is_gone(process: int, seconds: float = 20) -> bool:
     return True
 
 
-def body(text: str = "# A document\n\nIt says something.\n", **wish: object) -> bytes:
+def body(text: str = "# A document\n\nIt says something.\n", **judge_request: object) -> bytes:
     """Return the body of a request to judge a text."""
     file = {
         "path": "a.md",
@@ -72,25 +72,25 @@ def body(text: str = "# A document\n\nIt says something.\n", **wish: object) -> 
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "total": len(text),
     }
-    asked = {"document": {"files": [file], "task_id": "a.md"}, "wish": wish}
+    asked = {"document": {"files": [file], "task_id": "a.md"}, "wish": judge_request}
     return json.dumps(client.carried() | asked).encode()
 
 
-def judged(connection: Connection, text: str = "# A document\n", **wish: object) -> dict[str, Any]:
+def judged(connection: Connection, text: str = "# A document\n", **judge_request: object) -> dict[str, Any]:
     """Have a text judged and return the verdict; raises what `Connection.ask` raises."""
-    answer = connection.ask("POST", "/v1/judge", body(text, **wish), seconds=SECONDS)
+    answer = connection.ask("POST", "/v1/judge", body(text, **judge_request), seconds=SECONDS)
     told = json.loads(answer.read())
     assert answer.status == 200, told
     return dict(told)
 
 
-def health(place: Place) -> dict[str, Any]:
+def health(place: EngineAddress) -> dict[str, Any]:
     """Return what the engine of a place says of itself."""
     with client.Connection(place) as connection:
         return dict(json.loads(connection.ask("GET", "/v1/health", seconds=SECONDS).read()))
 
 
-def started(place: Place) -> Connection:
+def started(place: EngineAddress) -> Connection:
     """Start an engine and return a connection to it, once it is ready."""
     starter = client.start(place)
     assert starter is not None
@@ -107,7 +107,7 @@ def _processes() -> list[int]:
     """Return all processes; none on systems without /proc, where a test cannot look for what is left."""
     if not Path("/proc/self/cmdline").exists():
         return []
-    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
 def _is_engine(process: int, folder: Path) -> bool:

@@ -135,4 +135,4 @@ class FakeGh:
     @property
     def verbs(self) -> list[str]:
         """What it was asked for, in order."""
-        return [each.verb for each in self.calls]
+        return [call.verb for call in self.calls]

@@ -48,7 +48,7 @@ class Answer:
     body: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    manner: Manner = "answer"
+    options: Manner = "answer"
 
 
 Script: TypeAlias = Answer | Callable[[Asked], Answer]
@@ -71,7 +71,7 @@ def says(
         "message": {"role": "assistant", "content": text, **message},
     }
     if logprobs is not None:
-        choice["logprobs"] = {"content": [_token(each) for each in logprobs]}
+        choice["logprobs"] = {"content": [_token(logprob) for logprob in logprobs]}
     body = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -102,9 +102,9 @@ def fails(status: int, message: str = "it went wrong", *, retry_after: float | N
     )
 
 
-SILENT = Answer(manner="silent")
-DRIP = Answer(manner="drip")
-RESET = Answer(manner="reset")
+SILENT = Answer(options="silent")
+DRIP = Answer(options="drip")
+RESET = Answer(options="reset")
 
 
 class Loopback:
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         answer = self.server.loopback.answer(Asked(self.command, self.path, headers, body))
         with contextlib.suppress(OSError):
-            getattr(self, f"_{answer.manner}")(answer)
+            getattr(self, f"_{answer.options}")(answer)
 
     def _head(self, answer: Answer, length: int) -> bytes:
         headers = {"Content-Type": "application/json", "Content-Length": str(length), **answer.headers}

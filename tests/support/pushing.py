@@ -114,10 +114,10 @@ class World:
         assert push.code == code, f"{out}{err}"
         if code:
             assert self.refs() == refs, "what is held up must not arrive"
-        found = {(each["subjects"][0]["path"], word(each)) for each in push.verdicts}
+        found = {(verdict["subjects"][0]["path"], word(verdict)) for verdict in push.verdicts}
         assert found == set((judged or {}).items()), err
-        for each in push.verdicts:
-            self.check(repository, each)
+        for verdict in push.verdicts:
+            self.check(repository, verdict)
         return push
 
     def check(self, repository: GitRepo, verdict: dict[str, Any]) -> None:
@@ -186,4 +186,4 @@ def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
 def path_without_judgekit() -> str:
     """Return the PATH without the folders in which another `judgekit` lies, as one does in an active venv."""
     folders = os.environ["PATH"].split(os.pathsep)
-    return os.pathsep.join(each for each in folders if not (pathlib.Path(each) / "judgekit").exists())
+    return os.pathsep.join(folder for folder in folders if not (pathlib.Path(folder) / "judgekit").exists())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopback import says
 
 from judgekit.config.names import TIERS
-from judgekit.errors import FailureKind, GatewayError, Usage
+from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.profile import LitellmProfile
 
@@ -39,14 +39,14 @@ PROFILE = LitellmProfile.model_validate(
 )
 
 
-def endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
+def scripted_endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
     """Return an endpoint that only a scripted gateway can reach."""
     return Endpoint(PROFILE, model, "none", "json_schema", pointwise=pointwise)
 
 
 def three_models() -> dict[TierName, Endpoint]:
     """Return a different model for each tier."""
-    return {tier: endpoint(f"{tier}-model") for tier in TIERS}
+    return {tier: scripted_endpoint(f"{tier}-model") for tier in TIERS}
 
 
 class ScriptedGateway:
@@ -56,10 +56,10 @@ class ScriptedGateway:
         self.answers = {tier: list(queue) for tier, queue in answers.items()}
         self.requests: list[Request] = []
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
         """Return the next answer for the request's tier."""
         self.requests.append(request)
-        queue = self.answers.get(request.matter.tier, [])
+        queue = self.answers.get(request.call_key.tier, [])
         if not queue:
             raise GatewayError(FailureKind.NOT_RECORDED, "the script has no answer")
         answer = queue.pop(0)
@@ -69,7 +69,11 @@ class ScriptedGateway:
             await asyncio.sleep(min(answer, request.timeout))
             raise GatewayError(FailureKind.TIMEOUT, f"no answer in {request.timeout:g} s")
         text = answer if isinstance(answer, str) else answer(request)
-        return text if isinstance(text, Reply) else Reply(text, endpoint.model, Usage(100, 10, 0.001))
+        return (
+            text
+            if isinstance(text, Reply)
+            else Reply(text, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+        )
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -77,7 +81,7 @@ class ScriptedGateway:
     @property
     def asked(self) -> list[str]:
         """The tiers that were asked, in order."""
-        return [request.matter.tier for request in self.requests]
+        return [request.call_key.tier for request in self.requests]
 
 
 def scores(*values: float, reasoning: str = "Because.", **more: Any) -> str:  # noqa: ANN401 - any JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from judgekit.errors import Usage
+from judgekit.errors import CallUsage
 from judgekit.providers.base import Reply
 
 
@@ -20,5 +20,5 @@ def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
 def reply(text: str, doubt: dict[str, float]) -> Reply:
     """Return a reply with such alternatives."""
     logprobs = beside(text, doubt)
-    tokens = tuple(next(iter(each)) for each in logprobs)
-    return Reply(text, "m-1", Usage(100, 10, 0.001), tuple(logprobs), tokens)
+    tokens = tuple(next(iter(logprob)) for logprob in logprobs)
+    return Reply(text, "m-1", CallUsage(100, 10, 0.001), tuple(logprobs), tokens)

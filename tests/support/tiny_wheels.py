@@ -6,7 +6,7 @@ import hashlib
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.providers.local import Model, Part
+from judgekit.providers.local import Model, ModelPart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def tiny_model(sha256: str | None = None) -> Model:
     return Model(
         name="tiny",
         parts=tuple(
-            Part(f"tiny-part{number}==1.0", f"tiny_part{number}/data.bin", len(data))
+            ModelPart(f"tiny-part{number}==1.0", f"tiny_part{number}/data.bin", len(data))
             for number, data in enumerate(SLICES, 1)
         ),
         sha256=sha256 or hashlib.sha256(b"".join(SLICES)).hexdigest(),

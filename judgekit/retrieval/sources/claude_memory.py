@@ -25,7 +25,7 @@ MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost 
 _STATUS, _ACTIVE = b"record_status", b"active"
 
 
-class Line:
+class IndexLine:
     """What a line of index.md says of one record. Its category is not read: the folder says it better."""
 
     __slots__ = ("path", "tags", "title")
@@ -80,7 +80,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     return _entry(record, relative, category, hint, profile.max_bytes)
 
 
-def parse_index(text: str) -> Iterator[Line]:
+def parse_index(text: str) -> Iterator[IndexLine]:
     """Yield the lines of index.md that are of the form `- [CATEGORY] Title -> path #tags:a,b`."""
     for line in lines_of(text):
         parsed = _parse_line(line)
@@ -103,7 +103,7 @@ def body_text(record: Mapping[str, object], fields: list[str], limit: int) -> st
 def _seems_retired(raw: bytes) -> bool:
     """Whether a damaged record names a status other than active, in whatever encoding."""
     _, *values = raw.replace(b"\0", b"").split(_STATUS)
-    return not all(each.lstrip(b" \t\r\n:'\"").startswith(_ACTIVE) for each in values)
+    return not all(value.lstrip(b" \t\r\n:'\"").startswith(_ACTIVE) for value in values)
 
 
 def _entry(
@@ -136,14 +136,14 @@ def _parse(text: str) -> dict[str, object]:
     return record
 
 
-def _parse_line(line: str) -> Line | None:
+def _parse_line(line: str) -> IndexLine | None:
     head, arrow, rest = line.strip().rpartition(" -> ")
     if not arrow or not head.startswith("- [") or "] " not in head:
         return None
     title = head.partition("] ")[2]
     path, _, tags = rest.partition(" #tags:")
     listed = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    return Line(title.strip(), path.strip(), ",".join(listed))
+    return IndexLine(title.strip(), path.strip(), ",".join(listed))
 
 
 def _in_store(path: str) -> str:
@@ -158,7 +158,7 @@ def _in_store(path: str) -> str:
 
 def _category_of(relative: str, profile: Profile) -> Category:
     folder = relative.rpartition("/")[0]
-    found = [each for each in profile.categories.values() if each.folder == folder]
+    found = [category for category in profile.categories.values() if category.folder == folder]
     if not found:  # asked for by whoever sees other profiles
         raise Unreadable("in no folder of the store")
     return found[0]

@@ -30,7 +30,7 @@ LEAST, MOST = 2, len(LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
+class ComparisonInput:
     """Subjects, called A, B, … in their order, and the prompt that they answer.
 
     `authors` says of each which families of models wrote it, as `judgekit.judging.authors.named` reads it:
@@ -44,7 +44,7 @@ class Contest:
     @property
     def size(self) -> int:
         """How many characters there are to look through."""
-        return len(self.prompt) + sum(len(each.text) for each in self.files)
+        return len(self.prompt) + sum(len(file.text) for file in self.files)
 
     @property
     def letters(self) -> str:
@@ -58,12 +58,12 @@ class Contest:
     def original(self, letter: str) -> str:
         """Return the first subject with the same text: one that is no copy is its own."""
         sha256 = self.file(letter).sha256
-        return next(each for each in self.letters if self.file(each).sha256 == sha256)
+        return next(letter for letter in self.letters if self.file(letter).sha256 == sha256)
 
     @property
     def distinct(self) -> tuple[str, ...]:
         """The letters of the subjects that are no copies of an earlier one."""
-        return tuple(each for each in self.letters if self.original(each) == each)
+        return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
     def has_copy(self, letter: str) -> bool:
         """Whether another subject has the same text."""
@@ -78,21 +78,21 @@ class Contest:
         """Return the families that wrote a subject, as far as it is said."""
         return authors.named(self.author(letter))
 
-    def written_by(self, family: str | None) -> Contest:
+    def written_by(self, family: str | None) -> ComparisonInput:
         """Return the same where `family` wrote the subjects of which nothing is said."""
-        return replace(self, authors=tuple(self.author(each) or family for each in self.letters))
+        return replace(self, authors=tuple(self.author(letter) or family for letter in self.letters))
 
     @property
     def wrote(self) -> tuple[str, ...]:
         """The families that wrote any subject, "unknown" among them where of some nothing is said."""
-        found = [family for each in self.letters for family in self.families(each)]
-        silent = any(self.author(each) is None for each in self.letters)
+        found = [family for letter in self.letters for family in self.families(letter)]
+        silent = any(self.author(letter) is None for letter in self.letters)
         return tuple(dict.fromkeys([*found, *([UNKNOWN_FAMILY] if found and silent else [])]))
 
     @property
     def sided(self) -> tuple[str, ...]:
         """The families that wrote some subjects and not the others: their models have a favourite."""
-        wrote = Counter(family for each in self.letters for family in self.families(each))
+        wrote = Counter(family for letter in self.letters for family in self.families(letter))
         return tuple(each for each in wrote if each != UNKNOWN_FAMILY and wrote[each] < len(self.files))
 
     def subject(self, order: str) -> str:
@@ -102,7 +102,7 @@ class Contest:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ComparisonContext:
     """Under what was compared: `nobody` says why no model was there, `notes` what else is to be known.
 
     `redacted` secrets were left out of what models were asked. `substitutes` are the providers that were
@@ -121,17 +121,17 @@ class Terms:
 
 def terms_of(
     judge: Judge[Any], nobody: str, note: str | None, redacted: int, rounds: Sequence[CompareRound]
-) -> Terms:
+) -> ComparisonContext:
     """Return under what a judge compared; `note` stands before what it says of its calibration."""
-    return Terms(
+    return ComparisonContext(
         judge.loaded,
         judge.mode,
-        judge.gates.id if judge.gates else None,
+        judge.finality.id if judge.finality else None,
         nobody,
-        "; ".join(filter(None, (note, judge.stale))) or None,
+        "; ".join(filter(None, (note, judge.calibration_warning))) or None,
         redacted,
         judge.independence,
-        judge.asked_instead({each.tier for each in rounds}),
+        judge.asked_instead({compare_round.tier for compare_round in rounds}),
     )
 
 
@@ -149,39 +149,39 @@ class Ended:
     families: tuple[str, ...] = ()
 
 
-def identical(contest: Contest) -> Ended:
+def identical(comparison_input: ComparisonInput) -> Ended:
     """Return the end of a comparison of a text with itself, of which nobody is asked."""
-    few = "two texts" if len(contest.files) == LEAST else "texts"
+    few = "two texts" if len(comparison_input.files) == LEAST else "texts"
     return Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
 
 
 def comparison(
-    contest: Contest,
-    terms: Terms,
+    comparison_input: ComparisonInput,
+    terms: ComparisonContext,
     ended: Ended,
     rounds: Sequence[CompareRound],
     duration_ms: int,
     scores: Mapping[str, tuple[float, TierName]] | None = None,
 ) -> Comparison:
     """Return the record of a comparison; `scores` holds the mean of each subject and the last tier's name."""
-    known, ended = scores or {}, _demanding(contest, terms, ended)
+    known, ended = scores or {}, _demanding(comparison_input, terms, ended)
     subjects = [
         Contestant(
             letter=letter,
-            path=each.path,
-            sha256=each.sha256,
-            family=authors.listed(contest.families(letter)),
+            path=file.path,
+            sha256=file.sha256,
+            family=authors.listed(comparison_input.families(letter)),
             score=round(known[letter][0], 4) if letter in known else None,
             tier=known[letter][1] if letter in known else None,
         )
-        for letter, each in zip(contest.letters, contest.files, strict=True)
+        for letter, file in zip(comparison_input.letters, comparison_input.files, strict=True)
     ]
     nothing = f"nothing was judged: {terms.nobody}" if terms.nobody and not rounds else None
     degraded = [nothing, ended.degraded, failures(rounds), terms.notes]
     return Comparison(
         id=uuid.uuid4().hex,
         subjects=subjects,
-        question_sha256=hashlib.sha256(contest.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        question_sha256=hashlib.sha256(comparison_input.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         rubric=rubric_ref(terms.loaded),
         mode=terms.mode,
         prompt_sha256=terms.loaded.rubric.prompt.sha256,
@@ -195,7 +195,7 @@ def comparison(
         degraded="; ".join(filter(None, degraded)) or None,
         truncated=ended.truncated,
         families=list(ended.families),
-        independent=is_independent(contest.wrote, ended.families),
+        independent=is_independent(comparison_input.wrote, ended.families),
         redacted=terms.redacted if rounds else 0,
         substitutes=list(terms.substitutes),
         timestamp=datetime.now(UTC),
@@ -205,18 +205,22 @@ def comparison(
 
 
 def unprepared(
-    contest: Contest, loaded: LoadedRubric, mode: ModeName, error: GatewayError, duration_ms: int
+    comparison_input: ComparisonInput,
+    loaded: LoadedRubric,
+    mode: ModeName,
+    error: GatewayError,
+    duration_ms: int,
 ) -> Comparison:
     """Return the record of a comparison whose texts could not be prepared by the deadline."""
-    terms = Terms(loaded, mode, nobody=f"{error.kind} ({error.message})")
-    return comparison(contest, terms, Ended("undetermined", "none"), (), duration_ms)
+    terms = ComparisonContext(loaded, mode, nobody=f"{error.kind} ({error.message})")
+    return comparison(comparison_input, terms, Ended("undetermined", "none"), (), duration_ms)
 
 
-def _demanding(contest: Contest, terms: Terms, ended: Ended) -> Ended:
+def _demanding(comparison_input: ComparisonInput, terms: ComparisonContext, ended: Ended) -> Ended:
     """Return the end of a comparison where a win by the winner's own family alone is none, if it has to."""
-    if ended.verdict not in tuple(contest.letters):
+    if ended.verdict not in tuple(comparison_input.letters):
         return ended
-    why = lacking(terms.independence, contest.families(ended.verdict), ended.families)
+    why = lacking(terms.independence, comparison_input.families(ended.verdict), ended.families)
     if why is None:
         return ended
     told = "; ".join(filter(None, (why, ended.degraded)))

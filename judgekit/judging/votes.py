@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from judgekit.judging import jury
 from judgekit.judging.comparison import TIE
-from judgekit.judging.contest import Ended
+from judgekit.judging.comparison_input import Ended
 from judgekit.judging.jury import has_quorum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config.names import ModeName, Outcome, TierName
-    from judgekit.judging.escalation import Final, Rules
+    from judgekit.judging.escalation import EscalationRules, Final
     from judgekit.judging.options import JuryRule
     from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint
@@ -49,7 +49,7 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class TierVote:
     """The votes of one tier's models; there are none where too few answered.
 
     `families` are how far each family is for A (1) or for B (-1); without them each vote counts by itself.
@@ -83,7 +83,7 @@ class Ballot:
         words = [word_of(each) for each in self.own or self._voices]
         if len(set(words)) <= 1:
             return None
-        said = sum(each == self.word for each in words)
+        said = sum(word == self.word for word in words)
         return "majority" if has_quorum(said, len(words)) else _FEW.get(said, "none")
 
     @property
@@ -95,7 +95,7 @@ class Ballot:
         return round(fmean(self._voices), DIGITS) if self.votes else 0.0
 
 
-Ballots: TypeAlias = "Mapping[TierName, Ballot]"
+Ballots: TypeAlias = "Mapping[TierName, TierVote]"
 
 
 def vote(said: Sequence[Vote | None]) -> Vote | None:
@@ -113,8 +113,8 @@ def of_calls(said: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     decides. Of several samples each counts alike; None unless more than half of them have a word.
     """
     votes = [vote(both) for both in _batches(said, len(ORDERS))]
-    samples = [_weighed(each) for each in _batches(votes, criteria)]
-    known = [each for each in samples if each is not None]
+    samples = [_weighed(batch) for batch in _batches(votes, criteria)]
+    known = [sample for sample in samples if sample is not None]
     if not has_quorum(len(known), len(samples)):
         return None
     ahead = round(fmean(each.lean for each in known), DIGITS)
@@ -128,63 +128,67 @@ def word_of(lean: float) -> PairWord:
     return WINS[lean < 0] if lean else "tie"
 
 
-def ballot(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> Ballot:
+def tier_vote(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
     """Return what a tier's models say together; nothing unless more than half of them have a word.
 
     Each family has one vote: the mean of its models' votes, or by the rule `majority` the word of most of
     them; then the word must be that of more than half of the families, too.
     """
-    known = [(seat, each) for seat, each in said if each is not None]
+    known = [(endpoint, each) for endpoint, each in said if each is not None]
     if not has_quorum(len(known), len(said)):
-        return Ballot()
+        return TierVote()
     leans = [fmean(each.lean for each in own) for own in jury.by_family(known)]
-    own = families = tuple(round(each, DIGITS) for each in leans)
+    own = families = tuple(round(lean, DIGITS) for lean in leans)
     if rule == "majority":
         families = _whole(families)
-    found = Ballot(tuple(each for _, each in known), families, own)
-    return replace(found, behind=frozenset(seat.family for seat, each in known if each.word == found.word))
+    found = TierVote(tuple(each for _, each in known), families, own)
+    return replace(
+        found, behind=frozenset(endpoint.family for endpoint, each in known if each.word == found.word)
+    )
 
 
-def favourite(ballots: Ballots) -> PairWord | None:
+def favourite(tier_votes: Ballots) -> PairWord | None:
     """Return the first winner."""
-    return next((each.word for each in ballots.values() if each.word in WINS), None)
+    return next((each.word for each in tier_votes.values() if each.word in WINS), None)
 
 
-def outcomes(ballots: Ballots) -> dict[TierName, Outcome | None]:
+def outcomes(tier_votes: Ballots) -> dict[TierName, Outcome | None]:
     """Return what the tiers said, told from the side of the first winner."""
-    first = favourite(ballots)
-    return {tier: _outcome(each.word, first) for tier, each in ballots.items()}
+    first = favourite(tier_votes)
+    return {tier: _outcome(each.word, first) for tier, each in tier_votes.items()}
 
 
-def ended(final: Final, ballots: Ballots, mode: ModeName, rules: Rules) -> Ended:
+def ended(final: Final, tier_votes: Ballots, mode: ModeName, rules: EscalationRules) -> Ended:
     """Return the end of a comparison to which the rules led, with what they know of the tiers."""
-    first, cut = favourite(ballots), rules.truncated
+    first, cut = favourite(tier_votes), rules.truncated
     told = {"accept": first, "reject": _other(first), "improve": TIE}
     word, tier, consensus = told.get(final.verdict) or final.verdict, final.tier, final.consensus
-    winner = _stands(ballots, final, mode, rules)
+    winner = _stands(tier_votes, final, mode, rules)
     if winner is not None:
         word, tier, consensus = str(first), winner, "single"
     said = first if final.verdict == "undetermined" else word
-    sayers = [each for each, one in ballots.items() if one.word == said and said is not None]
-    if sayers and all(each in cut for each in sayers):
+    sayers = [each for each, one in tier_votes.items() if one.word == said and said is not None]
+    if sayers and all(sayer in cut for sayer in sayers):
         why = "no model saw both texts whole, so neither is known to be better"
         return Ended("undetermined", "none", degraded=why, truncated=True)
     if tier is None:
         return Ended(word, consensus, truncated=bool(cut))
-    return Ended(word, consensus, tier, ballots[tier].lead, ballots[tier].reasoning, truncated=tier in cut)
+    return Ended(
+        word, consensus, tier, tier_votes[tier].lead, tier_votes[tier].reasoning, truncated=tier in cut
+    )
 
 
-def _stands(ballots: Ballots, final: Final, mode: ModeName, rules: Rules) -> TierName | None:
+def _stands(tier_votes: Ballots, final: Final, mode: ModeName, rules: EscalationRules) -> TierName | None:
     """Return the tier whose win the tie of the next does not undo: in lenient mode, where labels allow it.
 
     Without a calibration a win is final there as soon as it is given, unless it rests on a cut text or on
     none but the winner's own family.
     """
-    gates, barred = rules.gates, {*rules.truncated, *rules.partial}
-    if mode != "lenient" or gates is None or final.verdict != "improve" or final.tier is None:
+    finality, barred = rules.finality, {*rules.truncated, *rules.partial}
+    if mode != "lenient" or finality is None or final.verdict != "improve" or final.tier is None:
         return None
-    leads = {tier: each.lead for tier, each in ballots.items() if tier not in barred}
-    return gates.stands(final.tier, outcomes(ballots), leads)
+    leads = {tier: each.lead for tier, each in tier_votes.items() if tier not in barred}
+    return finality.stands(final.tier, outcomes(tier_votes), leads)
 
 
 def _outcome(word: PairWord | None, first: PairWord | None) -> Outcome | None:
@@ -209,9 +213,9 @@ def _weighed(votes: Sequence[Vote | None]) -> Vote | None:
 
 def _whole(leans: Sequence[float]) -> tuple[float, ...]:
     """Return the votes of families where each counts whole, and without a word of most of them for none."""
-    words = [word_of(each) for each in leans]
+    words = [word_of(lean) for lean in leans]
     most = next((each for each in WINS if has_quorum(words.count(each), len(words))), None)
-    return tuple(Vote(each).lean for each in words) if most else (0.0,) * len(words)
+    return tuple(Vote(word).lean for word in words) if most else (0.0,) * len(words)
 
 
 def _batches(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
