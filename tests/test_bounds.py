@@ -183,7 +183,7 @@ def patterns(text: str) -> None:
     with suppress(ValueError):
         of("config.patterns.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
     of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
-    of("retrieval.ignore.Rules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
+    of("retrieval.ignore.IgnoreRules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
 
 
 def failure(text: str) -> None:
@@ -207,7 +207,7 @@ def labels(text: str) -> None:
 
 
 def candidates(text: str) -> None:
-    shown = of("judging.prompt.Shown")("a", text, text[:100], (text,) * 3, text[:300])
+    shown = of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text[:300])
     of("judging.prompt.candidate_text")(shown)
     candidate = of("retrieval.confidence.Candidate")("a", text, text, tags=(text,), root="/r", place="a.json")
     of("hooks.context.render")([candidate], [candidate], [candidate], "/p", {"/r": {text: text}})
@@ -216,7 +216,7 @@ def candidates(text: str) -> None:
 def asked_of_models(text: str) -> None:
     fence, shown = (
         of("judging.fence.Fence")(),
-        of("judging.prompt.Shown")("a", text, text[:100], (text,) * 3, text),
+        of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text),
     )
     part = of("judging.subject.Part")("A", text, len(text))
     of("judging.prompt.candidate_context")(fence, shown, text, [text])
@@ -272,7 +272,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "gate.issues.wrapped": lambda text: of("gate.issues.wrapped")(text, 300),
     "judging.fence.labels": labels,
     "providers.failures.failure_of": failure,
-    "providers.failures.redact": lambda text: of("providers.failures.redact")(text, ["sk-abcdefgh"]),
+    "providers.failures.without_values": lambda text: of("providers.failures.without_values")(
+        text, ["sk-abcdefgh"]
+    ),
     "providers.command.explained": lambda text: of("providers.command.explained")(
         text, SimpleNamespace(reply="json", reply_key="result")
     ),
@@ -291,9 +293,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
         text.encode("utf-8", "replace"), text=True
     ),
     "judging.extract.differing": differing,
-    "judging.extract.exact_end": lambda text: of("judging.conflict.exact_end")(text, 0),
+    "judging.extract.exact_end": lambda text: of("judging.extract.exact_end")(text, 0),
     "judging.extract.read": read,
-    "judging.extract.extract": lambda text: of("judging.conflict.extract")(text, Answer),
+    "judging.extract.extract": lambda text: of("judging.extract.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
     "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
     "retrieval.schema.row": entry,
@@ -332,7 +334,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "hooks.selection.find",
             "hooks.explain.report",
         ),
-        *("hooks.judged.choose", "hooks.log.last", "hooks.files.replace", "hooks.git_status.configured"),
+        *(
+            "hooks.judged.shown_by_judge",
+            "hooks.log.last",
+            "hooks.files.replace",
+            "hooks.git_status.configured",
+        ),
         *("hooks.files.add", "judging.pointwise.ask", "judging.search.judged_hook", "judging.search.search"),
         *("retrieval.search.passages", "retrieval.search.search", "retrieval.cachefile.write"),
         *("retrieval.schema.beginning", "retrieval.keyword.match", "retrieval.sources.claude_memory.read"),
@@ -395,7 +402,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *("hooks.entries.member", "hooks.entries.plain", "retrieval.keyword.points", "cli.output.emit"),
         *(
-            "cli.output.complain",
+            "cli.output.warn",
             "cli.output.say",
             "cli.output.messages_text",
             "judging.logprobs.expectation",

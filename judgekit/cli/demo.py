@@ -93,7 +93,7 @@ def _local(name: str, environ: dict[str, str]) -> str:
     try:
         models.resolve(name)
     except UsageError:
-        model = models.known(name)
+        model = models.model_named(name)
         warn(
             f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
         )

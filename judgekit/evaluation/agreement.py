@@ -195,7 +195,7 @@ def measured(cases: Sequence[Case], judge: str, reader: Reader | None) -> Probab
 
     Of the originals, as agreement is.
     """
-    known = list(_known(cases, judge, reader)) if reader else []
+    known = list(_labelled_probabilities(cases, judge, reader)) if reader else []
     said, right = [probability for probability, _ in known], [kept for _, kept in known]
     brier, ece = stats.brier(said, right), stats.ece(said, right)
     if brier is None or ece is None:
@@ -203,7 +203,9 @@ def measured(cases: Sequence[Case], judge: str, reader: Reader | None) -> Probab
     return Probabilities(answers=len(known), brier=brier, ece=ece, bins=stats.table(said, right))
 
 
-def _known(cases: Sequence[Case], judge: str, reader: Reader) -> Iterator[tuple[float, bool]]:
+def _labelled_probabilities(
+    cases: Sequence[Case], judge: str, reader: Reader
+) -> Iterator[tuple[float, bool]]:
     for case in cases:
         recorded = case.judges.get(judge)
         if (

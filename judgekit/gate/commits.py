@@ -78,7 +78,7 @@ def of_push(
     """
     pushed = PushedChanges([], [], [])
     seen: set[tuple[str, str]] = set()
-    known = _known(repository, updates, remote, url)
+    known = _remote_commits(repository, updates, remote, url)
     for update in updates:
         tip = None if update.deletes else repository.commit(update.local_oid)
         if tip is None:
@@ -101,12 +101,12 @@ def since(
 
     Raises `UnknownCommit` where one of them is not here.
     """
-    before, after = known(repository, base), known(repository, tip)
+    before, after = commit_id(repository, base), commit_id(repository, tip)
     notes: list[str] = []
     return PushedChanges(_of_tip(repository, after, before, [before], wanted, notes), [], notes)
 
 
-def known(repository: Repository, name: str) -> str:
+def commit_id(repository: Repository, name: str) -> str:
     """Return the id of the commit that `name` leads to; raises `UnknownCommit` where there is none."""
     commit = repository.commit(name)
     if commit is not None:
@@ -116,7 +116,7 @@ def known(repository: Repository, name: str) -> str:
     raise UnknownCommit(f"{name or repr(name)}: no commit of this repository; fetch it, or name another one")
 
 
-def _known(repository: Repository, updates: Iterable[RefUpdate], remote: str, url: str) -> list[str]:
+def _remote_commits(repository: Repository, updates: Iterable[RefUpdate], remote: str, url: str) -> list[str]:
     """Return what the remote is known to have: the refs it is updated from, and what was fetched from it.
 
     A remote may be known by another name. Of one that was never fetched, only what others have is known.

@@ -345,7 +345,7 @@ def check_since(repository: Repository, base: str, run: Run) -> Outcome:
     """
     return _check(
         repository,
-        [commits.known(repository, base)],
+        [commits.commit_id(repository, base)],
         PushRecord(ref=base),
         lambda wanted: commits.since(repository, base, "HEAD", wanted),
         run,

@@ -341,7 +341,7 @@ def find(
         return UsableCalibration()
     now = fingerprint.panel(panel, loaded.rubric, options)
     fitting, calibration_warning, broken = None, list[str](), list[str]()
-    for known in _known(loaded.rubric.rubric, mode, project):
+    for known in _calibrations(loaded.rubric.rubric, mode, project):
         if isinstance(known, str):
             broken.append(f"calibration not used: {known}")
         elif (known.subjects is None) != (subjects == 0):
@@ -457,7 +457,7 @@ def write(known: Calibration, path: Path) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
 
 
-def _known(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
+def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
     """Yield the calibrations of a rubric and mode, a folder's newest first, and what is wrong with others."""
     for origin, folder in search_path.folders(FOLDER, project):
         if origin == "bundled":

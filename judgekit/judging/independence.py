@@ -35,7 +35,7 @@ def apart(
     returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
     stays as it is: somebody has to judge.
     """
-    strangers, known = _but(panel, _known(wrote)), _but(panel, {*wrote, UNKNOWN_FAMILY})
+    strangers, known = _but(panel, _known_families(wrote)), _but(panel, {*wrote, UNKNOWN_FAMILY})
     apart = dict(panel)
     for tier, jury in panel.items():
         endpoints = strangers[tier] or _nearest(tier, known)
@@ -52,11 +52,11 @@ def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | No
     False when all of them wrote the text; None when it is not known who wrote it, when nobody judged it, or
     when those who may be others are of a family that is not known.
     """
-    if not _known(wrote) or not judged:
+    if not _known_families(wrote) or not judged:
         return None
-    if set(judged) <= _known(wrote):
+    if set(judged) <= _known_families(wrote):
         return False
-    strangers = set(judged) - _known(wrote) - {UNKNOWN_FAMILY}
+    strangers = set(judged) - _known_families(wrote) - {UNKNOWN_FAMILY}
     return True if strangers and UNKNOWN_FAMILY not in wrote else None
 
 
@@ -81,7 +81,7 @@ def _but(
     }
 
 
-def _known(families: Collection[str]) -> set[str]:
+def _known_families(families: Collection[str]) -> set[str]:
     return set(families) - {UNKNOWN_FAMILY}
 
 

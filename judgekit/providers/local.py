@@ -108,7 +108,7 @@ def folder() -> Path:
     return Path(environment.cache_home()) / "models"
 
 
-def known(name: str) -> Model:
+def model_named(name: str) -> Model:
     """Return the catalogue's entry; raises `UsageError` naming what there is."""
     model = CATALOGUE.get(name)
     if model is None:
@@ -125,7 +125,7 @@ def resolve(name_or_path: str) -> Path:
     """
     if name_or_path not in CATALOGUE and _is_path(name_or_path):
         return _checked(Path(name_or_path).expanduser())
-    model = known(name_or_path)
+    model = model_named(name_or_path)
     for each in _folders():
         path = each / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:

@@ -51,7 +51,7 @@ def fetch(name: str, progress: Progress) -> Path:
 
     Raises `UsageError` for an unknown name, `FetchError` for everything that can go wrong on the way.
     """
-    model = local.known(name)
+    model = local.model_named(name)
     folder = local.folder()
     target = folder / f"{model.name}.gguf"
     try:

@@ -69,7 +69,7 @@ def test_a_model_that_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest
     app.run(["provider", "check", "--fetch"])
     assert fetched == ["smollm2-135m"]
     with (tmp_path / "smollm2-135m.gguf").open("wb") as file:
-        file.truncate(local.known("smollm2-135m").size)
+        file.truncate(local.model_named("smollm2-135m").size)
     app.run(["provider", "check", "--fetch"])
     assert fetched == ["smollm2-135m"]
 
