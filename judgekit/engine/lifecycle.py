@@ -65,7 +65,7 @@ class _Protocol(H11Protocol):
 
 
 class Engine(uvicorn.Server):
-    """Serves whoever comes to its seat until it is time to go."""
+    """Serves on its socket until it is time to go."""
 
     def __init__(self, engine_lock: EngineLock, log: Log) -> None:
         super().__init__(

@@ -212,7 +212,7 @@ def compare_round(
 
 @dataclass(slots=True)
 class _Course:
-    """The ballots of the tiers that were asked, in order, and every call."""
+    """The votes of the tiers that were asked, in order, and every call."""
 
     tier_votes: dict[TierName, TierVote] = field(default_factory=dict)
     rounds: list[CompareRound] = field(default_factory=list)
