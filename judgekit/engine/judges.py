@@ -56,7 +56,7 @@ class Judges:
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
 
     async def get(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
-        """Return the judge for a wish in a project and the current caller's environment.
+        """Return the judge for a request in a project and the current caller's environment.
 
         Raises `ConfigError` or `UsageError`.
         """

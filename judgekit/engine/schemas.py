@@ -96,7 +96,7 @@ class JudgeBody(Carried):
     wish: WishGiven = WishGiven()
 
     def meant(self) -> JudgeRequest:
-        """Return the wish, with the rubric's path as the caller means it."""
+        """Return the request, with the rubric's path as the caller means it."""
         given, rubric = self.wish, self.wish.rubric
         if rubric is not None and rubric.endswith((".yaml", ".yml")):
             rubric = self.path(rubric)

@@ -331,7 +331,7 @@ def find(
     options: JudgeOptions = USUAL,
     subjects: int = 0,
 ) -> UsableCalibration:
-    """Return the newest calibration that fits rubric, mode, models and manner, the project's first.
+    """Return the newest calibration that fits rubric, mode, models and options, the project's first.
 
     One that is stale is not used, and said where none fits; one that cannot be read is said in any case. What
     is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide.

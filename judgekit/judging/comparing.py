@@ -82,7 +82,7 @@ def judge(
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> PairJudge | RankingJudge:
-    """Return the judge that a wish and the configuration in `project` ask for.
+    """Return the judge that a request and the configuration in `project` ask for.
 
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """

@@ -38,7 +38,7 @@ class JudgeOptions(NamedTuple):
         return self.samples * (questions if self.each else 1)
 
     def asked(self, rubric: AnyRubric) -> dict[str, AnyRubric]:
-        """Return what each call asks about, by its part of the matter: the whole rubric, or one question."""
+        """Return what each call asks about, by its part of the key: the whole rubric, or one question."""
         if not self.each or len(rubric.questions) == 1:
             return {"": rubric}
         return {name: rubric.about(name) for name in rubric.questions}
@@ -55,5 +55,5 @@ USUAL = JudgeOptions()
 
 
 def configured(judge: JudgeConfig) -> JudgeOptions:
-    """Return the manner that a configuration asks for."""
+    """Return the options that a configuration asks for."""
     return JudgeOptions(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)

@@ -397,7 +397,7 @@ class RankingJudge(Judge[ScoreRubric]):
         return any(is_cut(subject.seen_by(limits, endpoint)) for endpoint in self.models_by_tier[tier])
 
     def ranks(self, comparison_input: ComparisonInput) -> Ranks:
-        """Begin the course of a comparison."""
+        """Begin a comparison."""
         panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.models_by_tier.items()}
         margins = usual_margins(self.rubric)
         return Ranks(comparison_input.distinct, panel, margins, self.mode, self.finality)

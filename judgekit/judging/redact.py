@@ -179,7 +179,7 @@ def _file(given: File) -> tuple[File, int]:
 
 
 def comparison_input(given: ComparisonInput, options: JudgeOptions) -> tuple[ComparisonInput, int]:
-    """Return what is compared, in the usual manner without secrets, and how many were left out."""
+    """Return what is compared without its secrets, and how many were left out."""
     if not options.redact:
         return given, 0
     prompt, files = redact(given.prompt), [_file(file) for file in given.files]

@@ -60,7 +60,7 @@ AS_CONFIGURED = JudgeRequest()
 def document_judge(
     gateway: Gateway, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Return the judge that a wish and the configuration in `project` ask for, and which models it found.
+    """Return the judge that a request and the configuration in `project` ask for, and which models it found.
 
     Raises `ConfigError` or `UsageError`.
     """
@@ -77,7 +77,7 @@ def document_judge(
 def rubric(
     settings: Config, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> LoadedRubric:
-    """Return the rubric that a wish or the configuration names; raises `ConfigError` or `UsageError`."""
+    """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
     if judge_request.rubric is None:
         return loader.configured_rubric("judge", settings.judge.rubric, project)
     return loader.score_rubric(_named(judge_request.rubric), project)
@@ -93,7 +93,7 @@ def judge_of(
     here: bool = True,
     subjects: int = 0,
 ) -> Judge[Any]:
-    """Return what a judge has by a wish and by `settings`; no models where none is asked from `here`.
+    """Return what a judge has by a request and by `settings`; no models where none is asked from `here`.
 
     `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
 

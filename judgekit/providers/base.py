@@ -67,7 +67,7 @@ class CallKey(NamedTuple):
     part: str = ""
 
     def within(self, part: str) -> CallKey:
-        """Return a part of this matter."""
+        """Return a part of this key."""
         return self._replace(part="/".join(filter(None, (self.part, part))))
 
 

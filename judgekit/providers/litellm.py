@@ -198,7 +198,7 @@ def _usage(response: Any, endpoint: Endpoint, cost: CallCost) -> CallUsage:  # n
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
-_CONCESSIONS = 5  # as many as a manner has: the limit's name, temperature, probabilities, the format twice
+_CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
 _MOST_SAID = 64_000  # characters of what an error of litellm's says
 _LOCK = threading.Lock()
 _ENVIRONMENT = {
@@ -291,7 +291,7 @@ class CallStyle(NamedTuple):
     logprobs: bool = True
 
     def adapted(self, failure: GatewayError, request: Request) -> CallStyle | None:
-        """Return the manner to try after a failure, or None when another one would not help."""
+        """Return the style to try after a failure, or None when another one would not help."""
         # Without a schema they are the answer.
         if self.logprobs and request.top_logprobs and request.schema and _is_about_logprobs(failure):
             return self._replace(logprobs=False)
@@ -346,7 +346,7 @@ class LitellmGateway:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
     async def _in_a_manner_that_is_taken(self, work: _Work) -> Reply:
-        """Ask; where the address rejects the manner, ask in weaker ones and remember what it rejected."""
+        """Ask; where the address rejects the style, ask in weaker ones and remember what it rejected."""
         place = (work.endpoint.api_base, work.endpoint.model)
         style = self._learned.get(place, CallStyle(work.endpoint.output))
         for _ in range(_CONCESSIONS):

@@ -138,7 +138,7 @@ class ReplayGateway:
         self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return what was recorded next for this matter and model, or raise what was recorded."""
+        """Return what was recorded next for this call key and model, or raise what was recorded."""
         file = endpoint.api_base
         if endpoint.profile.kind != "replay" or file is None:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
