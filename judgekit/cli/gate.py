@@ -11,13 +11,13 @@ import typer
 
 from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_substitutes, verdict_text, warn
 from judgekit.errors import UsageError
-from judgekit.gate.updates import STOPS, UNKNOWN
+from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gate.updates import Begin, Report, Row
+    from judgekit.gate.report import Begin, Report, Row
     from judgekit.hooks.gated import GateOptions
     from judgekit.ledger.records import GateMode
 

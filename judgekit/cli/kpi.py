@@ -32,7 +32,7 @@ def kpi(
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger import kpi as kpis
-    from judgekit.ledger.project import point
+    from judgekit.ledger.times import point
 
     wanted = LineFilter(since=point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):

@@ -50,7 +50,7 @@ def label(
     """
     from judgekit import environment
     from judgekit.cli.promote import readiness
-    from judgekit.ledger import LineFilter, project
+    from judgekit.ledger import LineFilter, times
     from judgekit.ledger import labels as person
     from judgekit.ledger import labels as queue
 
@@ -59,7 +59,7 @@ def label(
         return _from_file(ledger, from_, who)
     if not person.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
-    wanted = LineFilter(since=project.point(since) if since else None)
+    wanted = LineFilter(since=times.point(since) if since else None)
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
     waiting = queue.waiting(records, who, lacking.labels, lacking.found)[:limit]

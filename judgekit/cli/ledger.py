@@ -57,7 +57,7 @@ def export(
     """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
-    from judgekit.ledger.project import point
+    from judgekit.ledger.times import point
 
     wanted = LineFilter(since=point(since) if since else None, project=named(project))
     read_lines = store.entries(places(ledger, project or "all"), wanted, damaged)
@@ -153,7 +153,7 @@ def forward() -> int:
 
 def _day(before: str | None, *, everything: bool) -> date:
     """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
-    from judgekit.ledger.project import point
+    from judgekit.ledger.times import point
 
     if (before is None) != everything:
         raise UsageError("say what to remove: --before WHEN, or --all")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from judgekit.engine.judges import Service
     from judgekit.engine.log import Log
     from judgekit.gate.push import Outcome
-    from judgekit.gate.updates import Begin
+    from judgekit.gate.report import Begin
 
 
 Value = TypeVar("Value")

@@ -41,7 +41,7 @@ from judgekit.errors import ConfigError, Exit, JudgekitError, UsageError
 from judgekit.judging import panel, service
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LedgerError, LineFilter, project, store
+from judgekit.ledger import Ledger, LedgerError, LineFilter, project, store, times
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -96,7 +96,7 @@ def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
 
 def kept_lines(since: str, name: str) -> Iterator[bytes]:
     """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
-    wanted = LineFilter(since=project.point(since), project=None if name == "all" else name)
+    wanted = LineFilter(since=times.point(since), project=None if name == "all" else name)
     places = [project.home()] if store.exists(project.home()) else []
     return _together(read_line.raw + b"\n" for read_line in store.entries(places, wanted))
 

@@ -14,7 +14,7 @@ from judgekit.judging import jury, votes
 from judgekit.judging.extract import read
 from judgekit.judging.finality import certainty, margin
 from judgekit.judging.fingerprint import TOGETHER, USUALLY, Asked, together
-from judgekit.judging.opinion import Mark, Opinion
+from judgekit.judging.jury import Mark, Opinion
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
 from judgekit.judging.votes import TierVote, Vote
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, Outcome, TierName
     from judgekit.evaluation.labelled import Case, Recorded
-    from judgekit.judging.opinion import Marks
+    from judgekit.judging.jury import Marks
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Rubric
 

@@ -21,7 +21,7 @@ from judgekit.errors import ConfigError, InputError, JudgekitError
 from judgekit.gate import commits, fast_path, policy
 from judgekit.gate.fast_path import ChangeFilter, people
 from judgekit.gate.policy import commits_of
-from judgekit.gate.updates import Begin, Report, Row
+from judgekit.gate.report import Begin, Report, Row
 from judgekit.judging import authors, documents, service
 from judgekit.judging.cache import CountingCache
 from judgekit.judging.record import rubric_ref

@@ -1,18 +1,11 @@
-"""What git tells a pre-push hook on stdin: one line for each ref that is about to be updated.
-
-What a run of the gate came to, as plain objects: the same whether this process ran it or the engine did.
-"""
+"""What git tells a pre-push hook on stdin: one line for each ref that is about to be updated."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import NamedTuple
 
 from judgekit.errors import InputError
 from judgekit.text import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 _FIELDS = 4
 
@@ -60,57 +53,3 @@ def parse(text: str) -> list[RefUpdate]:
 
 def _is_oid(text: str) -> bool:
     return len(text) in (40, 64) and not text.strip("0123456789abcdef")
-
-
-STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
-
-
-class Begin(TypedDict):
-    """What is known when judging begins: the `count` of files, and the `budget` that is left, in seconds.
-
-    `holds`: what is left undetermined holds up the push.
-    """
-
-    count: int
-    budget: float
-    holds: bool
-
-
-class Row(TypedDict):
-    """What the gate says of one file; `lost` where the ledger should know it and could not be written.
-
-    `author` is who wrote the `commit`, and `verdict` a record as `judgekit schema verdict` describes it.
-    """
-
-    path: str
-    word: str
-    commit: str
-    author: str
-    lost: bool
-    verdict: Mapping[str, Any]
-
-
-class Report(NamedTuple):
-    """A row for each file, the mode that held, and lines for a person.
-
-    `escalate` is the section of the configuration that says which verdicts become issues. `unjudged` are
-    lines about what could not be judged at all. `holds`: while blocking, that and UNDETERMINED stop a push.
-    """
-
-    rows: Sequence[Row]
-    mode: str
-    notes: Sequence[str]
-    escalate: Mapping[str, Any]
-    unjudged: Sequence[str] = ()
-    holds: bool = False
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the push must not leave: for a NO-GO, or what `holds` it, while the gate is blocking."""
-        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))
-
-    @property
-    def stopping(self) -> list[Row]:
-        """The rows that hold up a push where the gate is blocking."""
-        stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
-        return [row for row in self.rows if row["word"] in stops]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.engine import asking, client
 from judgekit.errors import JudgekitError
-from judgekit.gate.updates import Begin, Report, Row
+from judgekit.gate.report import Begin, Report, Row
 from judgekit.hooks import session
 
 if TYPE_CHECKING:

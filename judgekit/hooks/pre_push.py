@@ -19,7 +19,8 @@ from judgekit.hooks import watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.gate.updates import Begin, RefUpdate, Report
+    from judgekit.gate.report import Begin, Report
+    from judgekit.gate.updates import RefUpdate
     from judgekit.hooks.gated import GateOptions
     from judgekit.ledger import Record
 
@@ -103,7 +104,7 @@ def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
 def held(error: Exception, say: Callable[[str], None]) -> Report | None:
     """Return the report that holds up a push of which nothing was judged; None where it may leave."""
     from judgekit.gate.push import Held  # noqa: PLC0415 - pydantic
-    from judgekit.gate.updates import Report  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.report import Report  # noqa: PLC0415 - a skipped push needs little
 
     if not isinstance(error, Held):
         return None

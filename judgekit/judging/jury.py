@@ -1,28 +1,76 @@
-"""Makes one opinion of those of a tier's models; pure: no model is asked here.
-
-Models that one company trained err alike, so each family has one vote, however many of its models sit in
-the jury. Panels of several families agree better with people than a single larger model, with less bias
-towards their own kind (Verga et al. 2024, "Replacing Judges with Juries", arXiv:2404.18796).
-"""
+"""A model's opinion, and the one opinion that the models of a tier come to as a jury."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from judgekit.judging.opinion import Mark, Opinion
 from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.config.names import Outcome
-    from judgekit.judging.opinion import Marks
     from judgekit.judging.options import JuryRule
     from judgekit.judging.verdict import Finding
     from judgekit.providers.base import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """Scores of a document and what the thresholds make of them; `said` is the model's own verdict word.
+
+    `samples` is how many replies of the model the scores are the mean of. Of a jury whose families came to
+    different outcomes, `divided` says whether most of them came to this one; else it is None. `dimensions`
+    are those that the reasoning speaks of, `expected` those whose score is the mean over the scale's points,
+    each weighted with its probability.
+    """
+
+    outcome: Outcome
+    scores: dict[str, float]
+    reasoning: str = ""
+    findings: tuple[Finding, ...] = ()
+    said: str | None = None
+    samples: int = 1
+    divided: bool | None = None
+    dimensions: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return the opinion as it stands in a round."""
+        findings = [finding.model_dump() for finding in self.findings]
+        how = {"samples": self.samples} if self.samples > 1 else {}
+        told = {"expected": list(self.expected)} if self.expected else {}
+        return {
+            "outcome": self.outcome,
+            "scores": self.scores,
+            "reasoning": self.reasoning,
+            "dimensions": list(self.dimensions),
+            "findings": findings,
+            "said": self.said,
+            **how,
+            **told,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Whether one candidate is kept (`accept`) or dropped (`reject`); exactly between is `improve`.
+
+    The probability is known where models give token probabilities or several samples. `divided` is as in
+    an opinion.
+    """
+
+    outcome: Outcome
+    probability: float | None = None
+    divided: bool | None = None
+
+
+Marks: TypeAlias = dict[str, Mark | None]
+"""The marks of one round by candidate id; None where the round brought none."""
+
 
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 

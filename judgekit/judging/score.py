@@ -18,8 +18,8 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.finality import margin
 from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.judge import Judge
+from judgekit.judging.jury import Opinion
 from judgekit.judging.logprobs import WORDS
-from judgekit.judging.opinion import Opinion
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.record import Judgement, unsettled, verdict
 from judgekit.judging.replies import ScoreReply, score_reply_model

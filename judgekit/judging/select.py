@@ -19,7 +19,7 @@ from judgekit.judging import jury, pointwise, prompt, redact
 from judgekit.judging.escalation import Final
 from judgekit.judging.finality import certainty
 from judgekit.judging.judge import Judge
-from judgekit.judging.opinion import Mark
+from judgekit.judging.jury import Mark
 from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.judging.replies import KEEP, select_reply_model
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.escalation import EscalationRules
     from judgekit.judging.fence import Fence
-    from judgekit.judging.opinion import Marks
+    from judgekit.judging.jury import Marks
     from judgekit.judging.options import JudgeOptions
     from judgekit.judging.session import Session
     from judgekit.judging.verdict import Round

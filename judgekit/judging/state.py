@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.judging.escalation import Final
+    from judgekit.judging.jury import Opinion
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.opinion import Opinion
     from judgekit.judging.round import Answer
     from judgekit.providers.base import Endpoint
 

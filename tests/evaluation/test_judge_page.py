@@ -12,7 +12,7 @@ from scripted import scores
 
 from judgekit.evaluation import judges as judge
 from judgekit.evaluation import labelled
-from judgekit.evaluation.page import MOST_WORDS, html
+from judgekit.evaluation.judges import MOST_WORDS, html
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from judgekit.evaluation import judges, labelled, page
+from judgekit.evaluation import judges, labelled
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def test_they_are_compared_with_what_was_to_be_kept(file: Path) -> None:
     assert [(each.count, each.relevant) for each in probabilities.bins] == [(2, 0), (2, 0.5)]
     assert probabilities.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
     assert probabilities.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
-    assert "best on the dashed line" in page.html(report)
+    assert "best on the dashed line" in judges.html(report)
 
 
 def test_without_any_there_is_nothing_to_say(file: Path) -> None:
     report = measured(file, case("a", ["m1"], {"keep": ["m1"]}))
     assert report.judges[0].probabilities is None
-    assert "dashed line" not in page.html(report)
+    assert "dashed line" not in judges.html(report)
 
 
 def test_shares_of_two_texts_are_no_probabilities_of_candidates(file: Path) -> None:

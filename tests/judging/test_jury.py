@@ -10,7 +10,7 @@ import pytest
 from scripted import scripted_endpoint
 
 from judgekit.judging import jury
-from judgekit.judging.opinion import Mark, Opinion
+from judgekit.judging.jury import Mark, Opinion
 from judgekit.judging.verdict import Finding
 from judgekit.rubric import loader
 
