@@ -156,7 +156,7 @@ def test_one_that_failed_before_was_not_heard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manner", "calls"),
+    ("options", "calls"),
     [(JudgeOptions(samples=3), 6), (JudgeOptions(each=True), 6), (JudgeOptions(samples=2, each=True), 12)],
 )
 def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:

@@ -74,7 +74,7 @@ def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selec
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 
-@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions("majority", samples=2)])
+@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions("majority", samples=2)])
 def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
@@ -90,7 +90,7 @@ def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     assert json.loads(found[0])["verdict"] == first.verdict
 
 
-@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions(samples=3)])
+@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions(samples=3)])
 def test_candidates(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     titles = [prompt_candidate.title for prompt_candidate in CANDIDATES]
