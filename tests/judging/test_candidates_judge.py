@@ -8,14 +8,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, reply
 from scripted import PROFILE, ScriptedGateway, keep, labels, scripted_endpoint, three_models
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import fence, pointwise
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.providers import replay
-from judgekit.providers.base import Reply
 from judgekit.providers.profile import Limits
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.rubric import loader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.verdict import Selection
-    from judgekit.providers.base import Endpoint, Gateway, Request
+    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
@@ -146,7 +146,7 @@ SMALL: dict[TierName, Endpoint] = {"quick": scripted_endpoint("small", pointwise
 
 def said(likely: bool) -> Reply:  # noqa: FBT001 - it is what is said
     tokens = {"yes": -0.1, "no": -3.0} if likely else {"yes": -3.0, "no": -0.1}
-    return Reply("yes", "small", CallUsage(30, 1), (tokens,))
+    return reply("yes", "small", call_usage(30, 1), logprobs=(tokens,))
 
 
 def for_what_is_asked(request: Request) -> Reply:

@@ -9,9 +9,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, reply
 from scripted import keep, labels, scripted_endpoint
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
@@ -46,7 +47,7 @@ class ByModel:
         return (
             said
             if isinstance(said, Reply)
-            else Reply(said, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+            else reply(said, scripted_endpoint.model, call_usage(100, 10, 0.001))
         )
 
     async def aclose(self) -> None:
@@ -114,8 +115,11 @@ def leaning(yes: float) -> Callable[[Request], Reply]:
 
     def answer(request: Request) -> Reply:
         likely = 0.05 if pointwise.IDLE in request.messages[-1].content else yes
-        return Reply(
-            "yes", "small", CallUsage(1, 1), ({"yes": math.log(likely), "no": math.log(1 - likely)},)
+        return reply(
+            "yes",
+            "small",
+            call_usage(1, 1),
+            logprobs=({"yes": math.log(likely), "no": math.log(1 - likely)},),
         )
 
     return answer

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import call_usage, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.errors import CostSource
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
@@ -69,7 +69,7 @@ def test_a_confirmed_acceptance() -> None:
 
 
 def answered(cost: float | None, source: CostSource | None) -> Callable[[Request], Reply]:
-    return lambda _: Reply(GOOD, "a-model", CallUsage(100, 10, cost, source))
+    return lambda _: reply(GOOD, "a-model", call_usage(100, 10, cost, source))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_pointwise_model_gives_expectations() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
         low = "decisions or actions" in request.messages[-1].content.rpartition("\n\n")[2]
         odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
-        return Reply("4", "small", CallUsage(50, 1), (odds,))
+        return reply("4", "small", call_usage(50, 1), logprobs=(odds,))
 
     endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [answer] * 3})
@@ -358,7 +358,7 @@ def test_a_pointwise_model_gives_expectations() -> None:
 def sure(request: Request) -> Reply:
     """Return a good score, and the lowest for a subject that the text does not have."""
     score = "1" if "Danube" in request.messages[-1].content else "4"
-    return Reply(score, "small", CallUsage(50, 1), ({score: -0.01},))
+    return reply(score, "small", call_usage(50, 1), logprobs=({score: -0.01},))
 
 
 def _always(reply: Reply, _: Request) -> Reply:
@@ -367,8 +367,8 @@ def _always(reply: Reply, _: Request) -> Reply:
 
 def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
     for idle, outcome in (("1", "accept"), ("4", "improve")):
-        reply = Reply(idle, "small", CallUsage(50, 1), ({idle: -0.01},))
-        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, reply)]})
+        unmoved = reply(idle, "small", call_usage(50, 1), logprobs=({idle: -0.01},))
+        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, unmoved)]})
         verdict = judge(
             gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)}
         )
@@ -381,7 +381,7 @@ def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
 
 
 def test_a_poor_text_is_not_asked_about_an_idle_subject() -> None:
-    poor = Reply("2", "small", CallUsage(50, 1), ({"2": -0.01},))
+    poor = reply("2", "small", call_usage(50, 1), logprobs=({"2": -0.01},))
     gateway = ScriptedGateway({"quick": [lambda _: poor] * 3})
     judge(gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)})
     assert len(gateway.requests) == 3

@@ -8,14 +8,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, reply
 from scripted import PROFILE, scores, scripted_endpoint, three_models
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
 from judgekit.providers.profile import Limits
 from judgekit.rubric import loader
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -48,7 +48,7 @@ class ByModel:
         if isinstance(answer, GatewayError):
             raise GatewayError(answer.kind, answer.message)
         text = answer if isinstance(answer, str) else answer(request)
-        return Reply(text, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+        return reply(text, scripted_endpoint.model, call_usage(100, 10, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""

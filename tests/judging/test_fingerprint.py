@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scripted import ScriptedGateway, scores, scripted_endpoint
-from telling import reply
+from telling import telling_reply
 
 from judgekit.evaluation import labelled, readings, reply_source
 from judgekit.evaluation.calibrate import learn
@@ -199,7 +199,7 @@ def judged(
     return asyncio.run(own.judge(document)), gateway.asked
 
 
-TOLD = reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
+TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
 UNTOLD = scores(5, 5, 5)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from making import call_usage, reply
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
@@ -23,12 +24,11 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 
 class Till:
@@ -45,11 +45,11 @@ class Till:
         self.calls += 1
         await asyncio.sleep(0)
         self.spent += price
-        usage = CallUsage(10, 1, price, "provider")
+        usage = call_usage(10, 1, price, "provider")
         if mood == 0:
             raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
         if mood == 1:
-            return Reply("no object", scripted_endpoint.model, usage)
+            return reply("no object", scripted_endpoint.model, usage)
         return answer(request, mood, usage)
 
     async def aclose(self) -> None:
@@ -60,7 +60,7 @@ def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
     """Return a reply of the shape that is asked for; `mood` says which way it leans."""
     if request.top_logprobs:
         likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}
-        return Reply(str(mood), "m", usage, (likely,))
+        return reply(str(mood), "m", usage, logprobs=(likely,))
     assert request.schema is not None
     wanted = request.schema["properties"]
     if "scores" in wanted:
@@ -70,7 +70,7 @@ def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
         said = {"reasoning": "So.", "better": [*request.labels, "tie"][mood % 3]}
     else:
         said = {key: list(request.labels)[:: mood - 1] for key in wanted}
-    return Reply(json.dumps(said), "m", usage)
+    return reply(json.dumps(said), "m", usage)
 
 
 def dimensions(request: Request) -> list[str]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import call_usage, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.subject import File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.options import JuryRule
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 CRITERIA = ["instruction", "correctness", "help"]
 
@@ -69,8 +69,8 @@ class Panel:
         text = request.messages[-1].content
         first = min(request.labels, key=lambda label: text.index(f"The text {label}:"))
         wins = {"1": first} | {each: by_text[file(each).sha256] for each in "AB"}
-        reply = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
-        return Reply(json.dumps(reply), scripted_endpoint.model, CallUsage(10, 1, 0.001))
+        said = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
+        return reply(json.dumps(said), scripted_endpoint.model, call_usage(10, 1, 0.001))
 
     def word(self, model: str, request: Request) -> str:
         said = self.said[model]
@@ -254,8 +254,11 @@ def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() ->
         async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             self.requests.append(request)
             first = request.messages[-1].content.index("\nA\n") < request.messages[-1].content.index("\nB\n")
-            return Reply(
-                "1", scripted_endpoint.model, CallUsage(), ({"1": -0.1 if first else -3.0, "2": -1.0},)
+            return reply(
+                "1",
+                scripted_endpoint.model,
+                call_usage(),
+                logprobs=({"1": -0.1 if first else -3.0, "2": -1.0},),
             )
 
     panel = Leaning({})
@@ -271,8 +274,11 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, wo
         async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             text = request.messages[-1].content
             likely = first if text.index("\nA\n") < text.index("\nB\n") else 1 - first
-            return Reply(
-                "1", scripted_endpoint.model, CallUsage(), ({"1": log(likely), "2": log(1 - likely)},)
+            return reply(
+                "1",
+                scripted_endpoint.model,
+                call_usage(),
+                logprobs=({"1": log(likely), "2": log(1 - likely)},),
             )
 
     by_tier: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}

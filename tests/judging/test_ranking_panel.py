@@ -10,15 +10,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, reply
 from scripted import PROFILE, scripted_endpoint
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.subject import File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 
@@ -67,7 +67,7 @@ class Panel:
         part = request.call_key.part.partition("/")[0]
         names = [part] if part in DIMENSIONS else DIMENSIONS
         found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
-        return Reply(json.dumps(found), scripted_endpoint.model, CallUsage(10, 1, 0.001))
+        return reply(json.dumps(found), scripted_endpoint.model, call_usage(10, 1, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
+from making import reply
 from scripted import three_models
 
 from judgekit.config.names import TIERS
@@ -22,11 +23,10 @@ from judgekit.judging.redact import redact
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import CONTEXT_CHARS, Document, File, Task
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
 SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
@@ -46,7 +46,7 @@ class Listening:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.heard += [message.content for message in request.messages]
-        return Reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
+        return reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
 
     async def aclose(self) -> None:
         pass

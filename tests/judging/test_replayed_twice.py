@@ -8,9 +8,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, reply
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
-from judgekit.errors import CallUsage
 from judgekit.judging import documents, service
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
@@ -59,7 +59,7 @@ def stable(found: Verdict | Selection) -> str:
 
 
 def token(_: object) -> Reply:
-    return Reply("4", "third", CallUsage(7, 1, 0.01), (LIKELY,))
+    return reply("4", "third", call_usage(7, 1, 0.01), logprobs=(LIKELY,))
 
 
 def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdict:
