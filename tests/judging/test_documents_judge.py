@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, reply
+from making import call_usage, document, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.errors import CostSource
+    from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -34,8 +34,8 @@ GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
 
-def document(text: str = "Some text.", total: int | None = None) -> Document:
-    return Document((File("docs/a.md", text, "ab" * 32, total or len(text)),), "docs/a.md@abab")
+def text_document(text: str = "Some text.", total: int | None = None) -> Document:
+    return document((file("docs/a.md", text, sha256="ab" * 32, total=total or len(text)),), "docs/a.md@abab")
 
 
 def judge(
@@ -49,7 +49,7 @@ def judge(
     endpoints = three_models() if endpoints is None else endpoints
     options.setdefault("deadline", 60)
     own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), mode, **options)
-    return asyncio.run(own.judge(subject or document()))
+    return asyncio.run(own.judge(subject or text_document()))
 
 
 def run(mode: ModeName = "strict", **answers: list[Answer]) -> tuple[Verdict, ScriptedGateway]:
@@ -124,7 +124,7 @@ def first_is_told_first(sha256: str) -> bool:
         "tiebreaker": [BAD],
     }
     gateway = ScriptedGateway(answers)
-    judge(gateway, subject=Document((File("a.md", "text", sha256, 4),), "a"))
+    judge(gateway, subject=document((file("a.md", "text", sha256=sha256),), "a"))
     content = gateway.requests[2].messages[-1].content
     return content.index("FIRST") < content.index("SECOND")
 
@@ -289,14 +289,14 @@ def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
     cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
     for endpoints, count in cases:
         own = DocumentJudge(ScriptedGateway({}), endpoints, loaded, "strict", 60)
-        asked = own.prompts("quick", document())
+        asked = own.prompts("quick", text_document())
         assert len(asked) == count
         assert all("Some text." in messages[-1].content for messages in asked)
 
 
 def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
-    verdict = judge(gateway, mode="lenient", subject=document("x" * 4001))
+    verdict = judge(gateway, mode="lenient", subject=text_document("x" * 4001))
     assert gateway.asked == ["quick", "deep"]
     assert "cut after 4000 of its 4001 characters" in gateway.requests[0].messages[-1].content
     assert "x" * 4001 in gateway.requests[1].messages[-1].content
@@ -305,13 +305,13 @@ def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
 
 def test_a_document_that_nobody_saw_whole_is_not_accepted() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD], "tiebreaker": [GOOD]})
-    verdict = judge(gateway, mode="lenient", subject=document("x" * 5000, total=6_000_000))
+    verdict = judge(gateway, mode="lenient", subject=text_document("x" * 5000, total=6_000_000))
     assert (verdict.verdict, verdict.truncated) == ("undetermined", True)
     assert verdict.degraded == "no model saw the whole text, so its acceptance is not final"
 
 
 def test_a_document_may_be_rejected_for_its_beginning() -> None:
-    verdict = judge(ScriptedGateway({"quick": [BAD]}), subject=document("x" * 5000, total=6_000_000))
+    verdict = judge(ScriptedGateway({"quick": [BAD]}), subject=text_document("x" * 5000, total=6_000_000))
     assert (verdict.verdict, verdict.truncated) == ("reject", True)
 
 
@@ -408,7 +408,7 @@ def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
 def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
     endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [sure] * 4, "deep": [sure] * 4})
-    judge(gateway, endpoints={"quick": endpoint, "deep": endpoint}, subject=document("x" * 4001))
+    judge(gateway, endpoints={"quick": endpoint, "deep": endpoint}, subject=text_document("x" * 4001))
     assert gateway.asked == ["quick"] * 4 + ["deep"] * 4
 
 

@@ -8,14 +8,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, reply
+from making import call_usage, document, file, reply
 from scripted import PROFILE, scores, scripted_endpoint, three_models
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.providers.profile import Limits
 from judgekit.rubric import loader
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
-DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
+DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
 Answers = dict[str, "str | GatewayError | Callable[[Request], str]"]
 
 

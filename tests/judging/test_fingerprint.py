@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import document, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
@@ -18,7 +18,6 @@ from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, p
 from judgekit.judging.calibration import Promise
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -195,8 +194,8 @@ def judged(
         finality=calibration.rules(),
         calibration_warning=calibration_warning,
     )
-    document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
-    return asyncio.run(own.judge(document)), gateway.asked
+    subject = document((file("a.md", "# A"),), "a.md")
+    return asyncio.run(own.judge(subject)), gateway.asked
 
 
 TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})

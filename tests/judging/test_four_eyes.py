@@ -7,13 +7,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging import documents
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
-FILE = File("docs/a.md", "Some text.", "ab" * 32, 10)
+FILE = file("docs/a.md", "Some text.", sha256="ab" * 32)
 
 
 def endpoint(family: str) -> Endpoint:

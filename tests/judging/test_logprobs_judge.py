@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
+from making import document, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import beside, telling_reply
 
@@ -16,7 +17,6 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
-DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
+DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
 TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import call_usage, reply
+from making import call_usage, document, file, reply
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
@@ -23,11 +22,11 @@ from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
+    from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 
@@ -82,13 +81,13 @@ def dimensions(request: Request) -> list[str]:
     return list(scores["properties"])
 
 
-def file(text: str) -> File:
-    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+def text_file(text: str) -> File:
+    return file(f"{text}.md", text)
 
 
-def document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
+def judged_document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     judge = DocumentJudge(till, panel, loader.score_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(Document((file("text"),), "text.md@1")))
+    return asyncio.run(judge.judge(document((text_file("text"),), "text.md@1")))
 
 
 def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
@@ -101,15 +100,15 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
     judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", (file("A"), file("B")))))
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", (text_file("A"), text_file("B")))))
 
 
 def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(file, "ABCD")))))
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(text_file, "ABCD")))))
 
 
-TASKS = {"document": document, "candidates": candidates, "pair": pair, "ranking": ranking}
+TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "ranking": ranking}
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import reply
+from making import file, reply
 from scripted import ScriptedGateway, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.subject import File
 from judgekit.providers import replay
 from judgekit.rubric import loader
 
@@ -42,7 +41,7 @@ def sha(text: str) -> str:
 def comparison_input(
     first: str = GOOD, second: str = POOR, prompt: str = "Name three rivers."
 ) -> ComparisonInput:
-    files = [File(f"{name}.md", text, sha(text), len(text)) for name, text in (("a", first), ("b", second))]
+    files = [file(f"{name}.md", text) for name, text in (("a", first), ("b", second))]
     return ComparisonInput(prompt, tuple(files))
 
 

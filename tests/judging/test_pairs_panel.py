@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 from math import log
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, reply
+from making import call_usage, file, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
@@ -20,7 +19,6 @@ from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.subject import File
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -30,16 +28,17 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.options import JuryRule
+    from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 CRITERIA = ["instruction", "correctness", "help"]
 
 
-def file(text: str) -> File:
-    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+def text_file(text: str) -> File:
+    return file(f"{text}.md", text)
 
 
-PAIR = ComparisonInput("Name three rivers.", (file("A"), file("B")))
+PAIR = ComparisonInput("Name three rivers.", (text_file("A"), text_file("B")))
 
 
 def endpoint(name: str) -> Endpoint:
@@ -68,7 +67,7 @@ class Panel:
         by_text = {each: label for label, each in request.labels.items()}
         text = request.messages[-1].content
         first = min(request.labels, key=lambda label: text.index(f"The text {label}:"))
-        wins = {"1": first} | {each: by_text[file(each).sha256] for each in "AB"}
+        wins = {"1": first} | {each: by_text[text_file(each).sha256] for each in "AB"}
         said = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
         return reply(json.dumps(said), scripted_endpoint.model, call_usage(10, 1, 0.001))
 

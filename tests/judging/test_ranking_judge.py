@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, reply
+from making import call_usage, document, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
@@ -19,7 +18,6 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class Scorer(ScriptedGateway):
 
 def comparison_input(letters: str = "ABC", *, tail: str = "") -> ComparisonInput:
     texts = [f"I am text {letter}.{tail}" for letter in letters]
-    files = [File(text[:11], text, hashlib.sha256(text.encode()).hexdigest(), len(text)) for text in texts]
+    files = [file(text[:11], text) for text in texts]
     return ComparisonInput("Say who you are.", tuple(files))
 
 
@@ -309,5 +307,5 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
         "lenient",
         60,
     )
-    verdict = asyncio.run(alone.judge(Document(comparison_input("A").files, "A")))
+    verdict = asyncio.run(alone.judge(document(comparison_input("A").files, "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

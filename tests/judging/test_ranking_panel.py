@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, reply
+from making import call_usage, file, reply
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
@@ -18,7 +17,6 @@ from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -26,14 +24,15 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
+    from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, Reply, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 
 
-def file(letter: str) -> File:
+def text_file(letter: str) -> File:
     text = f"I am text {letter}."
-    return File(f"{letter}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+    return file(f"{letter}.md", text)
 
 
 def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
@@ -90,7 +89,7 @@ def rank(
         else each
         for tier, each in by_tier.items()
     }
-    comparison_input = ComparisonInput("Say who you are.", tuple(map(file, letters)), tuple(wrote))
+    comparison_input = ComparisonInput("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
     judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
     return asyncio.run(judge.judge(comparison_input))
 

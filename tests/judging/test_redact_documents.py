@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
-from making import reply
+from making import document, file, reply
 from scripted import three_models
 
 from judgekit.config.names import TIERS
@@ -22,7 +21,7 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import CONTEXT_CHARS, Document, File, Task
+from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
 
 def sent(given: File) -> File:
     """Return a file as it leaves."""
-    document, _ = outgoing.document(Document((given,), "task"))
-    return document.files[0]
+    subject, _ = outgoing.document(document((given,), "task"))
+    return subject.files[0]
 
 
 class Listening:
@@ -57,10 +56,6 @@ class Listening:
         return "\n".join(self.heard)
 
 
-def file(path: str, text: str, total: int = 0) -> File:
-    return File(path, text, hashlib.sha256(text.encode()).hexdigest(), total or len(text))
-
-
 def leaked(text: str, least: int = 12) -> list[str]:
     """Return pieces of secrets that stand in a text."""
     windows = ((secret, at) for secret in SECRETS for at in range(len(secret) - least + 1))
@@ -79,14 +74,14 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
     own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
-    document = Document(files, "a", task)
-    verdict = asyncio.run(own.judge(document))
+    subject = document(files, "a", task=task)
+    verdict = asyncio.run(own.judge(subject))
     assert leaked(gateway.all) == []
     assert gateway.all.count("[redacted: AWS key]") > 0
     assert verdict.redacted == 5
     assert verdict.record()["redacted"] == 5
     assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
-    shown = [prompt for tier in TIERS for prompt in own.prompts(tier, document)]
+    shown = [prompt for tier in TIERS for prompt in own.prompts(tier, subject)]
     assert leaked(str(shown)) == []
     assert "[redacted: AWS key]" in str(shown)
 
@@ -129,7 +124,7 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     files = (file(paths[0], "One."), file(paths[1], "Two."))
     gateway = Listening()
     own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
-    verdict = asyncio.run(own.judge(Document(files, "T-1")))
+    verdict = asyncio.run(own.judge(document(files, "T-1")))
     assert leaked(gateway.all) == []
     assert verdict.redacted == 2
     assert tuple(subject.path for subject in verdict.subjects) == paths
@@ -141,9 +136,9 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
 
 
 def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_paths() -> None:
-    document = Document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
-    clean, count = outgoing.document(document)
-    assert clean.sha256 == document.sha256
+    subject = document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
+    clean, count = outgoing.document(subject)
+    assert clean.sha256 == subject.sha256
     assert count == 1
 
 
@@ -152,7 +147,7 @@ def test_secrets_are_sent_where_the_user_says_so() -> None:
     own = DocumentJudge(
         gateway, three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(redact=False)
     )
-    verdict = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all
 
@@ -161,7 +156,7 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     whole = sent(file("a.md", f"{SECRETS[1]} is all"))
     assert len(whole.text) == whole.total
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
-    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", 5_000))
+    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
     assert cut.total > len(cut.text)
 
@@ -169,16 +164,16 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
 @pytest.mark.parametrize("kept", range(4, 40, 5))
 def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it(kept: int) -> None:
     text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
-    assert SECRETS[1][:kept] not in sent(file("a.md", text, 2 * CONTEXT_CHARS)).text
-    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, 2 * CONTEXT_CHARS))
+    assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
+    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
 
 
 def test_secrets_are_counted() -> None:
-    document = Document(
-        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", Task(SECRETS[2])
+    subject = document(
+        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", task=Task(SECRETS[2])
     )
-    clean, count = outgoing.document(document)
+    clean, count = outgoing.document(subject)
     assert count == 3
     assert outgoing.document(clean) == (clean, 0)
 

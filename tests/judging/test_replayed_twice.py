@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, reply
+from making import call_usage, file, reply
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
 from judgekit.judging import documents, service
@@ -16,7 +16,6 @@ from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import File
 from judgekit.providers import replay
 from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
@@ -44,7 +43,7 @@ LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": ma
 
 
 def document() -> Document:
-    return documents.document([File("docs/a.md", "Some text.", "ab" * 32, 10)])
+    return documents.document([file("docs/a.md", "Some text.", sha256="ab" * 32)])
 
 
 def stable(found: Verdict | Selection) -> str:

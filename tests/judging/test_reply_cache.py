@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from making import call_usage, reply
+from making import call_usage, document, file, reply
 from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
 
 from judgekit import environment
@@ -23,7 +23,7 @@ from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File, Task
+from judgekit.judging.subject import Task
 from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
 
@@ -48,9 +48,9 @@ def request(text: str = "judge this", **changes: object) -> Request:
 
 
 def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
-    document = Document((File("a.md", text, "0" * 64, len(text)),), "a.md", Task())
+    subject = document((file("a.md", text, sha256="0" * 64),), "a.md", task=Task())
     own = DocumentJudge(gateway, three_models(), loader.score_rubric("kls"), "strict", 30, cache=cache)
-    return asyncio.run(own.judge(document))
+    return asyncio.run(own.judge(subject))
 
 
 def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from making import document, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
         "lenient",
         5,
     )
-    return asyncio.run(judge.judge(Document((File("a.md", "Text.", "0" * 64, 5),), "a.md")))
+    return asyncio.run(judge.judge(document((file("a.md", "Text.", sha256="0" * 64),), "a.md")))
 
 
 def finding(issue: str, dimension: str = "") -> dict[str, str]:

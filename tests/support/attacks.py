@@ -9,10 +9,11 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from making import document, file
+
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,8 +200,8 @@ class Targets:
         return Seen(leaning >= 0.5, leaning)
 
     async def _document(self, text: str) -> Seen:
-        file = File("deployment.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
-        verdict = await self._documents.judge(Document((file,), "deployment.md"))
+        subject = file("deployment.md", text)
+        verdict = await self._documents.judge(document((subject,), "deployment.md"))
         assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
         opinion = verdict.rounds[0].opinion
         assert opinion is not None
