@@ -6,12 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from making import document, file
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
 from judgekit.judging.fence import Fence
-from judgekit.judging.score import DocumentJudge
 from judgekit.judging.subject import Document, Part, Task
 from judgekit.rubric import loader
 from judgekit.rubric.schema import Given, ScoreRubric
@@ -80,8 +79,12 @@ def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lack
 
 def test_nobody_is_asked_about_what_cannot_be_judged() -> None:
     gateway = ScriptedGateway({})
-    judge = DocumentJudge(
-        gateway, {"quick": scripted_endpoint("one")}, loader.score_rubric("groundedness"), "strict", 5
+    judge = document_judge(
+        gateway,
+        {"quick": scripted_endpoint("one")},
+        loaded=loader.score_rubric("groundedness"),
+        mode="strict",
+        deadline=5,
     )
     verdict = asyncio.run(judge.judge(text_document("It is blue.")))
     assert (verdict.verdict, verdict.rounds, gateway.requests) == ("undetermined", [], [])

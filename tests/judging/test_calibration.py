@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import document, file
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
@@ -22,7 +22,6 @@ from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
 from judgekit.judging.calibration import Calibration, Promise, first_flaw
 from judgekit.judging.options import USUAL, JudgeOptions
-from judgekit.judging.score import DocumentJudge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -81,12 +80,11 @@ def judged(
     kls: LoadedRubric, answers: dict[str, list[Any]], usable_calibration: calibration.UsableCalibration
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway(answers)
-    own = DocumentJudge(
+    own = document_judge(
         gateway,
         three_models(),
-        kls,
-        "strict",
-        30,
+        loaded=kls,
+        mode="strict",
         finality=usable_calibration.finality,
         calibration_warning=usable_calibration.calibration_warning,
     )

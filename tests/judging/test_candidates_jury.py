@@ -9,14 +9,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, reply
+from making import call_usage, candidate_judge, reply
 from scripted import keep, labels, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
@@ -66,7 +66,7 @@ def judge(
 ) -> tuple[dict[str, str], Selection, ByModel]:
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
-    own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, 30, **options)
+    own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
     selection = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
     return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, document, file, reply
+from making import call_usage, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.score import DocumentJudge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def judge(
 ) -> Verdict:
     endpoints = three_models() if endpoints is None else endpoints
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), mode, **options)
+    own = document_judge(gateway, endpoints, mode=mode, **options)
     return asyncio.run(own.judge(subject or text_document()))
 
 
@@ -288,7 +287,7 @@ def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
     loaded = loader.score_rubric("kls")
     cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
     for endpoints, count in cases:
-        own = DocumentJudge(ScriptedGateway({}), endpoints, loaded, "strict", 60)
+        own = document_judge(ScriptedGateway({}), endpoints, loaded=loaded, mode="strict", deadline=60)
         asked = own.prompts("quick", text_document())
         assert len(asked) == count
         assert all("Some text." in messages[-1].content for messages in asked)

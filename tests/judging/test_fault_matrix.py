@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import document, file
+from making import candidate_judge, document, document_judge, file
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -228,13 +227,15 @@ def judged_document(
 ) -> Verdict:
     subject = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
     settings = {"deadline": 60.0, **options}
-    judge = DocumentJudge(gateway, panel or three_models(), rubric("kls"), of(mode), **settings)
+    judge = document_judge(gateway, panel or three_models(), loaded=rubric("kls"), mode=of(mode), **settings)
     return asyncio.run(judge.judge(subject))
 
 
 def candidates(gateway: ScriptedGateway, mode: str, **options: Any) -> Selection:  # noqa: ANN401 - passed on
     settings = {"deadline": 60.0, **options}
-    judge = CandidateJudge(gateway, three_models(), rubric("memory-relevance"), of(mode), **settings)
+    judge = candidate_judge(
+        gateway, three_models(), loaded=rubric("memory-relevance"), mode=of(mode), **settings
+    )
     return asyncio.run(judge.judge(Query("How do we refresh the token?"), PAIR))
 
 

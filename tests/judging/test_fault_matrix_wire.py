@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import custom
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
-from making import document, file
+from making import candidate_judge, document, document_judge, file
 from scripted import scores
 
 from judgekit.config.names import TIERS
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.providers import litellm
 from judgekit.providers.endpoints import endpoint
 from judgekit.providers.gateway import Router
@@ -119,7 +118,7 @@ def judged_document(
 ) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
-            judge = DocumentJudge(gateway, panel, loader.score_rubric("kls"), mode, seconds)
+            judge = document_judge(gateway, panel, mode=mode, deadline=seconds)
             verdict = await judge.judge(DOCUMENT)
             return f"{verdict.verdict} {verdict.consensus}", verdict.rounds
 
@@ -132,7 +131,7 @@ def candidates(
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
             rubric = loader.select_rubric("memory-relevance")
-            judge = CandidateJudge(gateway, panel, rubric, mode, seconds)
+            judge = candidate_judge(gateway, panel, loaded=rubric, mode=mode, deadline=seconds)
             selection = await judge.judge(Query("How do we refresh the token?"), PAIR)
             return ", ".join(
                 f"{decision.id} {decision.decision}" for decision in selection.decisions

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import document, file
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
@@ -17,7 +17,6 @@ from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.score import DocumentJudge
 from judgekit.providers import endpoints, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -185,12 +184,11 @@ def judged(
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
     panel: PanelModels = {"quick": TELLING, "deep": DEEP}
-    own = DocumentJudge(
+    own = document_judge(
         gateway,
         panel,
-        kls,
-        "strict",
-        30,
+        loaded=kls,
+        mode="strict",
         finality=calibration.rules(),
         calibration_warning=calibration_warning,
     )

@@ -7,14 +7,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import file
+from making import document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging import documents
 from judgekit.judging.finality import FinalityRule, FinalityRules
-from judgekit.judging.score import DocumentJudge
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
@@ -38,7 +36,7 @@ def judge(
     tiers = ("quick", "deep", "tiebreaker")
     endpoints: Any = dict(zip(tiers, map(endpoint, families), strict=False))
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [deep], "tiebreaker": [GOOD]})
-    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), "strict", 30, **options)
+    own = document_judge(gateway, endpoints, mode="strict", **options)
     verdict = asyncio.run(own.judge(documents.document([FILE], family=wrote)))
     return verdict, [each.model for each in verdict.rounds]
 
@@ -105,7 +103,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
 
 def test_prompts_are_those_of_whoever_judges() -> None:
     endpoints: Any = {"quick": endpoint("anthropic"), "deep": endpoint("openai")}
-    own = DocumentJudge(ScriptedGateway({}), endpoints, loader.score_rubric("kls"), "strict", 30)
+    own = document_judge(ScriptedGateway({}), endpoints, mode="strict")
     for_subject = own.for_subject(documents.document([FILE], family="anthropic"))
     assert for_subject.panel == {"quick": (endpoint("openai"),), "deep": (endpoint("openai"),)}
     assert own.for_subject(documents.document([FILE])) is own

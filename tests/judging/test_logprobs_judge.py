@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
-from making import document, file
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import beside, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.score import DocumentJudge
 from judgekit.providers import endpoints, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import endpoints as recorded_endpoints
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +35,7 @@ TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
 
 
 def judge(gateway: Gateway, endpoint: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
-    own = DocumentJudge(
-        gateway, {"deep": endpoint}, loader.score_rubric("kls"), "strict", deadline=30, **options
-    )
+    own = document_judge(gateway, {"deep": endpoint}, mode="strict", **options)
 
     async def run() -> Verdict:
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import call_usage, document, file, reply
+from making import call_usage, candidate_judge, document, document_judge, file, reply
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
@@ -20,8 +20,7 @@ from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -86,13 +85,15 @@ def text_file(text: str) -> File:
 
 
 def judged_document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    judge = DocumentJudge(till, panel, loader.score_rubric("kls"), mode, 60, till.limit, options=options)
+    judge = document_judge(till, panel, mode=mode, deadline=60, max_cost_usd=till.limit, options=options)
     return asyncio.run(judge.judge(document((text_file("text"),), "text.md@1")))
 
 
 def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.select_rubric("memory-two-criteria")
-    judge = CandidateJudge(till, panel, rubric, mode, 60, max_cost_usd=till.limit, options=options)
+    judge = candidate_judge(
+        till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
+    )
     shown = [PromptCandidate(f"id{number}", f"Title {number}") for number in range(40)]
     return asyncio.run(judge.judge(Query("query"), shown))
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, document, file, reply
+from making import call_usage, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.score import DocumentJudge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -300,12 +299,11 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     comparison = rank(gateway, panel={"quick": scripted_endpoint("small", pointwise=True)})
     assert [subject.score for subject in comparison.subjects] == [4, 3, 2]
     assert (comparison.verdict, len(gateway.requests)) == ("A", 9)
-    alone = DocumentJudge(
+    alone = document_judge(
         Believing({"A": (4, 5)}),
         {"quick": scripted_endpoint("small", pointwise=True)},
-        loader.score_rubric("kls"),
-        "lenient",
-        60,
+        mode="lenient",
+        deadline=60,
     )
     verdict = asyncio.run(alone.judge(document(comparison_input("A").files, "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

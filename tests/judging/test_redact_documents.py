@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
-from making import document, file, reply
+from making import candidate_judge, document, document_judge, file, reply
 from scripted import three_models
 
 from judgekit.config.names import TIERS
@@ -19,8 +19,7 @@ from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
@@ -73,7 +72,7 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
+    own = document_judge(gateway, panel, mode="strict")
     subject = document(files, "a", task=task)
     verdict = asyncio.run(own.judge(subject))
     assert leaked(gateway.all) == []
@@ -91,7 +90,7 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
-    own = CandidateJudge(gateway, panel, loader.select_rubric("memory-relevance"), "lenient", 30)
+    own = candidate_judge(gateway, panel, mode="lenient")
     shown = PromptCandidate(
         "a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b"
     )
@@ -123,7 +122,7 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
     files = (file(paths[0], "One."), file(paths[1], "Two."))
     gateway = Listening()
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
+    own = document_judge(gateway, panel, mode="strict")
     verdict = asyncio.run(own.judge(document(files, "T-1")))
     assert leaked(gateway.all) == []
     assert verdict.redacted == 2
@@ -144,9 +143,7 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
 
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
-    own = DocumentJudge(
-        gateway, three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(redact=False)
-    )
+    own = document_judge(gateway, three_models(), mode="strict", options=JudgeOptions(redact=False))
     verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all

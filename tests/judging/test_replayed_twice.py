@@ -8,18 +8,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, file, reply
+from making import call_usage, candidate_judge, document_judge, file, reply
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
 from judgekit.judging import documents, service
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.providers import replay
 from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,14 +60,12 @@ def token(_: object) -> Reply:
 
 
 def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdict:
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30, options=options)
+    own = document_judge(gateway, panel, mode="strict", options=options)
     return asyncio.run(own.judge(document()))
 
 
 def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
-    own = CandidateJudge(
-        gateway, panel, loader.select_rubric("memory-relevance"), "strict", 30, options=options
-    )
+    own = candidate_judge(gateway, panel, mode="strict", options=options)
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from making import call_usage, document, file, reply
+from making import call_usage, candidate_judge, document, document_judge, file, reply
 from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
 
 from judgekit import environment
@@ -21,8 +21,7 @@ from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.judging.subject import Task
 from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
@@ -49,7 +48,7 @@ def request(text: str = "judge this", **changes: object) -> Request:
 
 def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
     subject = document((file("a.md", text, sha256="0" * 64),), "a.md", task=Task())
-    own = DocumentJudge(gateway, three_models(), loader.score_rubric("kls"), "strict", 30, cache=cache)
+    own = document_judge(gateway, three_models(), mode="strict", cache=cache)
     return asyncio.run(own.judge(subject))
 
 
@@ -89,7 +88,7 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
         return pointwise.IDLE in request.messages[-1].content
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
-        own = CandidateJudge(gateway, {"quick": model}, rubric, "strict", 30, cache=cache)
+        own = candidate_judge(gateway, {"quick": model}, loaded=rubric, mode="strict", cache=cache)
         return [decision.decision for decision in asyncio.run(own.judge(Query("query"), shown)).decisions]
 
     for model, answer in (

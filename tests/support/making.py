@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge
 from judgekit.judging.subject import Document, File, Task, file_of
 from judgekit.providers.base import Reply
+from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from judgekit.config.names import ModeName
     from judgekit.errors import CostSource
+    from judgekit.judging.cache import Cache
+    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.independence import Independence
+    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.score import ExternalJudge
+    from judgekit.providers.base import Gateway, PanelModels
+    from judgekit.providers.resolve import Others
+    from judgekit.rubric.loader import LoadedRubric
+
+    class JudgeSettings(TypedDict, total=False):
+        """What a test may say of any judge."""
+
+        max_cost_usd: float | None
+        nobody: str
+        cache: Cache | None
+        finality: FinalityRules | None
+        calibration_warning: str | None
+        options: JudgeOptions
+        written_by: str | None
+        spent_usd: float
+        others: Others
+        claimed: frozenset[str]
+        substitutes: frozenset[str]
+        independence: Independence
+
+    class DocumentSettings(JudgeSettings, total=False):
+        """What a test may say of a judge of documents."""
+
+        elsewhere: ExternalJudge | None
+        compared: bool
+
+    class CandidateSettings(JudgeSettings, total=False):
+        """What a test may say of a judge of candidates."""
+
+        call_seconds: float | None
 
 
 def call_usage(
@@ -60,3 +99,30 @@ def file(
 def document(files: Iterable[File], task_id: str = "a.md", task: Task | None = None) -> Document:
     """Return what is judged as one."""
     return Document(tuple(files), task_id, task or Task())
+
+
+def document_judge(
+    gateway: Gateway,
+    panel: PanelModels,
+    *,
+    loaded: LoadedRubric | None = None,
+    mode: ModeName = "strict",
+    deadline: float = 30,
+    **settings: Unpack[DocumentSettings],
+) -> DocumentJudge:
+    """Return a judge of documents, under the rubric kls unless a test says another."""
+    return DocumentJudge(gateway, panel, loaded or loader.score_rubric("kls"), mode, deadline, **settings)
+
+
+def candidate_judge(
+    gateway: Gateway,
+    panel: PanelModels,
+    *,
+    loaded: LoadedRubric | None = None,
+    mode: ModeName = "strict",
+    deadline: float = 30,
+    **settings: Unpack[CandidateSettings],
+) -> CandidateJudge:
+    """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
+    known = loaded or loader.select_rubric("memory-relevance")
+    return CandidateJudge(gateway, panel, known, mode, deadline, **settings)
