@@ -8,12 +8,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from making import call_usage, reply
+from making import call_usage, finality_rules, reply
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.runner import _Asker
-from judgekit.judging.finality import FinalityRules
 from judgekit.judging.judge import Judge
 from judgekit.rubric import loader
 
@@ -56,7 +55,9 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
 
 
 def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
-    judge: Judge[Any] = Judge(gateway, panel, LOADED, "lenient", deadline, finality=FinalityRules(), **limits)
+    judge: Judge[Any] = Judge(
+        gateway, panel, LOADED, "lenient", deadline, finality=finality_rules(), **limits
+    )
     return asyncio.run(_Asker(judge, Path()).one(CASE)).judges
 
 

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from making import file
+from making import file, finality_rule, finality_rules
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
@@ -20,7 +20,6 @@ from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.ranked import RankedCase
     from judgekit.judging.calibration import Calibration
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.subject import File
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
@@ -227,12 +227,14 @@ PANELS: list[dict[TierName, list[str]]] = [
 ]
 GATES = [
     None,
-    FinalityRules("c"),
-    FinalityRules("c", (FinalityRule("quick", "accept", 1.0),)),
-    FinalityRules("c", (FinalityRule("quick", "accept", 2.0), FinalityRule("deep", "accept", 0.1, "accept"))),
-    FinalityRules(
+    finality_rules("c"),
+    finality_rules("c", (finality_rule("quick", "accept", 1.0),)),
+    finality_rules(
+        "c", (finality_rule("quick", "accept", 2.0), finality_rule("deep", "accept", 0.1, after="accept"))
+    ),
+    finality_rules(
         "c",
-        (FinalityRule("quick", "accept", 1.5), FinalityRule("deep", "accept", 0.1, "improve")),
+        (finality_rule("quick", "accept", 1.5), finality_rule("deep", "accept", 0.1, after="improve")),
         last="deep",
     ),
 ]

@@ -7,12 +7,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import document_judge, file
+from making import document_judge, file, finality_rule, finality_rules
 from scripted import ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging import documents
-from judgekit.judging.finality import FinalityRule, FinalityRules
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
@@ -88,7 +87,7 @@ def test_nobody_who_judged_is_nobody_who_was_independent() -> None:
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    finality = FinalityRules("kls-strict-1", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("kls-strict-1", (finality_rule("quick", "accept"),))
     verdict, asked = judge("anthropic", "openai", finality=finality)
     assert (asked, verdict.calibration) == (["openai/model"] * 2, None)
     assert verdict.degraded is not None

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, file, reply
+from making import call_usage, file, finality_rule, finality_rules, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -333,8 +332,12 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
 def test_nor_does_a_calibration_make_such_a_win_final() -> None:
     """Labels do not know who wrote the texts."""
     by_tier = {"quick": "x/a", "deep": "x/b"}
-    finality = FinalityRules(
-        "c", (FinalityRule("quick", "accept", 0.5), FinalityRule("deep", "improve", 0.5, "accept", "quick"))
+    finality = finality_rules(
+        "c",
+        (
+            finality_rule("quick", "accept", 0.5),
+            finality_rule("deep", "improve", 0.5, after="accept", stands="quick"),
+        ),
     )
     for deep, verdict in (("A", "A"), ("T", "tie")):
         panel = Panel({"x/a": "A", "x/b": deep})
@@ -374,7 +377,7 @@ def test_whether_it_is_independent(wrote: list[str | None], independent: bool | 
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    finality = FinalityRules("answer-preference-lenient-1", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("answer-preference-lenient-1", (finality_rule("quick", "accept"),))
     panel = Panel({"anthropic/m": "A", "openai/m": "B"})
     by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
     comparison = compare(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
@@ -394,7 +397,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     ],
 )
 def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
-    finality = FinalityRules("c", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("c", (finality_rule("quick", "accept"),))
     comparison = compare(
         Panel({"x/a": "A", "y/b": "A"}), {"quick": "x/a", "deep": "y/b"}, wrote=wrote, finality=finality
     )

@@ -9,12 +9,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, file, reply
+from making import call_usage, file, finality_rule, finality_rules, reply
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
@@ -201,7 +200,7 @@ def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> No
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     panel = Panel({"anthropic/m": "52", "openai/m": "25"})
     by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
-    finality = FinalityRules("kls-lenient-1", (FinalityRule("quick", "accept", 1.0),))
+    finality = finality_rules("kls-lenient-1", (finality_rule("quick", "accept", 1.0),))
     comparison = rank(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
     assert (comparison.verdict, comparison.calibration, set(panel.asked)) == (
         "B",
@@ -215,7 +214,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
 
 def test_nor_does_a_calibration_make_a_lead_final_that_a_family_gives_its_own_text() -> None:
     panel = Panel({"x/a": "52", "x/b": "52"})
-    finality = FinalityRules("c", (FinalityRule("quick", "accept", 1.0),))
+    finality = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
     comparison = rank(panel, {"quick": "x/a", "deep": "x/b"}, wrote=["x", "none"], finality=finality)
     assert (comparison.verdict, comparison.judge_tier, len(panel.asked)) == ("A", "deep", 4)
 

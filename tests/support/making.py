@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
+from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge
 from judgekit.judging.subject import Document, File, Task, file_of
@@ -14,11 +15,11 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from judgekit.config.names import ModeName
+    from judgekit.config.names import ModeName, Outcome, TierName
     from judgekit.errors import CostSource
     from judgekit.judging.cache import Cache
-    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.independence import Independence
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.options import JudgeOptions
     from judgekit.judging.score import ExternalJudge
     from judgekit.providers.base import Gateway, PanelModels
@@ -126,3 +127,26 @@ def candidate_judge(
     """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
     known = loaded or loader.select_rubric("memory-relevance")
     return CandidateJudge(gateway, panel, known, mode, deadline, **settings)
+
+
+def finality_rule(
+    tier: TierName,
+    outcome: Outcome,
+    least_margin: float = 0.0,
+    *,
+    after: Outcome | None = None,
+    stands: TierName | None = None,
+) -> FinalityRule:
+    """Return a class of opinions that may be final."""
+    return FinalityRule(tier, outcome, least_margin, after, stands)
+
+
+def finality_rules(
+    name: str = "",
+    rules: Iterable[FinalityRule] = (),
+    *,
+    last: TierName | None = None,
+    read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset(),
+) -> FinalityRules:
+    """Return the gates of a calibration of this name; with none at all a second opinion is always wanted."""
+    return FinalityRules(name, tuple(rules), last, read)
