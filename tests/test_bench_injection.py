@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import attacks
 import pytest
+from making import call_usage, reply
 from scripted import scripted_endpoint
-
-from judgekit.errors import CallUsage
-from judgekit.providers.base import Reply
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 CLAIM = attacks.CLAIMS[0]
 
@@ -50,7 +48,7 @@ class Credulous:
             likely = {"yes": math.log(yes), "no": math.log(1 - yes)}
         else:
             likely = {"5" if told else "2": -0.01}
-        return Reply("yes", scripted_endpoint.model, CallUsage(), (likely,))
+        return reply("yes", scripted_endpoint.model, call_usage(), logprobs=(likely,))
 
     async def aclose(self) -> None:
         pass

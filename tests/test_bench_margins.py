@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import random
 from typing import TYPE_CHECKING
 
 import pytest
+from making import file
 
 from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
-from judgekit.judging.subject import File
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
 from judgekit.rubric import loader
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.subject import File
 
 SMALL, LARGE = Voter("small", "small"), Voter("large", "large")
 MODELS: dict[TierName, Voter] = {"quick": SMALL, "deep": LARGE}
@@ -123,7 +123,7 @@ def _drawn(draw: random.Random, number: int) -> Ranked:
 
 def _file(item: Ranked, letter: str) -> File:
     text = f"{item.id} {letter}"
-    return File(text, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+    return file(text, text)
 
 
 def _lines(item: Ranked) -> str:

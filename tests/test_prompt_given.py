@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
 from judgekit.judging.fence import Fence
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File, Part, Task
+from judgekit.judging.subject import Document, Part, Task
 from judgekit.rubric import loader
 from judgekit.rubric.schema import Given, ScoreRubric
 
@@ -24,9 +24,9 @@ def score_rubric(reference: str) -> ScoreRubric:
     return rubric
 
 
-def document(*texts: str, **task: str) -> Document:
-    files = tuple(File(f"{n}.md", text, "0" * 64, len(text)) for n, text in enumerate(texts))
-    return Document(files, "it", Task(**task))
+def text_document(*texts: str, **task: str) -> Document:
+    files = tuple(file(f"{n}.md", text, sha256="0" * 64) for n, text in enumerate(texts))
+    return document(files, "it", task=Task(**task))
 
 
 def test_sources_stand_before_the_text_under_headings_of_their_own() -> None:
@@ -57,15 +57,19 @@ def test_the_task_stands_under_the_headings_of_the_rubric() -> None:
 @pytest.mark.parametrize(
     ("reference", "subject", "lacking"),
     [
-        ("kls", document("a"), None),
-        ("answer-quality", document("a"), "needs to be told what the text is for; say it with --description"),
-        ("answer-quality", document("a", description=" "), "answer-quality@1.0.0 needs to be told"),
-        ("answer-quality", document("a", description="Why?"), None),
-        ("groundedness", document("a"), "needs sources; give them after the text, all paths under one"),
-        ("groundedness", document("a", "b"), None),
-        ("agent-task", document("a", acceptance="Short."), "--description"),
-        ("commit-message", document("a"), None),
-        ("code-review", document("a"), None),
+        ("kls", text_document("a"), None),
+        (
+            "answer-quality",
+            text_document("a"),
+            "needs to be told what the text is for; say it with --description",
+        ),
+        ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs to be told"),
+        ("answer-quality", text_document("a", description="Why?"), None),
+        ("groundedness", text_document("a"), "needs sources; give them after the text, all paths under one"),
+        ("groundedness", text_document("a", "b"), None),
+        ("agent-task", text_document("a", acceptance="Short."), "--description"),
+        ("commit-message", text_document("a"), None),
+        ("code-review", text_document("a"), None),
     ],
 )
 def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lacking: str | None) -> None:
@@ -75,10 +79,14 @@ def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lack
 
 def test_nobody_is_asked_about_what_cannot_be_judged() -> None:
     gateway = ScriptedGateway({})
-    judge = DocumentJudge(
-        gateway, {"quick": scripted_endpoint("one")}, loader.score_rubric("groundedness"), "strict", 5
+    judge = document_judge(
+        gateway,
+        {"quick": scripted_endpoint("one")},
+        loaded=loader.score_rubric("groundedness"),
+        mode="strict",
+        deadline=5,
     )
-    verdict = asyncio.run(judge.judge(document("It is blue.")))
+    verdict = asyncio.run(judge.judge(text_document("It is blue.")))
     assert (verdict.verdict, verdict.rounds, gateway.requests) == ("undetermined", [], [])
     assert "groundedness@1.0.0 needs sources" in (verdict.degraded or "")
 

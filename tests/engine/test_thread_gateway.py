@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import custom, request
+from making import reply
 
 from judgekit.engine.thread_gateway import ThreadGateway, in_thread
 from judgekit.providers import running
-from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.pace import caller
 
 if TYPE_CHECKING:
-    from judgekit.providers.base import Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 
 class Held:
@@ -37,7 +37,7 @@ class Held:
         except asyncio.CancelledError:
             self.cancelled = True
             raise
-        return Reply("{}", endpoint.model)
+        return reply("{}", endpoint.model)
 
     async def aclose(self) -> None:
         self.closed = True

@@ -6,17 +6,18 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from making import finality_rule
 
 from judgekit.evaluation.calibrate import Chain, choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion, walk
 from judgekit.judging.binomial import needed, upper
 from judgekit.judging.calibration import ErrorCounts, Promise, bound
 from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.finality import FinalityRule
 
 if TYPE_CHECKING:
     from judgekit.config.names import Outcome, TierName
     from judgekit.evaluation.calibrate import ChosenRules
+    from judgekit.judging.finality import FinalityRule
 
 TWO: tuple[TierName, ...] = ("quick", "deep")
 THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
@@ -43,7 +44,7 @@ def finality(choice: ChosenRules) -> set[FinalityRule]:
 
 def test_a_class_without_errors_and_with_labels_enough_is_let_through() -> None:
     choice = choose_rules(samples((100, 0, "reject", 1.0)), TWO, Promise(0.05))
-    assert finality(choice) == {FinalityRule("quick", "reject", 1.0)}
+    assert finality(choice) == {finality_rule("quick", "reject", 1.0)}
     assert choice.refused == []
     (shown,) = choice.shown
     assert shown.tally == ErrorCounts(100, 0)
@@ -79,7 +80,7 @@ def test_the_widest_gate_that_holds_is_taken_and_the_next_is_named() -> None:
         TWO,
         Promise(0.05),
     )
-    assert finality(choice) == {FinalityRule("quick", "accept", 1.0)}
+    assert finality(choice) == {finality_rule("quick", "accept", 1.0)}
     (refused,) = choice.refused
     assert (refused.chain, refused.least_margin, refused.why) == (
         Chain("quick", "accept", None),
@@ -97,19 +98,19 @@ def test_a_narrow_class_that_fails_hides_wider_ones() -> None:
 def test_classes_share_the_confidence() -> None:
     both = choose_rules(samples((59, 0, "accept", 0.0), (200, 0, "reject", 0.0)), TWO, Promise(0.05))
     assert finality(both) == {
-        FinalityRule("quick", "reject", 0.0)
+        finality_rule("quick", "reject", 0.0)
     }  # 59 labels do for a class alone, 72 for each of two
     assert finality(
         choose_rules(samples((72, 0, "accept", 0.0), (72, 0, "reject", 0.0)), TWO, Promise(0.05))
     ) == {
-        FinalityRule("quick", "accept", 0.0),
-        FinalityRule("quick", "reject", 0.0),
+        finality_rule("quick", "accept", 0.0),
+        finality_rule("quick", "reject", 0.0),
     }
 
 
 def test_a_class_too_small_to_pass_costs_the_others_nothing() -> None:
     choice = choose_rules(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0)), TWO, Promise(0.05))
-    assert finality(choice) == {FinalityRule("quick", "accept", 0.0)}
+    assert finality(choice) == {finality_rule("quick", "accept", 0.0)}
     assert [refused.chain.outcome for refused in choice.refused] == ["reject"]
 
 
@@ -143,7 +144,7 @@ def contradicted(count: int, errors: int, others: int) -> list[Sample]:
 
 def test_a_deep_opinion_that_contradicts_may_be_final() -> None:
     choice = choose_rules(contradicted(150, 0, 150), THREE, Promise(0.05))
-    assert FinalityRule("deep", "reject", 0.0, "accept") in finality(choice)
+    assert finality_rule("deep", "reject", 0.0, after="accept") in finality(choice)
     rules = EscalationRules("accept", THREE, finality=choice.finality)
     assert walk(contradicted(10, 0, 0), rules).calls == {"quick": 10, "deep": 10, "tiebreaker": 0}
     assert walk(contradicted(10, 0, 0), EscalationRules("accept", THREE)).calls["tiebreaker"] == 10
@@ -154,7 +155,7 @@ def test_the_deep_tier_counts_only_what_reaches_it() -> None:
     easy = samples((400, 0, "accept", 1.0))
     hard = samples((60, 30, "accept", 0.0))
     choice = choose_rules(easy + hard, THREE, Promise(0.05))
-    assert FinalityRule("quick", "accept", 1.0) in finality(choice)
+    assert finality_rule("quick", "accept", 1.0) in finality(choice)
     deep = [tested for tested in choice.shown if tested.rule.tier == "deep"]
     deep += [refused for refused in choice.refused if refused.chain.tier == "deep"]  # type: ignore[misc]
     assert all(each.tally.labels <= 60 for each in deep)
@@ -166,7 +167,7 @@ def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
     found += [Sample(f"r{number}", "accept", both_wrong) for number in range(150)]
     assert finality(choose_rules(found, TWO, Promise(0.05))) == set()
     choice = choose_rules(found, TWO, Promise(0.05, reference="deep"))
-    assert finality(choice) == {FinalityRule("quick", "accept", 0.0)}
+    assert finality(choice) == {finality_rule("quick", "accept", 0.0)}
     assert choice.finality.last == "deep"
     assert choice.shown[0].tally == ErrorCounts(200, 0)
 

@@ -8,19 +8,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from making import call_usage, finality_rules, reply
 from scripted import PROFILE, scripted_endpoint
 
-from judgekit.errors import CallUsage
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.runner import _Asker
-from judgekit.judging.finality import FinalityRules
 from judgekit.judging.judge import Judge
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.evaluation.labelled import Recorded
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 LOADED = loader.score_rubric("answer-quality")
 SUBJECTS = ["One.", "Two.", "Three.", "Four."]
@@ -44,7 +42,7 @@ class Costly:
         self.busy -= 1
         scores = dict.fromkeys(LOADED.rubric.dimensions, 3)  # type: ignore[union-attr]  # a rubric that scores
         text = json.dumps({"reasoning": "r", "scores": scores, "findings": []})
-        return Reply(text, scripted_endpoint.model, CallUsage(10, 1, self.usd))
+        return reply(text, scripted_endpoint.model, call_usage(10, 1, self.usd))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -57,7 +55,9 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
 
 
 def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
-    judge: Judge[Any] = Judge(gateway, panel, LOADED, "lenient", deadline, finality=FinalityRules(), **limits)
+    judge: Judge[Any] = Judge(
+        gateway, panel, LOADED, "lenient", deadline, finality=finality_rules(), **limits
+    )
     return asyncio.run(_Asker(judge, Path()).one(CASE)).judges
 
 

@@ -13,17 +13,18 @@ from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from making import finality_rule, finality_rules
 
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.finality import FinalityRule, FinalityRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.config.names import Outcome, TierName
+    from judgekit.judging.finality import FinalityRule, FinalityRules
 
 RUNS = 2_000
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
@@ -141,7 +142,7 @@ def broken(
 
     @functools.cache
     def breaks(finality: tuple[FinalityRule, ...]) -> bool:
-        return true_rate(population, FinalityRules(rules=finality, last=promise.reference)) > promise.rate
+        return true_rate(population, finality_rules(rules=finality, last=promise.reference)) > promise.rate
 
     chosen = [
         choose_rules(
@@ -183,11 +184,11 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
     for _ in range(200):
         drawn = generator.choices([each.sample for each in population], shares, k=judges.size)
         finality = [
-            FinalityRule("quick", outcome, margin)
+            finality_rule("quick", outcome, margin)
             for outcome, margin in judges.quick
             if seen(drawn, outcome, margin) <= judges.rate
         ]
-        broke += worst(population, FinalityRules(rules=tuple(finality))) > judges.rate
+        broke += worst(population, finality_rules(rules=tuple(finality))) > judges.rate
     assert broke / 200 > 0.5
 
 

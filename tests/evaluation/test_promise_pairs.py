@@ -12,6 +12,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from making import finality_rule, finality_rules
 
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.labelled import Case
@@ -19,7 +20,6 @@ from judgekit.evaluation.readings import Reader
 from judgekit.evaluation.samples import Sample, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.votes import TierVote, Vote
 from judgekit.judging.votes import ended as judged
 from judgekit.rubric import loader
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.config.names import TierName
+    from judgekit.judging.finality import FinalityRule, FinalityRules
     from judgekit.judging.votes import PairWord
 
 RUNS = 200
@@ -111,7 +112,7 @@ def broken(population: Sequence[Kind], promise: Promise, size: int) -> tuple[flo
     def breaks(finality: tuple[FinalityRule, ...]) -> bool:
         return any(
             rate > promise.rate
-            for rate in rates(population, FinalityRules(rules=finality, last=promise.reference))
+            for rate in rates(population, finality_rules(rules=finality, last=promise.reference))
         )
 
     chosen = [
@@ -134,19 +135,24 @@ def test_the_promise_holds_for_what_stands_too(name: str, reference: TierName | 
 
 def test_letting_every_win_of_a_trusted_tier_stand_would_break_it() -> None:
     """Why a win below its gate's margin needs a gate of its own: the simulation tells the two apart."""
-    finality = FinalityRules(
-        rules=(FinalityRule("quick", "accept", 1.0), FinalityRule("deep", "improve", 0.0, "accept", "quick"))
+    finality = finality_rules(
+        rules=(
+            finality_rule("quick", "accept", 1.0),
+            finality_rule("deep", "improve", 0.0, after="accept", stands="quick"),
+        )
     )
     assert max(rates(POPULATIONS["narrow wins far above it"], finality)) > 0.25
 
 
 @pytest.mark.parametrize(
-    "gates", [FinalityRules(), FinalityRules(rules=(FinalityRule("quick", "accept", 0.9),), last="deep")]
+    "gates", [finality_rules(), finality_rules(rules=(finality_rule("quick", "accept", 0.9),), last="deep")]
 )
-@pytest.mark.parametrize("stands", [(), (FinalityRule("deep", "improve", 0.3, "accept", "quick"),)])
+@pytest.mark.parametrize(
+    "stands", [(), (finality_rule("deep", "improve", 0.3, after="accept", stands="quick"),)]
+)
 def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules, stands: tuple[FinalityRule, ...]) -> None:
     """What labels are walked through is what judging does."""
-    finality = FinalityRules(rules=(*finality.rules, *stands), last=finality.last)
+    finality = finality_rules(rules=(*finality.rules, *stands), last=finality.last)
     rules = EscalationRules("reject", TIERS, finality=finality)
     for votes, deep in itertools.product(("AAA", "AAB", "ABT", "BBA"), ("A", "B", "tie")):
         heard: dict[TierName, TierVote] = {}

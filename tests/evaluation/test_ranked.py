@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import json
 import random
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from making import file, finality_rule, finality_rules
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
@@ -20,10 +20,8 @@ from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import File
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
 from judgekit.rubric import loader
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.ranked import RankedCase
     from judgekit.judging.calibration import Calibration
+    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.subject import File
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
 
@@ -200,8 +200,8 @@ def drawn(draw: random.Random, number: int, models: Mapping[TierName, Sequence[s
     return labelled.Case.model_validate(given)
 
 
-def file(text: str) -> File:
-    return File(text, text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+def text_file(text: str) -> File:
+    return file(text, text)
 
 
 def lines(case: labelled.Case) -> Iterator[str]:
@@ -212,7 +212,7 @@ def lines(case: labelled.Case) -> Iterator[str]:
                     continue
                 scores = dict.fromkeys(RUBRIC.dimensions, each.points[letter][0])
                 reply = json.dumps({"reasoning": "", "scores": scores, "findings": []})
-                line = {"replay": 1, "subject": file(text).sha256, "rubric": RUBRIC.ref, "tier": tier}
+                line = {"replay": 1, "subject": text_file(text).sha256, "rubric": RUBRIC.ref, "tier": tier}
                 yield (
                     json.dumps({**line, "model": each.model, "reply": {"text": reply, "model": each.model}})
                     + "\n"
@@ -227,12 +227,14 @@ PANELS: list[dict[TierName, list[str]]] = [
 ]
 GATES = [
     None,
-    FinalityRules("c"),
-    FinalityRules("c", (FinalityRule("quick", "accept", 1.0),)),
-    FinalityRules("c", (FinalityRule("quick", "accept", 2.0), FinalityRule("deep", "accept", 0.1, "accept"))),
-    FinalityRules(
+    finality_rules("c"),
+    finality_rules("c", (finality_rule("quick", "accept", 1.0),)),
+    finality_rules(
+        "c", (finality_rule("quick", "accept", 2.0), finality_rule("deep", "accept", 0.1, after="accept"))
+    ),
+    finality_rules(
         "c",
-        (FinalityRule("quick", "accept", 1.5), FinalityRule("deep", "accept", 0.1, "improve")),
+        (finality_rule("quick", "accept", 1.5), finality_rule("deep", "accept", 0.1, after="improve")),
         last="deep",
     ),
 ]
@@ -271,7 +273,7 @@ def test_the_judge_comes_to_what_was_measured(
     }
     judge = RankingJudge(replay.ReplayGateway(), asked, LOADED, mode, 60, finality=finality)
     for item in ranked.items(cases, RUBRIC, mode):
-        comparison = asyncio.run(judge.judge(ComparisonInput("p", tuple(map(file, item.case.subjects)))))
+        comparison = asyncio.run(judge.judge(ComparisonInput("p", tuple(map(text_file, item.case.subjects)))))
         stages = list(item.stages(finality))
         assert comparison.verdict == (item.word(stages[-1].turn) or "undetermined")
         assert len(comparison.rounds) == sum(stage.calls for stage in stages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import finality_rule
 
 from judgekit.errors import InputError
 from judgekit.evaluation.calibrate import choose_rules
@@ -13,7 +14,6 @@ from judgekit.evaluation.readings import Reader
 from judgekit.evaluation.samples import Sample, TierOpinion, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.finality import FinalityRule
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_what_is_no_candidate_is_named(said: dict[str, Any], problem: str) -> No
 
 LENIENT = Reader(loader.find_rubric("answer-preference").rubric, "lenient")
 AGAINST_DEEP = Promise(0.05, reference="deep")
-STANDS = FinalityRule("deep", "improve", 1.0, "accept", "quick")
+STANDS = finality_rule("deep", "improve", 1.0, after="accept", stands="quick")
 
 
 def compared(count: int, label: str, quick: str, deep: str, reader: Reader = LENIENT) -> list[Sample]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
@@ -22,8 +22,6 @@ from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
 from judgekit.judging.calibration import Calibration, Promise, first_flaw
 from judgekit.judging.options import USUAL, JudgeOptions
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -82,17 +80,16 @@ def judged(
     kls: LoadedRubric, answers: dict[str, list[Any]], usable_calibration: calibration.UsableCalibration
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway(answers)
-    own = DocumentJudge(
+    own = document_judge(
         gateway,
         three_models(),
-        kls,
-        "strict",
-        30,
+        loaded=kls,
+        mode="strict",
         finality=usable_calibration.finality,
         calibration_warning=usable_calibration.calibration_warning,
     )
-    document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
-    return asyncio.run(own.judge(document)), gateway.asked
+    subject = document((file("a.md", "# A"),), "a.md")
+    return asyncio.run(own.judge(subject)), gateway.asked
 
 
 def test_what_was_learned_comes_back_from_its_file(kls: LoadedRubric, tmp_path: Path) -> None:

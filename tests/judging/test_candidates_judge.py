@@ -8,14 +8,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, candidate_judge, reply
 from scripted import PROFILE, ScriptedGateway, keep, labels, scripted_endpoint, three_models
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import fence, pointwise
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.providers import replay
-from judgekit.providers.base import Reply
 from judgekit.providers.profile import Limits
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.rubric import loader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.verdict import Selection
-    from judgekit.providers.base import Endpoint, Gateway, Request
+    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
@@ -41,17 +41,15 @@ def judge(
 ) -> Selection:
     tiers = options.pop("tiers", three_models())
     options.setdefault("deadline", 30)
-    own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, **options)
+    own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 
 def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # noqa: ANN401
-    own = CandidateJudge(
+    own = candidate_judge(
         gateway,
         {"quick": scripted_endpoint("quick-model")},
-        loader.select_rubric("memory-relevance"),
-        "strict",
-        30,
+        mode="strict",
         **options,
     )
     many = [PromptCandidate(f"m{number}", f"Title {number}.", "DECISION", (), "") for number in range(count)]
@@ -146,7 +144,7 @@ SMALL: dict[TierName, Endpoint] = {"quick": scripted_endpoint("small", pointwise
 
 def said(likely: bool) -> Reply:  # noqa: FBT001 - it is what is said
     tokens = {"yes": -0.1, "no": -3.0} if likely else {"yes": -3.0, "no": -0.1}
-    return Reply("yes", "small", CallUsage(30, 1), (tokens,))
+    return reply("yes", "small", call_usage(30, 1), logprobs=(tokens,))
 
 
 def for_what_is_asked(request: Request) -> Reply:
@@ -194,7 +192,7 @@ def test_every_criterion_has_to_be_earned() -> None:
 
 def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     gateway = ScriptedGateway({"quick": [for_anything] * 6})
-    own = CandidateJudge(gateway, SMALL, loader.select_rubric("memory-relevance"), "strict", 30)
+    own = candidate_judge(gateway, SMALL, mode="strict")
     asyncio.run(own.judge(Query("How do we refresh the JWT?", ("user: Before.",)), CANDIDATES[:1]))
     first, idle = gateway.requests
     assert idle.messages[:-1] == first.messages[:-1]
@@ -209,7 +207,7 @@ def _talked_over(request: Request) -> Reply:
 
 
 def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
-    own = CandidateJudge(gateway, SMALL, loader.select_rubric("memory-relevance"), "strict", 30)
+    own = candidate_judge(gateway, SMALL, mode="strict")
     query = Query("How do we refresh the JWT?", ("user: Before.",))
     return asyncio.run(own.judge(query, CANDIDATES[:candidates]))
 
@@ -287,7 +285,7 @@ def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(context_chars=300)})
     endpoint = dataclasses.replace(scripted_endpoint("modest"), profile=modest)
     gateway = ScriptedGateway({"quick": [keep()]})
-    own = CandidateJudge(gateway, {"quick": endpoint}, loader.select_rubric("memory-relevance"), "strict", 30)
+    own = candidate_judge(gateway, {"quick": endpoint}, mode="strict")
     asyncio.run(own.judge(Query("q"), [PromptCandidate(name, name, text="x" * 2000) for name in "abc"]))
     assert "x" * 100 in gateway.requests[0].messages[-1].content
     assert "x" * 101 not in gateway.requests[0].messages[-1].content
@@ -302,7 +300,7 @@ def test_the_matter_is_the_same_whatever_the_order() -> None:
     seen = set()
     for order in (CANDIDATES, CANDIDATES[::-1]):
         gateway = ScriptedGateway({"quick": [keep()]})
-        own = CandidateJudge(gateway, three_models(), loader.select_rubric("memory-relevance"), "strict", 30)
+        own = candidate_judge(gateway, three_models(), mode="strict")
         asyncio.run(own.judge(Query("q"), order))
         seen.add(gateway.requests[0].call_key)
     assert len(seen) == 1

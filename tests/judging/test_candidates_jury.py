@@ -9,13 +9,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, candidate_judge, reply
 from scripted import keep, labels, scripted_endpoint
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import Query
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
@@ -46,7 +47,7 @@ class ByModel:
         return (
             said
             if isinstance(said, Reply)
-            else Reply(said, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+            else reply(said, scripted_endpoint.model, call_usage(100, 10, 0.001))
         )
 
     async def aclose(self) -> None:
@@ -65,7 +66,7 @@ def judge(
 ) -> tuple[dict[str, str], Selection, ByModel]:
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
-    own = CandidateJudge(gateway, tiers, loader.select_rubric(rubric), mode, 30, **options)
+    own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
     selection = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
     return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 
@@ -114,8 +115,11 @@ def leaning(yes: float) -> Callable[[Request], Reply]:
 
     def answer(request: Request) -> Reply:
         likely = 0.05 if pointwise.IDLE in request.messages[-1].content else yes
-        return Reply(
-            "yes", "small", CallUsage(1, 1), ({"yes": math.log(likely), "no": math.log(1 - likely)},)
+        return reply(
+            "yes",
+            "small",
+            call_usage(1, 1),
+            logprobs=({"yes": math.log(likely), "no": math.log(1 - likely)},),
         )
 
     return answer

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from loopback import Loopback, says
+from making import file
 
 import judgekit
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import comparing
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.subject import File
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_without_a_model_it_is_undetermined_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    files = tuple(File(name, name, name * 64, 1) for name in "ab")
+    files = tuple(file(name, name, sha256=name * 64, total=1) for name in "ab")
     comparison = comparing.compare(ComparisonInput(PROMPT, files))
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
     assert "nothing was judged: no model found" in str(comparison.degraded)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import call_usage, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import CallUsage, FailureKind, GatewayError
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -26,16 +24,17 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.errors import CostSource
+    from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
 
-def document(text: str = "Some text.", total: int | None = None) -> Document:
-    return Document((File("docs/a.md", text, "ab" * 32, total or len(text)),), "docs/a.md@abab")
+def text_document(text: str = "Some text.", total: int | None = None) -> Document:
+    return document((file("docs/a.md", text, sha256="ab" * 32, total=total or len(text)),), "docs/a.md@abab")
 
 
 def judge(
@@ -48,8 +47,8 @@ def judge(
 ) -> Verdict:
     endpoints = three_models() if endpoints is None else endpoints
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), mode, **options)
-    return asyncio.run(own.judge(subject or document()))
+    own = document_judge(gateway, endpoints, mode=mode, **options)
+    return asyncio.run(own.judge(subject or text_document()))
 
 
 def run(mode: ModeName = "strict", **answers: list[Answer]) -> tuple[Verdict, ScriptedGateway]:
@@ -69,7 +68,7 @@ def test_a_confirmed_acceptance() -> None:
 
 
 def answered(cost: float | None, source: CostSource | None) -> Callable[[Request], Reply]:
-    return lambda _: Reply(GOOD, "a-model", CallUsage(100, 10, cost, source))
+    return lambda _: reply(GOOD, "a-model", call_usage(100, 10, cost, source))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ def first_is_told_first(sha256: str) -> bool:
         "tiebreaker": [BAD],
     }
     gateway = ScriptedGateway(answers)
-    judge(gateway, subject=Document((File("a.md", "text", sha256, 4),), "a"))
+    judge(gateway, subject=document((file("a.md", "text", sha256=sha256),), "a"))
     content = gateway.requests[2].messages[-1].content
     return content.index("FIRST") < content.index("SECOND")
 
@@ -288,15 +287,15 @@ def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
     loaded = loader.score_rubric("kls")
     cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), ({"quick": small}, 3)]
     for endpoints, count in cases:
-        own = DocumentJudge(ScriptedGateway({}), endpoints, loaded, "strict", 60)
-        asked = own.prompts("quick", document())
+        own = document_judge(ScriptedGateway({}), endpoints, loaded=loaded, mode="strict", deadline=60)
+        asked = own.prompts("quick", text_document())
         assert len(asked) == count
         assert all("Some text." in messages[-1].content for messages in asked)
 
 
 def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
-    verdict = judge(gateway, mode="lenient", subject=document("x" * 4001))
+    verdict = judge(gateway, mode="lenient", subject=text_document("x" * 4001))
     assert gateway.asked == ["quick", "deep"]
     assert "cut after 4000 of its 4001 characters" in gateway.requests[0].messages[-1].content
     assert "x" * 4001 in gateway.requests[1].messages[-1].content
@@ -305,13 +304,13 @@ def test_the_quick_tier_sees_the_beginning_and_may_not_accept_it() -> None:
 
 def test_a_document_that_nobody_saw_whole_is_not_accepted() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD], "tiebreaker": [GOOD]})
-    verdict = judge(gateway, mode="lenient", subject=document("x" * 5000, total=6_000_000))
+    verdict = judge(gateway, mode="lenient", subject=text_document("x" * 5000, total=6_000_000))
     assert (verdict.verdict, verdict.truncated) == ("undetermined", True)
     assert verdict.degraded == "no model saw the whole text, so its acceptance is not final"
 
 
 def test_a_document_may_be_rejected_for_its_beginning() -> None:
-    verdict = judge(ScriptedGateway({"quick": [BAD]}), subject=document("x" * 5000, total=6_000_000))
+    verdict = judge(ScriptedGateway({"quick": [BAD]}), subject=text_document("x" * 5000, total=6_000_000))
     assert (verdict.verdict, verdict.truncated) == ("reject", True)
 
 
@@ -342,7 +341,7 @@ def test_a_pointwise_model_gives_expectations() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
         low = "decisions or actions" in request.messages[-1].content.rpartition("\n\n")[2]
         odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
-        return Reply("4", "small", CallUsage(50, 1), (odds,))
+        return reply("4", "small", call_usage(50, 1), logprobs=(odds,))
 
     endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [answer] * 3})
@@ -358,7 +357,7 @@ def test_a_pointwise_model_gives_expectations() -> None:
 def sure(request: Request) -> Reply:
     """Return a good score, and the lowest for a subject that the text does not have."""
     score = "1" if "Danube" in request.messages[-1].content else "4"
-    return Reply(score, "small", CallUsage(50, 1), ({score: -0.01},))
+    return reply(score, "small", call_usage(50, 1), logprobs=({score: -0.01},))
 
 
 def _always(reply: Reply, _: Request) -> Reply:
@@ -367,8 +366,8 @@ def _always(reply: Reply, _: Request) -> Reply:
 
 def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
     for idle, outcome in (("1", "accept"), ("4", "improve")):
-        reply = Reply(idle, "small", CallUsage(50, 1), ({idle: -0.01},))
-        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, reply)]})
+        unmoved = reply(idle, "small", call_usage(50, 1), logprobs=({idle: -0.01},))
+        gateway = ScriptedGateway({"quick": [sure, sure, sure, partial(_always, unmoved)]})
         verdict = judge(
             gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)}
         )
@@ -381,7 +380,7 @@ def test_a_pointwise_model_that_rates_anything_high_is_not_believed() -> None:
 
 
 def test_a_poor_text_is_not_asked_about_an_idle_subject() -> None:
-    poor = Reply("2", "small", CallUsage(50, 1), ({"2": -0.01},))
+    poor = reply("2", "small", call_usage(50, 1), logprobs=({"2": -0.01},))
     gateway = ScriptedGateway({"quick": [lambda _: poor] * 3})
     judge(gateway, mode="lenient", endpoints={"quick": scripted_endpoint("small", pointwise=True)})
     assert len(gateway.requests) == 3
@@ -408,7 +407,7 @@ def test_a_pointwise_model_is_not_asked_the_same_twice() -> None:
 def test_a_pointwise_model_is_asked_again_about_what_it_did_not_see() -> None:
     endpoint = scripted_endpoint("small", pointwise=True)
     gateway = ScriptedGateway({"quick": [sure] * 4, "deep": [sure] * 4})
-    judge(gateway, endpoints={"quick": endpoint, "deep": endpoint}, subject=document("x" * 4001))
+    judge(gateway, endpoints={"quick": endpoint, "deep": endpoint}, subject=text_document("x" * 4001))
     assert gateway.asked == ["quick"] * 4 + ["deep"] * 4
 
 

@@ -8,26 +8,23 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, document, document_judge, file, reply
 from scripted import PROFILE, scores, scripted_endpoint, three_models
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
 from judgekit.providers.profile import Limits
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
-DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
+DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
 Answers = dict[str, "str | GatewayError | Callable[[Request], str]"]
 
 
@@ -48,7 +45,7 @@ class ByModel:
         if isinstance(answer, GatewayError):
             raise GatewayError(answer.kind, answer.message)
         text = answer if isinstance(answer, str) else answer(request)
-        return Reply(text, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+        return reply(text, scripted_endpoint.model, call_usage(100, 10, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -66,7 +63,7 @@ def endpoint(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed o
 def judge(panel: PanelModels, answers: Answers, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401
     gateway = ByModel(answers)
     options.setdefault("deadline", 60)
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), options.pop("mode", "strict"), **options)
+    own = document_judge(gateway, panel, mode=options.pop("mode", "strict"), **options)
     return asyncio.run(own.judge(DOCUMENT)), gateway
 
 
@@ -288,10 +285,8 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
 
 
 def test_what_would_be_sent_can_be_seen() -> None:
-    own = DocumentJudge(
-        ByModel({}), three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(each=True)
-    )
+    own = document_judge(ByModel({}), three_models(), mode="strict", options=JudgeOptions(each=True))
     assert len(own.prompts("quick", DOCUMENT)) == 3
     assert len(own.prompts("quick", DOCUMENT, scripted_endpoint("small", pointwise=True))) == 3
-    whole = DocumentJudge(ByModel({}), {}, loader.score_rubric("kls"), "strict", 30)
+    whole = document_judge(ByModel({}), {}, mode="strict")
     assert len(whole.prompts("deep", DOCUMENT)) == 1

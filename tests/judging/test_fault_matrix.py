@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from making import candidate_judge, document, document_judge, file
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
+from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -220,21 +219,23 @@ def rubric(name: str) -> LoadedRubric:
     return loader.find_rubric(name)
 
 
-def document(
+def judged_document(
     gateway: ScriptedGateway,
     mode: str,
     panel: PanelModels | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Verdict:
-    subject = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
+    subject = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
     settings = {"deadline": 60.0, **options}
-    judge = DocumentJudge(gateway, panel or three_models(), rubric("kls"), of(mode), **settings)
+    judge = document_judge(gateway, panel or three_models(), loaded=rubric("kls"), mode=of(mode), **settings)
     return asyncio.run(judge.judge(subject))
 
 
 def candidates(gateway: ScriptedGateway, mode: str, **options: Any) -> Selection:  # noqa: ANN401 - passed on
     settings = {"deadline": 60.0, **options}
-    judge = CandidateJudge(gateway, three_models(), rubric("memory-relevance"), of(mode), **settings)
+    judge = candidate_judge(
+        gateway, three_models(), loaded=rubric("memory-relevance"), mode=of(mode), **settings
+    )
     return asyncio.run(judge.judge(Query("How do we refresh the token?"), PAIR))
 
 
@@ -286,7 +287,7 @@ def test_documents(row: dict[str, str]) -> None:
     expected = (row["verdict"], row["consensus"], row["by"], row["asked"])
     for name, fault in faults("score").items():
         gateway = ScriptedGateway(answers(row, fault))
-        verdict = document(gateway, row["mode"])
+        verdict = judged_document(gateway, row["mode"])
         came = (verdict.verdict, verdict.consensus, (verdict.judge_tier or "-")[0], tiers_asked(gateway))
         assert came == expected, name
         assert is_told(verdict.degraded, row["degraded"], fault), (name, verdict.degraded)
@@ -323,7 +324,7 @@ def test_different_faults_are_told_apart(task: str, mode: str) -> None:
         "tiebreaker": [*RAISED["rate_limit"].answers],
     }
     gateway = ScriptedGateway(script)
-    found = document(gateway, mode) if task == "score" else candidates(gateway, mode)
+    found = judged_document(gateway, mode) if task == "score" else candidates(gateway, mode)
     told = "rate_limit (too many requests, after 3 attempts); deep: refusal (I cannot help with that)"
     assert found.degraded == f"quick, tiebreaker: {told}"
 
@@ -351,7 +352,7 @@ def test_fewer_tiers(row: dict[str, str]) -> None:
     for name, fault in faults("score").items():
         script = {tier: [SAYS[each]] if each in SAYS else [*fault.answers] for tier, each in said.items()}
         gateway = ScriptedGateway(script)
-        verdict = document(gateway, "strict", endpoints)
+        verdict = judged_document(gateway, "strict", endpoints)
         assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
         assert is_told(verdict.degraded, row["degraded"], fault), (name, verdict.degraded)
 
@@ -390,7 +391,7 @@ def test_juries(row: dict[str, str]) -> None:
             for tier, words in said.items()
         }
         gateway = ScriptedGateway(script)
-        verdict = document(gateway, row["mode"], panel)
+        verdict = judged_document(gateway, row["mode"], panel)
         assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"]), name
         assert is_told(told_once(verdict.degraded), row["degraded"], fault), (name, verdict.degraded)
 
@@ -439,7 +440,7 @@ def scripted(row: Mapping[str, str]) -> ScriptedGateway:
 @pytest.mark.parametrize("row", named(DEADLINE), ids=lambda row: f"{row['mode']}-{row['quick']}{row['deep']}")
 def test_the_deadline(row: dict[str, str]) -> None:
     gateway = scripted(row)
-    verdict = document(gateway, row["mode"], deadline=0.2)
+    verdict = judged_document(gateway, row["mode"], deadline=0.2)
     assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
     assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
 
@@ -447,7 +448,7 @@ def test_the_deadline(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("row", named(BUDGET), ids=lambda row: "-".join(list(row.values())[:4]))
 def test_the_budget(row: dict[str, str]) -> None:
     gateway = scripted(row)
-    verdict = document(gateway, row["mode"], max_cost_usd=float(row["limit"]))
+    verdict = judged_document(gateway, row["mode"], max_cost_usd=float(row["limit"]))
     assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
     assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
 
@@ -492,7 +493,7 @@ NOISE = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=12).map(" ".joi
 @given(NOISE, st.sampled_from(["strict", "lenient"]))
 def test_noise_from_every_tier_decides_nothing(noise: str, mode: str) -> None:
     script: dict[str, list[Answer]] = {tier: [noise, noise] for tier in TIERS}
-    assert document(ScriptedGateway(script), mode).verdict == "undetermined"
+    assert judged_document(ScriptedGateway(script), mode).verdict == "undetermined"
     selection = candidates(ScriptedGateway(script), mode)
     assert {decision.decision for decision in selection.decisions} == {"undetermined"}
 
@@ -505,7 +506,7 @@ def test_noise_changes_no_verdict_more_than_silence_does(
 
     def verdict(fault: Iterable[Answer]) -> tuple[str, str, Mapping[str, float] | None]:
         script = {tier: [SAYS[word]] for tier, word in said.items()} | {broken: list(fault)}
-        found = document(ScriptedGateway(script), mode)
+        found = judged_document(ScriptedGateway(script), mode)
         return found.verdict, found.consensus, found.scores
 
     assert verdict([noise, noise]) == verdict(RAISED["timeout"].answers)

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import custom
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
+from making import candidate_judge, document, document_judge, file
 from scripted import scores
 
 from judgekit.config.names import TIERS
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
+from judgekit.judging.select import Query
 from judgekit.providers import litellm
 from judgekit.providers.endpoints import endpoint
 from judgekit.providers.gateway import Router
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 SHORT = 1.5  # seconds for a tier that a silent server strikes
-DOCUMENT = Document((File("a.md", "Some text.", "ab" * 32, 10),), "a.md@ab")
+DOCUMENT = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
 PAIR = [PromptCandidate(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
@@ -114,10 +113,12 @@ class Well:
         return f'{{"keep": {kept}}}'.replace("'", '"')
 
 
-def document(panel: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30) -> tuple[str, list[Round]]:
+def judged_document(
+    panel: dict[TierName, Endpoint], mode: ModeName, seconds: float = 30
+) -> tuple[str, list[Round]]:
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
-            judge = DocumentJudge(gateway, panel, loader.score_rubric("kls"), mode, seconds)
+            judge = document_judge(gateway, panel, mode=mode, deadline=seconds)
             verdict = await judge.judge(DOCUMENT)
             return f"{verdict.verdict} {verdict.consensus}", verdict.rounds
 
@@ -130,7 +131,7 @@ def candidates(
     async def run() -> tuple[str, list[Round]]:
         async with aclosing(Router()) as gateway:
             rubric = loader.select_rubric("memory-relevance")
-            judge = CandidateJudge(gateway, panel, rubric, mode, seconds)
+            judge = candidate_judge(gateway, panel, loaded=rubric, mode=mode, deadline=seconds)
             selection = await judge.judge(Query("How do we refresh the token?"), PAIR)
             return ", ".join(
                 f"{decision.id} {decision.decision}" for decision in selection.decisions
@@ -160,7 +161,7 @@ def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) 
     answer, kind = FAULTS[fault]
     with Loopback(Well(struck, mode, answer)) as server:
         panel = {tier: custom(server.base, tier) for tier in TIERS}
-        ended, rounds = document(panel, mode)
+        ended, rounds = judged_document(panel, mode)
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: kind})
         ended, rounds = candidates(panel, mode)
         assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: kind})
@@ -171,7 +172,7 @@ def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) 
 def test_a_connection_that_is_refused(struck: TierName, mode: ModeName, unreachable: Endpoint) -> None:
     with Loopback(Well(struck, mode, fails(418))) as server:
         endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: unreachable}
-        ended, rounds = document(endpoints, mode)
+        ended, rounds = judged_document(endpoints, mode)
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: "connection"})
         ended, rounds = candidates(endpoints, mode)
         assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: "connection"})
@@ -191,7 +192,7 @@ SILENCE: dict[TierName, dict[ModeName, str]] = {
 )
 def test_a_server_that_takes_all_the_time(struck: TierName, mode: ModeName, options: Answer) -> None:
     with Loopback(Well(struck, mode, options)) as server:
-        ended, rounds = document({tier: custom(server.base, tier) for tier in TIERS}, mode, SHORT)
+        ended, rounds = judged_document({tier: custom(server.base, tier) for tier in TIERS}, mode, SHORT)
         asked = {str(request.body["model"]) for request in server.requests}
     assert ended == SILENCE[struck][mode]
     assert asked == set(TIERS[: TIERS.index(struck) + 1])
@@ -212,7 +213,7 @@ def test_a_program_that_misbehaves(fault: str, struck: TierName) -> None:
     code, kind = PROGRAMS[fault]
     with Loopback(Well(struck, "strict", fails(418))) as server:
         endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: program(code)}
-        ended, rounds = document(endpoints, "strict")
+        ended, rounds = judged_document(endpoints, "strict")
         assert (ended, failed(rounds)) == (DOCUMENTS[struck][1]["strict"], {struck: kind})
         ended, rounds = candidates(endpoints, "strict")
         assert (ended, failed(rounds)) == (CANDIDATES[struck]["strict"], {struck: kind})
@@ -223,7 +224,7 @@ def test_a_program_that_is_not_there() -> None:
         endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {
             "deep": program("", "/nowhere/at/all")
         }
-        ended, rounds = document(endpoints, "strict")
+        ended, rounds = judged_document(endpoints, "strict")
     assert (ended, failed(rounds)) == ("accept unanimous", {"deep": "command_failed"})
 
 

@@ -6,10 +6,11 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
+from making import finality_rule, finality_rules
 
 from judgekit.config.names import TIERS
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.finality import FinalityRule, FinalityRules, certainty, margin
+from judgekit.judging.finality import FinalityRules, certainty, margin
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -79,7 +80,7 @@ def run(
     raise AssertionError(f"{outcomes}: the judging asks on")
 
 
-ACCEPTS = FinalityRules("c", (FinalityRule("quick", "accept", 1.0),))
+ACCEPTS = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
 
 
 def test_an_opinion_that_a_gate_lets_through_is_final() -> None:
@@ -97,7 +98,7 @@ def test_what_no_gate_names_goes_up_whatever_the_mode_says() -> None:
 
 @pytest.mark.parametrize("outcomes", ["".join(each) for each in itertools.product("AIRF", repeat=3)])
 def test_without_any_gate_everything_goes_up_and_the_table_holds(outcomes: str) -> None:
-    used, final = run(FinalityRules("c"), outcomes)
+    used, final = run(finality_rules("c"), outcomes)
     assert len(used) > 1
     if outcomes[:2] in ("AR", "RA"):
         assert used == outcomes
@@ -109,7 +110,7 @@ def test_without_any_gate_everything_goes_up_and_the_table_holds(outcomes: str) 
 
 
 def test_a_gate_of_the_deep_tier_looks_at_what_came_before() -> None:
-    finality = FinalityRules("c", (FinalityRule("deep", "reject", 0.0, after="accept"),))
+    finality = finality_rules("c", (finality_rule("deep", "reject", 0.0, after="accept"),))
     assert run(finality, "AR") == ("AR", Final("reject", "single", "deep"))
     assert run(finality, "RAA")[1].consensus == "majority"
     assert run(finality, "FR")[1] == Final("reject", "single", "deep")  # as without a calibration
@@ -122,24 +123,24 @@ def test_an_acceptance_of_a_cut_text_is_not_final_for_all_gates() -> None:
 
 
 def test_the_last_word_is_final_and_nobody_before_it_is() -> None:
-    finality = FinalityRules("c", last="tiebreaker")
+    finality = finality_rules("c", last="tiebreaker")
     assert run(finality, "AAR") == ("AAR", Final("reject", "single", "tiebreaker"))
     assert run(finality, "RRR") == ("RRR", Final("reject", "unanimous", "tiebreaker"))
-    assert run(FinalityRules("c", last="deep"), "AR") == ("AR", Final("reject", "single", "deep"))
+    assert run(finality_rules("c", last="deep"), "AR") == ("AR", Final("reject", "single", "deep"))
 
 
 def test_where_the_last_word_fails_the_table_holds() -> None:
-    assert run(FinalityRules("c", last="deep"), "AFA")[1] == Final("accept", "unanimous", "tiebreaker")
-    assert run(FinalityRules("c", last="deep"), "AFF")[1].verdict == "undetermined"
-    assert run(FinalityRules("c", last="tiebreaker"), "AAF")[1].verdict == "accept"
-    assert run(FinalityRules("c", last="tiebreaker"), "ARF")[1].verdict == "escalate"
+    assert run(finality_rules("c", last="deep"), "AFA")[1] == Final("accept", "unanimous", "tiebreaker")
+    assert run(finality_rules("c", last="deep"), "AFF")[1].verdict == "undetermined"
+    assert run(finality_rules("c", last="tiebreaker"), "AAF")[1].verdict == "accept"
+    assert run(finality_rules("c", last="tiebreaker"), "ARF")[1].verdict == "escalate"
 
 
 def test_one_tier_alone_decides_with_gates_too() -> None:
-    assert run(FinalityRules("c"), "A", tiers=("quick",))[1] == Final("accept", "single", "quick")
+    assert run(finality_rules("c"), "A", tiers=("quick",))[1] == Final("accept", "single", "quick")
 
 
 def test_a_failure_is_never_final() -> None:
-    assert not FinalityRules("c", (FinalityRule("quick", "accept"),), last="quick").final(
+    assert not finality_rules("c", (finality_rule("quick", "accept"),), last="quick").final(
         "quick", {"quick": None}, {}
     )

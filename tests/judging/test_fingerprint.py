@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
-from telling import reply
+from telling import telling_reply
 
 from judgekit.evaluation import labelled, readings, reply_source
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -186,20 +184,19 @@ def judged(
 ) -> tuple[Verdict, list[str]]:
     gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
     panel: PanelModels = {"quick": TELLING, "deep": DEEP}
-    own = DocumentJudge(
+    own = document_judge(
         gateway,
         panel,
-        kls,
-        "strict",
-        30,
+        loaded=kls,
+        mode="strict",
         finality=calibration.rules(),
         calibration_warning=calibration_warning,
     )
-    document = Document((File("a.md", "# A", hashlib.sha256(b"# A").hexdigest(), 3),), "a.md")
-    return asyncio.run(own.judge(document)), gateway.asked
+    subject = document((file("a.md", "# A"),), "a.md")
+    return asyncio.run(own.judge(subject)), gateway.asked
 
 
-TOLD = reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
+TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
 UNTOLD = scores(5, 5, 5)
 
 

@@ -7,21 +7,18 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import document_judge, file, finality_rule, finality_rules
 from scripted import ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
 from judgekit.judging import documents
-from judgekit.judging.finality import FinalityRule, FinalityRules
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import File
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint
 
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
-FILE = File("docs/a.md", "Some text.", "ab" * 32, 10)
+FILE = file("docs/a.md", "Some text.", sha256="ab" * 32)
 
 
 def endpoint(family: str) -> Endpoint:
@@ -38,7 +35,7 @@ def judge(
     tiers = ("quick", "deep", "tiebreaker")
     endpoints: Any = dict(zip(tiers, map(endpoint, families), strict=False))
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [deep], "tiebreaker": [GOOD]})
-    own = DocumentJudge(gateway, endpoints, loader.score_rubric("kls"), "strict", 30, **options)
+    own = document_judge(gateway, endpoints, mode="strict", **options)
     verdict = asyncio.run(own.judge(documents.document([FILE], family=wrote)))
     return verdict, [each.model for each in verdict.rounds]
 
@@ -90,7 +87,7 @@ def test_nobody_who_judged_is_nobody_who_was_independent() -> None:
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    finality = FinalityRules("kls-strict-1", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("kls-strict-1", (finality_rule("quick", "accept"),))
     verdict, asked = judge("anthropic", "openai", finality=finality)
     assert (asked, verdict.calibration) == (["openai/model"] * 2, None)
     assert verdict.degraded is not None
@@ -105,7 +102,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
 
 def test_prompts_are_those_of_whoever_judges() -> None:
     endpoints: Any = {"quick": endpoint("anthropic"), "deep": endpoint("openai")}
-    own = DocumentJudge(ScriptedGateway({}), endpoints, loader.score_rubric("kls"), "strict", 30)
+    own = document_judge(ScriptedGateway({}), endpoints, mode="strict")
     for_subject = own.for_subject(documents.document([FILE], family="anthropic"))
     assert for_subject.panel == {"quick": (endpoint("openai"),), "deep": (endpoint("openai"),)}
     assert own.for_subject(documents.document([FILE])) is own

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from making import reply
 
 from judgekit.judging.extract import extract
 from judgekit.judging.logprobs import aligned, expectation, expectations, places
 from judgekit.judging.replies import score_reply_model
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from judgekit.providers.base import Reply
 
 RUBRIC = loader.score_rubric("kls").rubric
 assert isinstance(RUBRIC, ScoreRubric)
@@ -47,7 +49,7 @@ def replied(
     beside = [
         logs(doubts.get(next(numbers), {token: 1.0}) if token.isdigit() else {token: 1.0}) for token in tokens
     ]
-    return Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens))
+    return reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens))
 
 
 def expected(reply: Reply, points: range = FIVE) -> dict[str, float]:
@@ -112,19 +114,19 @@ def test_thinking_and_marks_around_the_text_move_no_number(before: str, behind: 
     sure = tuple({token: 0.0} for token in tokens)
     start = len(pieces(before))
     logprobs = (*sure[:start], *own.logprobs, *sure[start + len(own.tokens) :])
-    found = expected(Reply(PLAIN, "m", logprobs=logprobs, tokens=tokens))
+    found = expected(reply(PLAIN, "m", logprobs=logprobs, tokens=tokens))
     assert found["semantic"] == pytest.approx(3.6)
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(PLAIN, "m"),
-        Reply(PLAIN, "m", logprobs=({"4": 0.0},)),
+        reply(PLAIN, "m"),
+        reply(PLAIN, "m", logprobs=({"4": 0.0},)),
         replied(PLAIN, {}, tokens=[*pieces(PLAIN)[:-2], "?"]),
-        Reply(PLAIN, "m", logprobs=({PLAIN: 0.0},), tokens=(PLAIN,)),
-        Reply(PLAIN, "m", logprobs=({},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
-        Reply(PLAIN, "m", logprobs=({"1": 0.0},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
+        reply(PLAIN, "m", logprobs=({PLAIN: 0.0},), tokens=(PLAIN,)),
+        reply(PLAIN, "m", logprobs=({},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
+        reply(PLAIN, "m", logprobs=({"1": 0.0},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
     ],
     ids=[
         "no tokens",
@@ -218,12 +220,12 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     assert aligned(text, tokens) == 0
     # Every token is in the same doubt: a wrong one would give a wrong mean.
     beside = [logs({token: 0.6} | ({"5": 0.4} if "1" in token else {"1": 0.4})) for token in tokens]
-    found = expectations(Reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE)
+    found = expectations(reply(text, "m", logprobs=tuple(beside), tokens=tuple(tokens)), score_reply, FIVE)
     for name, mean in found.items():
         other = 5 if scores[name] == 1 else 1
         assert mean == pytest.approx(0.6 * scores[name] + 0.4 * other)
     whole = pieces(text)
-    sure = Reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
+    sure = reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
     if "".join(whole) == text:
         assert expectations(sure, score_reply, FIVE) == scores
 

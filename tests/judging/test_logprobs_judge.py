@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scores, scripted_endpoint
-from telling import beside, reply
+from telling import beside, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
 from judgekit.providers import endpoints, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import endpoints as recorded_endpoints
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,15 +29,13 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
-DOCUMENT = Document((File("docs/a.md", "Some text.", "ab" * 32, 10),), "docs/a.md@abab")
+DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
 GOOD = scores(4, 4, 4)
 TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
 
 
 def judge(gateway: Gateway, endpoint: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
-    own = DocumentJudge(
-        gateway, {"deep": endpoint}, loader.score_rubric("kls"), "strict", deadline=30, **options
-    )
+    own = document_judge(gateway, {"deep": endpoint}, mode="strict", **options)
 
     async def run() -> Verdict:
         try:
@@ -70,7 +66,7 @@ def opinion(verdict: Verdict) -> dict[str, Any]:
     ],
 )
 def test_scores_are_expectations_and_decide(doubt: dict[str, float], score: float, outcome: str) -> None:
-    verdict = judge(ScriptedGateway({"deep": [lambda _: reply(GOOD, doubt)]}), TELLING)
+    verdict = judge(ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, doubt)]}), TELLING)
     assert (verdict.scores, verdict.verdict) == (
         dict.fromkeys(("semantic", "pragmatic", "syntactic"), score),
         outcome,
@@ -81,7 +77,7 @@ def test_scores_are_expectations_and_decide(doubt: dict[str, float], score: floa
 
 @pytest.mark.parametrize("doubt", [{"4": 0.5, "?": 0.5}, {"5": 0.9, "3": 0.1}])
 def test_numbers_stay_where_probabilities_tell_nothing(doubt: dict[str, float]) -> None:
-    own = reply(GOOD, doubt)
+    own = telling_reply(GOOD, doubt)
     own = dataclasses.replace(own, tokens=tuple("4" if token == "5" else token for token in own.tokens))
     verdict = judge(ScriptedGateway({"deep": [lambda _: own]}), TELLING)
     assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
@@ -98,7 +94,7 @@ def test_only_a_seat_that_tells_is_asked_for_probabilities() -> None:
 def test_a_call_for_each_dimension_tells_each() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
         name = request.call_key.part
-        return reply(
+        return telling_reply(
             json.dumps({"reasoning": "x", "scores": {name: 4}, "findings": []}), {"4": 0.5, "5": 0.5}
         )
 
@@ -108,7 +104,7 @@ def test_a_call_for_each_dimension_tells_each() -> None:
 
 
 def test_samples_are_not_drawn_where_probabilities_tell() -> None:
-    gateway = ScriptedGateway({"deep": [lambda _: reply(GOOD, {"4": 0.5, "5": 0.5})]})
+    gateway = ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "5": 0.5})]})
     verdict = judge(gateway, TELLING, options=JudgeOptions(samples=5))
     assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
     assert "samples" not in opinion(verdict)

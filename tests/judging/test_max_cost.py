@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from making import call_usage, candidate_judge, document, document_judge, file, reply
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
@@ -20,15 +20,13 @@ from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
+from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.judging.subject import File
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 
 class Till:
@@ -45,11 +43,11 @@ class Till:
         self.calls += 1
         await asyncio.sleep(0)
         self.spent += price
-        usage = CallUsage(10, 1, price, "provider")
+        usage = call_usage(10, 1, price, "provider")
         if mood == 0:
             raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
         if mood == 1:
-            return Reply("no object", scripted_endpoint.model, usage)
+            return reply("no object", scripted_endpoint.model, usage)
         return answer(request, mood, usage)
 
     async def aclose(self) -> None:
@@ -60,7 +58,7 @@ def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
     """Return a reply of the shape that is asked for; `mood` says which way it leans."""
     if request.top_logprobs:
         likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}
-        return Reply(str(mood), "m", usage, (likely,))
+        return reply(str(mood), "m", usage, logprobs=(likely,))
     assert request.schema is not None
     wanted = request.schema["properties"]
     if "scores" in wanted:
@@ -70,7 +68,7 @@ def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
         said = {"reasoning": "So.", "better": [*request.labels, "tie"][mood % 3]}
     else:
         said = {key: list(request.labels)[:: mood - 1] for key in wanted}
-    return Reply(json.dumps(said), "m", usage)
+    return reply(json.dumps(said), "m", usage)
 
 
 def dimensions(request: Request) -> list[str]:
@@ -82,18 +80,20 @@ def dimensions(request: Request) -> list[str]:
     return list(scores["properties"])
 
 
-def file(text: str) -> File:
-    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+def text_file(text: str) -> File:
+    return file(f"{text}.md", text)
 
 
-def document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    judge = DocumentJudge(till, panel, loader.score_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(Document((file("text"),), "text.md@1")))
+def judged_document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
+    judge = document_judge(till, panel, mode=mode, deadline=60, max_cost_usd=till.limit, options=options)
+    return asyncio.run(judge.judge(document((text_file("text"),), "text.md@1")))
 
 
 def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.select_rubric("memory-two-criteria")
-    judge = CandidateJudge(till, panel, rubric, mode, 60, max_cost_usd=till.limit, options=options)
+    judge = candidate_judge(
+        till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
+    )
     shown = [PromptCandidate(f"id{number}", f"Title {number}") for number in range(40)]
     return asyncio.run(judge.judge(Query("query"), shown))
 
@@ -101,15 +101,15 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
     judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", (file("A"), file("B")))))
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", (text_file("A"), text_file("B")))))
 
 
 def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(file, "ABCD")))))
+    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(text_file, "ABCD")))))
 
 
-TASKS = {"document": document, "candidates": candidates, "pair": pair, "ranking": ranking}
+TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "ranking": ranking}
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import file, reply
 from scripted import ScriptedGateway, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.subject import File
 from judgekit.providers import replay
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
-    from judgekit.providers.base import PanelModels, Request
+    from judgekit.providers.base import PanelModels, Reply, Request
 
 GOOD, POOR = "Danube, Dnieper, Dniester", "There are many beautiful rivers."
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -42,7 +41,7 @@ def sha(text: str) -> str:
 def comparison_input(
     first: str = GOOD, second: str = POOR, prompt: str = "Name three rivers."
 ) -> ComparisonInput:
-    files = [File(f"{name}.md", text, sha(text), len(text)) for name, text in (("a", first), ("b", second))]
+    files = [file(f"{name}.md", text) for name, text in (("a", first), ("b", second))]
     return ComparisonInput(prompt, tuple(files))
 
 
@@ -281,7 +280,7 @@ def test_a_limit_on_the_cost_ends_it() -> None:
 
 def test_a_pointwise_model_is_asked_for_one_token_in_both_orders() -> None:
     def leaning(first: float) -> Callable[[Request], Reply]:
-        return lambda _: Reply("1", "small", logprobs=({"1": first, "2": -1.0},))
+        return lambda _: reply("1", "small", logprobs=({"1": first, "2": -1.0},))
 
     panel: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}
     gateway = ScriptedGateway({"quick": [leaning(-0.5), leaning(-2.0)]})

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 from math import log
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import call_usage, file, finality_rule, finality_rules, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
-from judgekit.judging.subject import File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -30,16 +27,17 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.options import JuryRule
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.judging.subject import File
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 CRITERIA = ["instruction", "correctness", "help"]
 
 
-def file(text: str) -> File:
-    return File(f"{text}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+def text_file(text: str) -> File:
+    return file(f"{text}.md", text)
 
 
-PAIR = ComparisonInput("Name three rivers.", (file("A"), file("B")))
+PAIR = ComparisonInput("Name three rivers.", (text_file("A"), text_file("B")))
 
 
 def endpoint(name: str) -> Endpoint:
@@ -68,9 +66,9 @@ class Panel:
         by_text = {each: label for label, each in request.labels.items()}
         text = request.messages[-1].content
         first = min(request.labels, key=lambda label: text.index(f"The text {label}:"))
-        wins = {"1": first} | {each: by_text[file(each).sha256] for each in "AB"}
-        reply = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
-        return Reply(json.dumps(reply), scripted_endpoint.model, CallUsage(10, 1, 0.001))
+        wins = {"1": first} | {each: by_text[text_file(each).sha256] for each in "AB"}
+        said = {"reasoning": f"{scripted_endpoint.model} says so.", "better": wins.get(word, "tie")}
+        return reply(json.dumps(said), scripted_endpoint.model, call_usage(10, 1, 0.001))
 
     def word(self, model: str, request: Request) -> str:
         said = self.said[model]
@@ -254,8 +252,11 @@ def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() ->
         async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             self.requests.append(request)
             first = request.messages[-1].content.index("\nA\n") < request.messages[-1].content.index("\nB\n")
-            return Reply(
-                "1", scripted_endpoint.model, CallUsage(), ({"1": -0.1 if first else -3.0, "2": -1.0},)
+            return reply(
+                "1",
+                scripted_endpoint.model,
+                call_usage(),
+                logprobs=({"1": -0.1 if first else -3.0, "2": -1.0},),
             )
 
     panel = Leaning({})
@@ -271,8 +272,11 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, wo
         async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             text = request.messages[-1].content
             likely = first if text.index("\nA\n") < text.index("\nB\n") else 1 - first
-            return Reply(
-                "1", scripted_endpoint.model, CallUsage(), ({"1": log(likely), "2": log(1 - likely)},)
+            return reply(
+                "1",
+                scripted_endpoint.model,
+                call_usage(),
+                logprobs=({"1": log(likely), "2": log(1 - likely)},),
             )
 
     by_tier: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}
@@ -328,8 +332,12 @@ def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
 def test_nor_does_a_calibration_make_such_a_win_final() -> None:
     """Labels do not know who wrote the texts."""
     by_tier = {"quick": "x/a", "deep": "x/b"}
-    finality = FinalityRules(
-        "c", (FinalityRule("quick", "accept", 0.5), FinalityRule("deep", "improve", 0.5, "accept", "quick"))
+    finality = finality_rules(
+        "c",
+        (
+            finality_rule("quick", "accept", 0.5),
+            finality_rule("deep", "improve", 0.5, after="accept", stands="quick"),
+        ),
     )
     for deep, verdict in (("A", "A"), ("T", "tie")):
         panel = Panel({"x/a": "A", "x/b": deep})
@@ -369,7 +377,7 @@ def test_whether_it_is_independent(wrote: list[str | None], independent: bool | 
 
 
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    finality = FinalityRules("answer-preference-lenient-1", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("answer-preference-lenient-1", (finality_rule("quick", "accept"),))
     panel = Panel({"anthropic/m": "A", "openai/m": "B"})
     by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
     comparison = compare(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
@@ -389,7 +397,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     ],
 )
 def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
-    finality = FinalityRules("c", (FinalityRule("quick", "accept"),))
+    finality = finality_rules("c", (finality_rule("quick", "accept"),))
     comparison = compare(
         Panel({"x/a": "A", "y/b": "A"}), {"quick": "x/a", "deep": "y/b"}, wrote=wrote, finality=finality
     )

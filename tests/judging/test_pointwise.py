@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from making import call_usage, reply
 
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging import pointwise
@@ -33,9 +34,9 @@ ENDPOINT = Endpoint(profile=PROFILE, model="here/small", family="qwen", output="
 MATTER = CallKey("subject", "kls@1.0.0", "quick")
 
 
-def reply(probabilities: Mapping[str, float], cost: float | None = None) -> Reply:
+def likely_reply(probabilities: Mapping[str, float], cost: float | None = None) -> Reply:
     alternatives = {token: math.log(value) for token, value in probabilities.items()}
-    return Reply("…", "small-1", CallUsage(100, 1, cost), (alternatives,))
+    return reply("…", "small-1", call_usage(100, 1, cost), logprobs=(alternatives,))
 
 
 @dataclass
@@ -82,7 +83,7 @@ def ask(
 
 
 def test_every_question_ends_a_message_that_begins_alike() -> None:
-    gateway = Queue([reply({"yes": 1.0}), reply({"no": 1.0})])
+    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
     ask(gateway, {"first": "Is it true?", "second": "Is it useful?"})
     messages, two = (request.messages for request in gateway.asked)
     assert messages[0] == two[0] == Message("system", "You judge.")
@@ -91,7 +92,7 @@ def test_every_question_ends_a_message_that_begins_alike() -> None:
 
 
 def test_examples_are_earlier_turns_with_the_same_question() -> None:
-    gateway = Queue([reply({"yes": 1.0}), reply({"no": 1.0})])
+    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
     examples = [pointwise.Example("<text>one</text>", "yes"), pointwise.Example("<text>two</text>", "no")]
     ask(gateway, {"first": "Is it true?", "second": "Is it useful?"}, examples=examples)
     assert gateway.asked[1].messages == (
@@ -105,7 +106,7 @@ def test_examples_are_earlier_turns_with_the_same_question() -> None:
 
 
 def test_one_token_with_alternatives_is_asked_for() -> None:
-    gateway = Queue([reply({"yes": 1.0})])
+    gateway = Queue([likely_reply({"yes": 1.0})])
     ask(gateway, {"first": "?"})
     assert (gateway.asked[0].max_tokens, gateway.asked[0].top_logprobs) == (1, 20)
     assert gateway.asked[0].schema is None
@@ -113,13 +114,13 @@ def test_one_token_with_alternatives_is_asked_for() -> None:
 
 @pytest.mark.parametrize(("part", "expected"), [("", "first"), ("memory-1", "memory-1/first")])
 def test_each_call_says_which_part_it_is_about(part: str, expected: str) -> None:
-    gateway = Queue([reply({"yes": 1.0})])
+    gateway = Queue([likely_reply({"yes": 1.0})])
     ask(gateway, {"first": "?"}, call_key=MATTER._replace(part=part))
     assert gateway.asked[0].call_key == MATTER._replace(part=expected)
 
 
 def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
-    gateway = Queue([reply({"4": 0.3, "5": 0.3, "x": 0.4}), reply({"1": 0.5, "2": 0.5})])
+    gateway = Queue([likely_reply({"4": 0.3, "5": 0.3, "x": 0.4}), likely_reply({"1": 0.5, "2": 0.5})])
     found, _, model = ask(gateway, {"semantic": "?", "pragmatic": "?"}, tokens=("1", "2", "3", "4", "5"))
     assert found["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
     assert pointwise.expectation(found["semantic"]) == pytest.approx(4.5)
@@ -129,19 +130,20 @@ def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
 
 def test_spellings_of_one_answer_are_added_up() -> None:
     spellings = {"Yes": 0.3, " yes": 0.1, "YES": 0.1, '"yes': 0.1, "**no": 0.1, "No.": 0.1, "Yesterday": 0.2}
-    found, _, _ = ask(Queue([reply(spellings)]), {"q": "?"})
+    found, _, _ = ask(Queue([likely_reply(spellings)]), {"q": "?"})
     assert pointwise.yes_probability(found["q"]) == pytest.approx(0.75)
 
 
 def test_usage_is_added_up() -> None:
     _, usage, _ = ask(
-        Queue([reply({"yes": 1}, 0.5), reply({"yes": 1}), reply({"yes": 1}, 0.25)]), dict.fromkeys("abc", "?")
+        Queue([likely_reply({"yes": 1}, 0.5), likely_reply({"yes": 1}), likely_reply({"yes": 1}, 0.25)]),
+        dict.fromkeys("abc", "?"),
     )
-    assert usage == CallUsage(300, 3, 0.75, unpriced_calls=1)
+    assert usage == call_usage(300, 3, 0.75, unpriced_calls=1)
 
 
 def test_an_unknown_cost_stays_unknown() -> None:
-    _, usage, _ = ask(Queue([reply({"yes": 1})]), {"q": "?"})
+    _, usage, _ = ask(Queue([likely_reply({"yes": 1})]), {"q": "?"})
     assert usage.cost_usd is None
 
 
@@ -149,12 +151,12 @@ def test_an_unknown_cost_stays_unknown() -> None:
     ("answer", "message"),
     [
         (
-            reply({"The": 0.7, "yes": 0.1, "no": 0.05}),
+            likely_reply({"The": 0.7, "yes": 0.1, "no": 0.05}),
             "small-1 answered '…': 15% of the probability is on yes, no",
         ),
-        (reply({"{": 1.0}), "0% of the probability is on yes, no"),
-        (Reply("yes", "small-1"), "small-1 gave no token probabilities"),
-        (Reply("", "small-1", CallUsage(), ({},)), "0% of the probability"),
+        (likely_reply({"{": 1.0}), "0% of the probability is on yes, no"),
+        (reply("yes", "small-1"), "small-1 gave no token probabilities"),
+        (reply("", "small-1", call_usage(), logprobs=({},)), "0% of the probability"),
     ],
 )
 def test_an_answer_that_was_not_offered_is_no_answer(answer: Reply, message: str) -> None:
@@ -165,13 +167,13 @@ def test_an_answer_that_was_not_offered_is_no_answer(answer: Reply, message: str
 
 
 def test_enough_mass_on_one_answer_will_do() -> None:
-    found, _, _ = ask(Queue([reply({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01})]), {"q": "?"})
+    found, _, _ = ask(Queue([likely_reply({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01})]), {"q": "?"})
     assert found["q"] == {"yes": 0.0, "no": 1.0}
 
 
 def test_what_the_gateway_raises_goes_through() -> None:
     refused = GatewayError(FailureKind.CONNECTION, "refused")
-    gateway = Queue([reply({"yes": 1}), refused])
+    gateway = Queue([likely_reply({"yes": 1}), refused])
     with pytest.raises(GatewayError) as caught:
         ask(gateway, {"a": "?", "b": "?", "c": "?"})
     assert caught.value is refused
@@ -179,7 +181,7 @@ def test_what_the_gateway_raises_goes_through() -> None:
 
 
 def test_one_deadline_covers_all_questions() -> None:
-    gateway = Queue([reply({"yes": 1})] * 5, seconds=0.15)
+    gateway = Queue([likely_reply({"yes": 1})] * 5, seconds=0.15)
     with pytest.raises(GatewayError, match=r"of 5 questions were answered in 0\.2 s") as caught:
         ask(gateway, dict.fromkeys("abcde", "?"), seconds=0.2)
     assert caught.value.kind is FailureKind.TIMEOUT
@@ -199,7 +201,7 @@ def test_a_scale_of_two_digits_is_refused_before_anything_is_asked() -> None:
 @given(st.dictionaries(st.sampled_from(["1", "2", "3", "4", "5"]), st.floats(1e-3, 1.0), min_size=1))
 def test_an_expectation_stays_on_the_scale(weights: dict[str, float]) -> None:
     total = sum(weights.values())
-    answer = reply({token: value / total for token, value in weights.items()})
+    answer = likely_reply({token: value / total for token, value in weights.items()})
     found = pointwise.probabilities(answer, ["1", "2", "3", "4", "5"])
     assert sum(found.values()) == pytest.approx(1)
     low, high = min(map(int, weights)), max(map(int, weights))
@@ -209,7 +211,7 @@ def test_an_expectation_stays_on_the_scale(weights: dict[str, float]) -> None:
 def test_moving_mass_up_the_scale_raises_the_expectation() -> None:
     tokens = ["1", "2", "3", "4", "5"]
     scores = [
-        pointwise.expectation(pointwise.probabilities(reply({"1": 1 - up, "5": up}), tokens))
+        pointwise.expectation(pointwise.probabilities(likely_reply({"1": 1 - up, "5": up}), tokens))
         for up in (0.1, 0.5, 0.9)
     ]
     assert scores == pytest.approx([1.4, 3.0, 4.6])

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from making import call_usage, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.providers.base import Endpoint, PanelModels, Request
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 
@@ -60,7 +57,7 @@ class Scorer(ScriptedGateway):
 
 def comparison_input(letters: str = "ABC", *, tail: str = "") -> ComparisonInput:
     texts = [f"I am text {letter}.{tail}" for letter in letters]
-    files = [File(text[:11], text, hashlib.sha256(text.encode()).hexdigest(), len(text)) for text in texts]
+    files = [file(text[:11], text) for text in texts]
     return ComparisonInput("Say who you are.", tuple(files))
 
 
@@ -269,7 +266,7 @@ def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
     class Dear(Scorer):
         async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
             reply = await super().complete(scripted_endpoint, request)
-            return dataclasses.replace(reply, usage=CallUsage(1, 1, 0.9))
+            return dataclasses.replace(reply, usage=call_usage(1, 1, 0.9))
 
     gateway = Dear({"quick": {"A": 4, "B": 4, "C": 4}})
     comparison = rank(gateway, max_cost_usd=1.0)
@@ -293,7 +290,7 @@ class Believing(ScriptedGateway):
         context, _, question = request.messages[-1].content.rpartition("\n\n")
         (name,) = set(re.findall(r"I am text (\w)\.", context))
         score = str(self.given[name]["Danube" in question])
-        return Reply(score, scripted_endpoint.model, CallUsage(10, 1, 0.0), ({score: -0.01},))
+        return reply(score, scripted_endpoint.model, call_usage(10, 1, 0.0), logprobs=({score: -0.01},))
 
 
 def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
@@ -302,12 +299,11 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     comparison = rank(gateway, panel={"quick": scripted_endpoint("small", pointwise=True)})
     assert [subject.score for subject in comparison.subjects] == [4, 3, 2]
     assert (comparison.verdict, len(gateway.requests)) == ("A", 9)
-    alone = DocumentJudge(
+    alone = document_judge(
         Believing({"A": (4, 5)}),
         {"quick": scripted_endpoint("small", pointwise=True)},
-        loader.score_rubric("kls"),
-        "lenient",
-        60,
+        mode="lenient",
+        deadline=60,
     )
-    verdict = asyncio.run(alone.judge(Document(comparison_input("A").files, "A")))
+    verdict = asyncio.run(alone.judge(document(comparison_input("A").files, "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, file, finality_rule, finality_rules, reply
 from scripted import PROFILE, scripted_endpoint
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import File
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -26,14 +23,15 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.judging.subject import File
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 
 
-def file(letter: str) -> File:
+def text_file(letter: str) -> File:
     text = f"I am text {letter}."
-    return File(f"{letter}.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
+    return file(f"{letter}.md", text)
 
 
 def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
@@ -67,7 +65,7 @@ class Panel:
         part = request.call_key.part.partition("/")[0]
         names = [part] if part in DIMENSIONS else DIMENSIONS
         found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
-        return Reply(json.dumps(found), scripted_endpoint.model, CallUsage(10, 1, 0.001))
+        return reply(json.dumps(found), scripted_endpoint.model, call_usage(10, 1, 0.001))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -90,7 +88,7 @@ def rank(
         else each
         for tier, each in by_tier.items()
     }
-    comparison_input = ComparisonInput("Say who you are.", tuple(map(file, letters)), tuple(wrote))
+    comparison_input = ComparisonInput("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
     judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
     return asyncio.run(judge.judge(comparison_input))
 
@@ -156,7 +154,7 @@ def test_one_that_failed_before_was_not_heard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manner", "calls"),
+    ("options", "calls"),
     [(JudgeOptions(samples=3), 6), (JudgeOptions(each=True), 6), (JudgeOptions(samples=2, each=True), 12)],
 )
 def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:
@@ -202,7 +200,7 @@ def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> No
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     panel = Panel({"anthropic/m": "52", "openai/m": "25"})
     by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
-    finality = FinalityRules("kls-lenient-1", (FinalityRule("quick", "accept", 1.0),))
+    finality = finality_rules("kls-lenient-1", (finality_rule("quick", "accept", 1.0),))
     comparison = rank(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
     assert (comparison.verdict, comparison.calibration, set(panel.asked)) == (
         "B",
@@ -216,7 +214,7 @@ def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
 
 def test_nor_does_a_calibration_make_a_lead_final_that_a_family_gives_its_own_text() -> None:
     panel = Panel({"x/a": "52", "x/b": "52"})
-    finality = FinalityRules("c", (FinalityRule("quick", "accept", 1.0),))
+    finality = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
     comparison = rank(panel, {"quick": "x/a", "deep": "x/b"}, wrote=["x", "none"], finality=finality)
     assert (comparison.verdict, comparison.judge_tier, len(panel.asked)) == ("A", "deep", 4)
 

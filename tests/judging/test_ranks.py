@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from making import finality_rule, finality_rules
 
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.ranking import RankingStep, Ranks, Voter, asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.ranking import Said
 
 MARGINS: dict[TierName, float] = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}
-GATE = FinalityRules("c", (FinalityRule("quick", "accept", 2.0),))
+GATE = finality_rules("c", (finality_rule("quick", "accept", 2.0),))
 
 
 def said(given: str | Mapping[str, str]) -> Said:
@@ -144,7 +145,7 @@ def test_a_tiebreaker_that_was_heard_is_not_asked(
 
 
 def test_the_tier_that_a_calibration_measures_by_is_the_last() -> None:
-    ranks = state("lenient", FinalityRules("c", (), last="deep"))
+    ranks = state("lenient", finality_rules("c", (), last="deep"))
     assert not ranks.take("quick", said("531")).last
     turn = ranks.take("deep", {Voter("deep", "deep"): {"A": [4.0], "B": [5.0]}})
     assert (turn.last, turn.is_end, ranks.winner(turn)) == (True, True, "A")

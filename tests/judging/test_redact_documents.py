@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
+from making import candidate_judge, document, document_judge, file, reply
 from scripted import three_models
 
 from judgekit.config.names import TIERS
@@ -19,14 +19,12 @@ from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import CONTEXT_CHARS, Document, File, Task
-from judgekit.providers.base import Reply
+from judgekit.judging.select import Query
+from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
 SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
@@ -34,8 +32,8 @@ SECRETS = tuple(secret_samples.forms(7)[kind] for kind in KINDS)
 
 def sent(given: File) -> File:
     """Return a file as it leaves."""
-    document, _ = outgoing.document(Document((given,), "task"))
-    return document.files[0]
+    subject, _ = outgoing.document(document((given,), "task"))
+    return subject.files[0]
 
 
 class Listening:
@@ -46,7 +44,7 @@ class Listening:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.heard += [message.content for message in request.messages]
-        return Reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
+        return reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
 
     async def aclose(self) -> None:
         pass
@@ -55,10 +53,6 @@ class Listening:
     def all(self) -> str:
         assert self.heard
         return "\n".join(self.heard)
-
-
-def file(path: str, text: str, total: int = 0) -> File:
-    return File(path, text, hashlib.sha256(text.encode()).hexdigest(), total or len(text))
 
 
 def leaked(text: str, least: int = 12) -> list[str]:
@@ -78,15 +72,15 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
-    document = Document(files, "a", task)
-    verdict = asyncio.run(own.judge(document))
+    own = document_judge(gateway, panel, mode="strict")
+    subject = document(files, "a", task=task)
+    verdict = asyncio.run(own.judge(subject))
     assert leaked(gateway.all) == []
     assert gateway.all.count("[redacted: AWS key]") > 0
     assert verdict.redacted == 5
     assert verdict.record()["redacted"] == 5
     assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
-    shown = [prompt for tier in TIERS for prompt in own.prompts(tier, document)]
+    shown = [prompt for tier in TIERS for prompt in own.prompts(tier, subject)]
     assert leaked(str(shown)) == []
     assert "[redacted: AWS key]" in str(shown)
 
@@ -96,7 +90,7 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
-    own = CandidateJudge(gateway, panel, loader.select_rubric("memory-relevance"), "lenient", 30)
+    own = candidate_judge(gateway, panel, mode="lenient")
     shown = PromptCandidate(
         "a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b"
     )
@@ -128,8 +122,8 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
     files = (file(paths[0], "One."), file(paths[1], "Two."))
     gateway = Listening()
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30)
-    verdict = asyncio.run(own.judge(Document(files, "T-1")))
+    own = document_judge(gateway, panel, mode="strict")
+    verdict = asyncio.run(own.judge(document(files, "T-1")))
     assert leaked(gateway.all) == []
     assert verdict.redacted == 2
     assert tuple(subject.path for subject in verdict.subjects) == paths
@@ -141,18 +135,16 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
 
 
 def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_paths() -> None:
-    document = Document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
-    clean, count = outgoing.document(document)
-    assert clean.sha256 == document.sha256
+    subject = document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
+    clean, count = outgoing.document(subject)
+    assert clean.sha256 == subject.sha256
     assert count == 1
 
 
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
-    own = DocumentJudge(
-        gateway, three_models(), loader.score_rubric("kls"), "strict", 30, options=JudgeOptions(redact=False)
-    )
-    verdict = asyncio.run(own.judge(Document((file("a.md", SECRETS[0]),), "a")))
+    own = document_judge(gateway, three_models(), mode="strict", options=JudgeOptions(redact=False))
+    verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all
 
@@ -161,7 +153,7 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     whole = sent(file("a.md", f"{SECRETS[1]} is all"))
     assert len(whole.text) == whole.total
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
-    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", 5_000))
+    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
     assert cut.total > len(cut.text)
 
@@ -169,16 +161,16 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
 @pytest.mark.parametrize("kept", range(4, 40, 5))
 def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it(kept: int) -> None:
     text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
-    assert SECRETS[1][:kept] not in sent(file("a.md", text, 2 * CONTEXT_CHARS)).text
-    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, 2 * CONTEXT_CHARS))
+    assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
+    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
 
 
 def test_secrets_are_counted() -> None:
-    document = Document(
-        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", Task(SECRETS[2])
+    subject = document(
+        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", task=Task(SECRETS[2])
     )
-    clean, count = outgoing.document(document)
+    clean, count = outgoing.document(subject)
     assert count == 3
     assert outgoing.document(clean) == (clean, 0)
 

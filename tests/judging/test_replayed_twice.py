@@ -8,19 +8,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage, candidate_judge, document_judge, file, reply
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
-from judgekit.errors import CallUsage
 from judgekit.judging import documents, service
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import File
+from judgekit.judging.select import Query
 from judgekit.providers import replay
 from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +41,7 @@ LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": ma
 
 
 def document() -> Document:
-    return documents.document([File("docs/a.md", "Some text.", "ab" * 32, 10)])
+    return documents.document([file("docs/a.md", "Some text.", sha256="ab" * 32)])
 
 
 def stable(found: Verdict | Selection) -> str:
@@ -59,22 +56,20 @@ def stable(found: Verdict | Selection) -> str:
 
 
 def token(_: object) -> Reply:
-    return Reply("4", "third", CallUsage(7, 1, 0.01), (LIKELY,))
+    return reply("4", "third", call_usage(7, 1, 0.01), logprobs=(LIKELY,))
 
 
 def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdict:
-    own = DocumentJudge(gateway, panel, loader.score_rubric("kls"), "strict", 30, options=options)
+    own = document_judge(gateway, panel, mode="strict", options=options)
     return asyncio.run(own.judge(document()))
 
 
 def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
-    own = CandidateJudge(
-        gateway, panel, loader.select_rubric("memory-relevance"), "strict", 30, options=options
-    )
+    own = candidate_judge(gateway, panel, mode="strict", options=options)
     return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
 
 
-@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions("majority", samples=2)])
+@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions("majority", samples=2)])
 def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
@@ -90,7 +85,7 @@ def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     assert json.loads(found[0])["verdict"] == first.verdict
 
 
-@pytest.mark.parametrize("manner", [JudgeOptions(), JudgeOptions(samples=3)])
+@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions(samples=3)])
 def test_candidates(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     titles = [prompt_candidate.title for prompt_candidate in CANDIDATES]

@@ -11,19 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from making import call_usage, candidate_judge, document, document_judge, file, reply
 from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
 
 from judgekit import environment
-from judgekit.errors import KEPT, CallUsage
+from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File, Task
-from judgekit.providers.base import CallKey, Message, Reply, Request
+from judgekit.judging.select import Query
+from judgekit.judging.subject import Task
+from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 ANSWER = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
-REPLY = Reply("text", "model", CallUsage(3, 1, 0.5), ({"yes": -0.1},))
+REPLY = reply("text", "model", call_usage(3, 1, 0.5), logprobs=({"yes": -0.1},))
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def request(text: str = "judge this", **changes: object) -> Request:
 
 
 def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
-    document = Document((File("a.md", text, "0" * 64, len(text)),), "a.md", Task())
-    own = DocumentJudge(gateway, three_models(), loader.score_rubric("kls"), "strict", 30, cache=cache)
-    return asyncio.run(own.judge(document))
+    subject = document((file("a.md", text, sha256="0" * 64),), "a.md", task=Task())
+    own = document_judge(gateway, three_models(), mode="strict", cache=cache)
+    return asyncio.run(own.judge(subject))
 
 
 def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None:
@@ -81,14 +81,14 @@ def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
 def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
     shown = [PromptCandidate("a", "Title a", "DECISION", (), "Body")]
     rubric = loader.select_rubric("memory-relevance")
-    likely = Reply("yes", "small", CallUsage(30, 1), ({"yes": -0.1, "no": -3.0},))
-    idle = Reply("no", "small", CallUsage(30, 1), ({"yes": -3.0, "no": -0.1},))
+    likely = reply("yes", "small", call_usage(30, 1), logprobs=({"yes": -0.1, "no": -3.0},))
+    idle = reply("no", "small", call_usage(30, 1), logprobs=({"yes": -3.0, "no": -0.1},))
 
     def is_idle(request: Request) -> bool:
         return pointwise.IDLE in request.messages[-1].content
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
-        own = CandidateJudge(gateway, {"quick": model}, rubric, "strict", 30, cache=cache)
+        own = candidate_judge(gateway, {"quick": model}, loaded=rubric, mode="strict", cache=cache)
         return [decision.decision for decision in asyncio.run(own.judge(Query("query"), shown)).decisions]
 
     for model, answer in (

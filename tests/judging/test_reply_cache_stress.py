@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from making import reply
 from scripted import scripted_endpoint
 
 from judgekit.judging import cache as reply_cache
@@ -34,7 +35,7 @@ wrong = 0
 for _ in range(int(sys.argv[2])):
     number = draw.randrange(stress.QUESTIONS)
     if draw.random() < 0.5:
-        cache.keep(stress.endpoint("m"), stress.question(number), stress.answer(number))
+        cache.keep(stress.scripted_endpoint("m"), stress.question(number), stress.answer(number))
     else:
         wrong += not stress.is_right(cache, number)
 print(wrong)
@@ -48,7 +49,7 @@ def question(number: int) -> Request:
 def answer(number: int) -> Reply:
     """Return the one right answer, so that a torn or mixed-up one shows; some fill several pages."""
     text = hashlib.sha256(str(number).encode()).hexdigest()
-    return Reply(text * (1 + number % 7 * 40), "m")
+    return reply(text * (1 + number % 7 * 40), "m")
 
 
 def is_right(cache: ReplyCache, number: int) -> bool:
@@ -142,7 +143,7 @@ def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "replies.sqlite"
     cache = ReplyCache(file)
     for number in range(200):
-        cache.keep(scripted_endpoint("m"), question(number), Reply(f"{number}" + "x" * 20_000, "m"))
+        cache.keep(scripted_endpoint("m"), question(number), reply(f"{number}" + "x" * 20_000, "m"))
         assert file.stat().st_size <= 400_000
     kept = [number for number in range(200) if cache.find(scripted_endpoint("m"), question(number))]
     assert kept == list(range(kept[0], 200))  # the newest
@@ -153,13 +154,13 @@ def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path, monkeypatch
     monkeypatch.setattr(reply_cache, "MAX_BYTES", 400_000)
     cache = ReplyCache(tmp_path / "replies.sqlite")
     for number in range(60):  # far more than there is room for, before the next look at what is too much
-        cache.keep(scripted_endpoint("m"), question(number), Reply("x" * 20_000, "m"))
+        cache.keep(scripted_endpoint("m"), question(number), reply("x" * 20_000, "m"))
     assert any(cache.find(scripted_endpoint("m"), question(number)) for number in range(50, 60))
 
 
 def test_a_reply_beyond_all_measure_is_not_kept(tmp_path: Path) -> None:
     cache = ReplyCache(tmp_path / "replies.sqlite")
-    cache.keep(scripted_endpoint("m"), question(1), Reply("x" * reply_cache.MAX_REPLY, "m"))
+    cache.keep(scripted_endpoint("m"), question(1), reply("x" * reply_cache.MAX_REPLY, "m"))
     assert cache.find(scripted_endpoint("m"), question(1)) is None
 
 

@@ -6,12 +6,10 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.cli.output import verdict_text
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, File
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
@@ -23,14 +21,13 @@ def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
         "scores": {"semantic": 4, "pragmatic": 2, "syntactic": 3},
         "findings": list(findings),
     }
-    judge = DocumentJudge(
+    judge = document_judge(
         ScriptedGateway({"quick": [json.dumps(reply)], "deep": [json.dumps(reply)]}),
         {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("two")},
-        loader.score_rubric("kls"),
-        "lenient",
-        5,
+        mode="lenient",
+        deadline=5,
     )
-    return asyncio.run(judge.judge(Document((File("a.md", "Text.", "0" * 64, 5),), "a.md")))
+    return asyncio.run(judge.judge(document((file("a.md", "Text.", sha256="0" * 64),), "a.md")))
 
 
 def finding(issue: str, dimension: str = "") -> dict[str, str]:

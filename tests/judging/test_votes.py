@@ -6,11 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from making import finality_rule, finality_rules
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.finality import FinalityRule, FinalityRules
 from judgekit.judging.votes import SAME, TierVote, Vote, ended, favourite, outcomes, vote
 from judgekit.judging.votes import tier_vote as cast_by
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison_input import Ended
+    from judgekit.judging.finality import FinalityRules
     from judgekit.judging.options import JuryRule
     from judgekit.judging.votes import PairWord
 
@@ -156,10 +157,10 @@ def test_a_failure_is_not_called_a_cut() -> None:
     assert (found.verdict, found.degraded) == ("undetermined", None)
 
 
-TRUSTED = FinalityRules("c", (FinalityRule("quick", "accept", 0.6),), last="deep")
-DISTRUSTED = FinalityRules("c", (), last="deep")
-AGAINST_A_TIE = FinalityRule("deep", "improve", 0.3, "accept", "quick")
-STANDING = FinalityRules("c", (FinalityRule("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
+TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")
+DISTRUSTED = finality_rules("c", (), last="deep")
+AGAINST_A_TIE = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
+STANDING = finality_rules("c", (finality_rule("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 from asking import KEY, SCHEMA, ask, custom, failure, request
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
+from making import call_usage
 
-from judgekit.errors import CallUsage, FailureKind, of_failure
+from judgekit.errors import FailureKind, of_failure
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.profile import Price
 from judgekit.providers.resolve import PanelRequest, resolve
@@ -76,7 +77,7 @@ def test_what_a_useless_reply_cost_is_not_lost(answer: Answer) -> None:
 def test_a_call_without_a_reply_cost_nothing_that_is_known() -> None:
     with Loopback(fails(403)) as server:
         error = failure(LitellmGateway(), custom(server.base), request())
-    assert (error.usage, of_failure(error)) == (None, CallUsage())
+    assert (error.usage, of_failure(error)) == (None, call_usage())
 
 
 def test_a_connection_that_breaks_is_no_reply() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from making import reply
 from pydantic import BaseModel
 
 from judgekit.errors import FailureKind, GatewayError
@@ -57,7 +58,7 @@ class Inner:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.asked.append((endpoint, request))
-        return Reply("yes", endpoint.model)
+        return reply("yes", endpoint.model)
 
     async def aclose(self) -> None:
         self.closed = True

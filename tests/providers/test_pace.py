@@ -12,8 +12,9 @@ import pytest
 from asking import custom
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from making import call_usage
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.pace import Pace, Paces, caller, seconds_of
 from judgekit.providers.profile import Limits
 
@@ -197,7 +198,7 @@ def test_who_would_wait_in_vain_is_told_at_once(
     error, waiting = asyncio.run(run())
     assert (error.kind, waiting) == (kind, 1)
     assert error.retry_after == pytest.approx(100, abs=5)
-    assert error.usage == CallUsage()
+    assert error.usage == call_usage()
 
 
 async def takes(pace: Pace, seconds: float) -> None:

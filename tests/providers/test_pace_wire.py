@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from asking import custom, request
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
+from making import call_usage
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.profile import Limits
 
@@ -114,5 +115,5 @@ def test_who_never_had_a_turn_was_not_given_no_reply() -> None:
 
     with Loopback(SILENT) as server:
         error = asyncio.run(run(server.base))
-    assert (error.kind, error.usage) == (FailureKind.TIMEOUT, CallUsage())
+    assert (error.kind, error.usage) == (FailureKind.TIMEOUT, call_usage())
     assert error.message == "no turn within 0.2 s: other calls were made first"

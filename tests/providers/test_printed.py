@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from making import call_usage
 
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers import command as printed
@@ -91,11 +92,31 @@ def read(output: str, there: Endpoint) -> Reply:
 @pytest.mark.parametrize(
     ("name", "output", "model", "usage"),
     [
-        ("codex", lines(CODEX), "a-model", CallUsage(100, 20, None, None, 40, 0, 1)),
-        ("opencode", lines(OPENCODE), "a-model", CallUsage(100, 20, 0.25, "provider", 30, 10)),
-        ("gemini-cli", json.dumps(GEMINI, indent=2), "a-model", CallUsage(100, 20, None, None, 40, 0, 1)),
-        ("claude-code", json.dumps(CLAUDE), "a-model", CallUsage(100, 20, 0.25, "provider", 30, 10)),
-        ("llm", json.dumps(LLM, indent=2), "gpt-x", CallUsage(100, 20, unpriced_calls=1)),
+        (
+            "codex",
+            lines(CODEX),
+            "a-model",
+            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
+        ),
+        (
+            "opencode",
+            lines(OPENCODE),
+            "a-model",
+            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
+        ),
+        (
+            "gemini-cli",
+            json.dumps(GEMINI, indent=2),
+            "a-model",
+            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
+        ),
+        (
+            "claude-code",
+            json.dumps(CLAUDE),
+            "a-model",
+            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
+        ),
+        ("llm", json.dumps(LLM, indent=2), "gpt-x", call_usage(100, 20, unpriced_calls=1)),
     ],
 )
 def test_what_each_bundled_program_prints(name: str, output: str, model: str, usage: CallUsage) -> None:
@@ -158,7 +179,9 @@ def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
     assert caught.value.message == (
         "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
     )
-    assert caught.value.usage == CallUsage(100, 20, 0.25, "provider", 30, 10)
+    assert caught.value.usage == call_usage(
+        100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,7 +216,7 @@ def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
 @pytest.mark.parametrize("count", ["many", None, True, {}, -5])
 def test_a_count_that_is_no_number_counts_nothing(count: object) -> None:
     there = command(reply="json", reply_key="text", usage={"input": ["read"], "cost": "cost"})
-    assert read(json.dumps({"text": "yes", "read": count}), there).usage == CallUsage(unpriced_calls=1)
+    assert read(json.dumps({"text": "yes", "read": count}), there).usage == call_usage(unpriced_calls=1)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from asking import custom
 from loopback import Loopback, fails, says
+from making import reply
 
 from judgekit.cli import app
 from judgekit.config import settings
 from judgekit.providers import litellm, local, local_fetch, report
-from judgekit.providers.base import Reply
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from judgekit.providers.base import Reply
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +180,7 @@ def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> N
     class Quick:
         async def complete(self, *_: object) -> Reply:
             order.append("asked")
-            return Reply("yes", "m")
+            return reply("yes", "m")
 
         async def aclose(self) -> None:
             """Nothing is open."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import KEY, ask, custom, failure, request
 from loopback import Loopback, fails, says
+from making import call_usage, reply
 
-from judgekit.errors import CallUsage, ConfigError, FailureKind, GatewayError
+from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Endpoint, Reply, Request
 from judgekit.providers.gateway import open_gateway
@@ -63,21 +64,21 @@ def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
 
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     file = tmp_path / "new" / "recording.jsonl"
-    reply = Reply("yes", "m-2026", CallUsage(10, 2, 0.001), ({"yes": -0.1, "no": -2.0},))
-    inner = Scripted(reply)
+    recorded = reply("yes", "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
+    inner = Scripted(recorded)
     endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
-    assert ask(Recorder(inner, file), endpoint, request()) == reply
+    assert ask(Recorder(inner, file), endpoint, request()) == recorded
     there = replay.endpoints(file)["quick"]
     assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
-    assert ask(ReplayGateway(), there, request()) == reply
+    assert ask(ReplayGateway(), there, request()) == recorded
     assert inner.closed
 
 
 def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    reply = Reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", CallUsage(10, 2, 0.001))
-    ask(Recorder(Scripted(reply), file), custom("http://127.0.0.1:1/v1"), request())
-    assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == reply.text
+    recorded = reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", call_usage(10, 2, 0.001))
+    ask(Recorder(Scripted(recorded), file), custom("http://127.0.0.1:1/v1"), request())
+    assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == recorded.text
 
 
 def test_a_failure_is_recorded_and_raised_again(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_the_environment_chooses_a_recording_before_all_else(tmp_path: Path) -> 
 
 def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    long = Reply("x" * 20_000, "m")
+    long = reply("x" * 20_000, "m")
 
     def write() -> None:
         for _ in range(10):

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import respx
 from asking import KEY, SCHEMA, ask, bundled, request
+from making import call_usage
 
-from judgekit.errors import CallUsage
 from judgekit.providers import registry, running
 from judgekit.providers.base import Message
 from judgekit.providers.endpoints import endpoint
@@ -348,7 +348,9 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
         {"type": "text", "text": OWN},
     ]
     assert "cache_control" not in json.dumps(body["messages"])
-    assert reply.usage == CallUsage(750, 20, reply.usage.cost_usd, "litellm", 600, 50)
+    assert reply.usage == call_usage(
+        750, 20, reply.usage.cost_usd, "litellm", cache_read_tokens=600, cache_write_tokens=50
+    )
     assert reply.usage.cost_usd == pytest.approx(100 * 1e-7 + 600 * 1e-8 + 50 * 1.25e-7 + 20 * 5e-7)
 
 

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from making import candidate_judge, document, document_judge, file
+
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File
+from judgekit.judging.select import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,8 +177,8 @@ class Targets:
     ) -> None:
         quick = {"quick": panel["quick"]}
         select, score = _patient(select, seconds), _patient(score, seconds)
-        self._candidates = CandidateJudge(gateway, quick, select, "lenient", seconds)  # type: ignore[arg-type]
-        self._documents = DocumentJudge(gateway, quick, score, "lenient", seconds)  # type: ignore[arg-type]
+        self._candidates = candidate_judge(gateway, quick, loaded=select, mode="lenient", deadline=seconds)  # type: ignore[arg-type]
+        self._documents = document_judge(gateway, quick, loaded=score, mode="lenient", deadline=seconds)  # type: ignore[arg-type]
 
     async def see(self, place: Place, pair: Pair, written: str) -> Seen:
         """Return what is made of a memory, or of the poor document, with a text written into it."""
@@ -199,8 +199,8 @@ class Targets:
         return Seen(leaning >= 0.5, leaning)
 
     async def _document(self, text: str) -> Seen:
-        file = File("deployment.md", text, hashlib.sha256(text.encode()).hexdigest(), len(text))
-        verdict = await self._documents.judge(Document((file,), "deployment.md"))
+        subject = file("deployment.md", text)
+        verdict = await self._documents.judge(document((subject,), "deployment.md"))
         assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
         opinion = verdict.rounds[0].opinion
         assert opinion is not None

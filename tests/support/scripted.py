@@ -8,9 +8,10 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopback import says
+from making import call_usage, reply
 
 from judgekit.config.names import TIERS
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.profile import LitellmProfile
 
@@ -72,7 +73,7 @@ class ScriptedGateway:
         return (
             text
             if isinstance(text, Reply)
-            else Reply(text, scripted_endpoint.model, CallUsage(100, 10, 0.001))
+            else reply(text, scripted_endpoint.model, call_usage(100, 10, 0.001))
         )
 
     async def aclose(self) -> None:

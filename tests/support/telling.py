@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-from judgekit.errors import CallUsage
-from judgekit.providers.base import Reply
+from making import call_usage, reply
+
+if TYPE_CHECKING:
+    from judgekit.providers.base import Reply
 
 
 def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
@@ -17,8 +20,8 @@ def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
     return [doubtful if token.isdigit() else {token: 0.0} for token in tokens]
 
 
-def reply(text: str, doubt: dict[str, float]) -> Reply:
+def telling_reply(text: str, doubt: dict[str, float]) -> Reply:
     """Return a reply with such alternatives."""
     logprobs = beside(text, doubt)
     tokens = tuple(next(iter(logprob)) for logprob in logprobs)
-    return Reply(text, "m-1", CallUsage(100, 10, 0.001), tuple(logprobs), tokens)
+    return reply(text, "m-1", call_usage(100, 10, 0.001), logprobs=tuple(logprobs), tokens=tokens)

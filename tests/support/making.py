@@ -1,0 +1,152 @@
+"""What tests hand to judges and gateways, made in one place: a new or renamed field costs one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from judgekit.errors import CallUsage
+from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.select import CandidateJudge
+from judgekit.judging.subject import Document, File, Task, file_of
+from judgekit.providers.base import Reply
+from judgekit.rubric import loader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.errors import CostSource
+    from judgekit.judging.cache import Cache
+    from judgekit.judging.independence import Independence
+    from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.score import ExternalJudge
+    from judgekit.providers.base import Gateway, PanelModels
+    from judgekit.providers.resolve import Others
+    from judgekit.rubric.loader import LoadedRubric
+
+    class JudgeSettings(TypedDict, total=False):
+        """What a test may say of any judge."""
+
+        max_cost_usd: float | None
+        nobody: str
+        cache: Cache | None
+        finality: FinalityRules | None
+        calibration_warning: str | None
+        options: JudgeOptions
+        written_by: str | None
+        spent_usd: float
+        others: Others
+        claimed: frozenset[str]
+        substitutes: frozenset[str]
+        independence: Independence
+
+    class DocumentSettings(JudgeSettings, total=False):
+        """What a test may say of a judge of documents."""
+
+        elsewhere: ExternalJudge | None
+        compared: bool
+
+    class CandidateSettings(JudgeSettings, total=False):
+        """What a test may say of a judge of candidates."""
+
+        call_seconds: float | None
+
+
+def call_usage(
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+    cost_usd: float | None = None,
+    cost_source: CostSource | None = None,
+    *,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    unpriced_calls: int = 0,
+) -> CallUsage:
+    """Return what a call took; it is nothing unless a test says what."""
+    return CallUsage(
+        input_tokens,
+        output_tokens,
+        cost_usd,
+        cost_source,
+        cache_read_tokens,
+        cache_write_tokens,
+        unpriced_calls,
+    )
+
+
+def reply(
+    text: str = "yes",
+    model: str = "m",
+    usage: CallUsage | None = None,
+    *,
+    logprobs: tuple[dict[str, float], ...] = (),
+    tokens: tuple[str, ...] = (),
+    held: bool = False,
+) -> Reply:
+    """Return what a model answered; it took nothing unless a test says what."""
+    return Reply(text, model, usage or call_usage(), logprobs, tokens, held)
+
+
+def file(
+    path: str = "a.md", text: str = "Some text.", sha256: str | None = None, total: int | None = None
+) -> File:
+    """Return a file; its hash and its length are those of the text unless a test says others."""
+    digest = sha256 or file_of(path, text).sha256
+    return File(path, text, digest, len(text) if total is None else total)
+
+
+def document(files: Iterable[File], task_id: str = "a.md", task: Task | None = None) -> Document:
+    """Return what is judged as one."""
+    return Document(tuple(files), task_id, task or Task())
+
+
+def document_judge(
+    gateway: Gateway,
+    panel: PanelModels,
+    *,
+    loaded: LoadedRubric | None = None,
+    mode: ModeName = "strict",
+    deadline: float = 30,
+    **settings: Unpack[DocumentSettings],
+) -> DocumentJudge:
+    """Return a judge of documents, under the rubric kls unless a test says another."""
+    return DocumentJudge(gateway, panel, loaded or loader.score_rubric("kls"), mode, deadline, **settings)
+
+
+def candidate_judge(
+    gateway: Gateway,
+    panel: PanelModels,
+    *,
+    loaded: LoadedRubric | None = None,
+    mode: ModeName = "strict",
+    deadline: float = 30,
+    **settings: Unpack[CandidateSettings],
+) -> CandidateJudge:
+    """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
+    known = loaded or loader.select_rubric("memory-relevance")
+    return CandidateJudge(gateway, panel, known, mode, deadline, **settings)
+
+
+def finality_rule(
+    tier: TierName,
+    outcome: Outcome,
+    least_margin: float = 0.0,
+    *,
+    after: Outcome | None = None,
+    stands: TierName | None = None,
+) -> FinalityRule:
+    """Return a class of opinions that may be final."""
+    return FinalityRule(tier, outcome, least_margin, after, stands)
+
+
+def finality_rules(
+    name: str = "",
+    rules: Iterable[FinalityRule] = (),
+    *,
+    last: TierName | None = None,
+    read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset(),
+) -> FinalityRules:
+    """Return the gates of a calibration of this name; with none at all a second opinion is always wanted."""
+    return FinalityRules(name, tuple(rules), last, read)
