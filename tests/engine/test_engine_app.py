@@ -109,8 +109,8 @@ def test_who_cannot_be_served_is_told_at_once(
         (changed(environ={"A": 1}), "environ"),
         (changed(cwd=None), "cwd"),
         (changed(document={"files": [], "task_id": "a"}), "document.files"),
-        (changed(judge_request={"deadline": 0}), "wish.deadline"),
-        (changed(judge_request={"deadline": 1e9}), "wish.deadline"),
+        (changed(wish={"deadline": 0}), "wish.deadline"),
+        (changed(wish={"deadline": 1e9}), "wish.deadline"),
     ],
 )
 def test_what_makes_no_sense_is_said_in_one_line(tmp_path: Path, content: bytes, where: str) -> None:
@@ -168,13 +168,9 @@ def test_names_that_are_not_utf_8_travel(tmp_path: Path, model: Loopback) -> Non
 
 
 def test_a_rubric_is_looked_for_where_the_caller_works(tmp_path: Path) -> None:
-    given = schemas.JudgeBody.model_validate_json(
-        changed(cwd=str(tmp_path), judge_request={"rubric": "my.yaml"})
-    )
+    given = schemas.JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "my.yaml"}))
     assert given.meant().rubric == str(tmp_path / "my.yaml")
-    given = schemas.JudgeBody.model_validate_json(
-        changed(cwd=str(tmp_path), judge_request={"rubric": "kls@1.0.0"})
-    )
+    given = schemas.JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "kls@1.0.0"}))
     assert given.meant().rubric == "kls@1.0.0"
 
 

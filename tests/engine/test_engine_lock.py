@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Un
 
 
 @pytest.fixture
-def seats(place: EngineAddress) -> Iterator[list[EngineLock]]:
+def engine_locks(place: EngineAddress) -> Iterator[list[EngineLock]]:
     taken: list[EngineLock] = []
     yield taken
     for engine_lock in taken:
@@ -29,50 +29,52 @@ def seats(place: EngineAddress) -> Iterator[list[EngineLock]]:
         engine_lock.listener.close()
 
 
-def take(place: EngineAddress, endpoints: list[EngineLock], *, unix: bool = True) -> EngineLock:
+def take(place: EngineAddress, engine_locks: list[EngineLock], *, unix: bool = True) -> EngineLock:
     engine_lock = listening.take(place, unix=unix)
     assert engine_lock is not None
-    endpoints.append(engine_lock)
+    engine_locks.append(engine_lock)
     return engine_lock
 
 
-def test_only_one_can_be_the_engine(place: EngineAddress, endpoints: list[EngineLock]) -> None:
-    take(place, endpoints)
+def test_only_one_can_be_the_engine(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
+    take(place, engine_locks)
     assert listening.take(place) is None
     with Connection(place) as connection:
         assert connection.place is place
 
 
-def test_the_socket_is_its_owners_alone(place: EngineAddress, endpoints: list[EngineLock]) -> None:
-    take(place, endpoints)
+def test_the_socket_is_its_owners_alone(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
+    take(place, engine_locks)
     assert Path(place.socket).stat().st_mode & 0o777 == 0o700
     assert Path(place.lock).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_stale_socket_is_replaced(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+def test_a_stale_socket_is_replaced(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     left.bind(place.socket)
     left.close()
-    take(place, endpoints)
+    take(place, engine_locks)
     Connection(place).__enter__().close()
 
 
-def test_who_leaves_makes_room(place: EngineAddress, endpoints: list[EngineLock]) -> None:
-    engine_lock = take(place, endpoints)
+def test_who_leaves_makes_room(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
+    engine_lock = take(place, engine_locks)
     engine_lock.leave()
     assert not Path(place.socket).exists()
-    endpoints.clear()
+    engine_locks.clear()
     engine_lock.listener.close()
-    take(place, endpoints)
+    take(place, engine_locks)
 
 
-def test_who_leaves_takes_nothing_of_a_successors(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+def test_who_leaves_takes_nothing_of_a_successors(
+    place: EngineAddress, engine_locks: list[EngineLock]
+) -> None:
     """Somebody has emptied the folder, and the next engine is there already."""
-    engine_lock = take(place, endpoints)
+    engine_lock = take(place, engine_locks)
     for path in Path(place.folder).iterdir():
         path.unlink()
     assert engine_lock.taken_away()
-    take(place, endpoints)
+    take(place, engine_locks)
     engine_lock.leave()
     assert Path(place.socket).exists()
     Connection(place).__enter__().close()
@@ -98,14 +100,14 @@ def test_the_process_is_named_in_the_lock(place: EngineAddress) -> None:
     assert Path(place.lock).read_text() == f"{os.getpid()}\n"
 
 
-def test_nobody_is_taken_for_a_former_engine(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+def test_nobody_is_taken_for_a_former_engine(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
     Path(place.lock).write_text("4711\n")
-    engine_lock = take(place, endpoints)
+    engine_lock = take(place, engine_locks)
     assert Path(place.lock).read_text() == ""
     listening.sign(engine_lock.lock)
     engine_lock.leave()
     assert Path(place.lock).read_text() == ""
-    endpoints.clear()
+    engine_locks.clear()
     engine_lock.listener.close()
 
 
@@ -144,17 +146,19 @@ def test_a_folder_that_takes_no_files_is_refused(
 
 
 def test_where_no_socket_can_be_made_the_lock_is_let_go(
-    place: EngineAddress, endpoints: list[EngineLock]
+    place: EngineAddress, engine_locks: list[EngineLock]
 ) -> None:
     Path(place.socket).mkdir()
     with pytest.raises(OSError, match=r"directory|permitted"):
         listening.take(place)
     Path(place.socket).rmdir()
-    take(place, endpoints)
+    take(place, engine_locks)
 
 
-def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, endpoints: list[EngineLock]) -> None:
-    engine_lock = take(place, endpoints, unix=False)
+def test_without_unix_sockets_a_port_and_a_token(
+    place: EngineAddress, engine_locks: list[EngineLock]
+) -> None:
+    engine_lock = take(place, engine_locks, unix=False)
     port, token = Path(place.door).read_text().split()
     assert Path(place.door).stat().st_mode & 0o777 == 0o600
     assert engine_lock.listener.getsockname() == ("127.0.0.1", int(port))
@@ -165,13 +169,13 @@ def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, endpoints
     assert not Path(place.door).exists()
 
 
-def test_dismissing_clears_up_after_the_dead(place: EngineAddress, endpoints: list[EngineLock]) -> None:
+def test_dismissing_clears_up_after_the_dead(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
     dead = EngineAddress(place.folder, place.compat_key, "dead")
     gone = listening.take(dead)
     assert gone is not None
     os.close(gone.lock)
     gone.listener.close()
-    own = take(place, endpoints)
+    own = take(place, engine_locks)
     listening.dismiss(place, 1)
     assert not [name for name in os.listdir(place.folder) if "dead" in name]  # noqa: PTH208 - names
     assert not own.taken_away()

@@ -42,7 +42,7 @@ def test_a_modest_provider_is_asked_for_no_more_than_it_bears(
     monkeypatch: pytest.MonkeyPatch, bearable: int | None, most: int
 ) -> None:
     """However many clients ask at a time: each has one document under way."""
-    monkeypatch.setattr(assess, "bearable", lambda _, at_once: bearable or at_once)
+    monkeypatch.setattr(assess, "max_concurrency", lambda _, at_once: bearable or at_once)
 
     async def run() -> int:
         service, judge = Service(lambda _: None), Counting()
@@ -100,7 +100,7 @@ def test_memory_is_known() -> None:
 
 def test_one_document_does_not_wait_for_a_thousand_of_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two at a time: what comes last is judged after those that are under way, and at most one turn."""
-    monkeypatch.setattr(assess, "bearable", lambda *_: 2)
+    monkeypatch.setattr(assess, "max_concurrency", lambda *_: 2)
 
     async def run() -> int:
         service, judge = Service(lambda _: None), Counting()

@@ -24,11 +24,11 @@ _DRAWS = """
 import json, os, sys
 
 from judgekit.evaluation import charts, diagrams
-from judgekit.evaluation.stats import Interval
+from judgekit.evaluation.stats import BootstrapInterval
 
 before = dict(os.environ)
 early = "matplotlib" in sys.modules
-figures = [diagrams.Panel("Accuracy", [Interval(0.5, 0.2, 0.9), None])]
+figures = [diagrams.FigurePanel("Accuracy", [BootstrapInterval(0.5, 0.2, 0.9), None])]
 paint = diagrams.intervals_chart(["one", "\\u4e8c"], figures)
 text = charts.document(paint, "A chart")
 print(json.dumps([text, early, "matplotlib.pyplot" in sys.modules, dict(os.environ) == before]))

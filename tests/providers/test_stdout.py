@@ -12,14 +12,14 @@ from loopback import RESET, Loopback, calls, fails, says, sends
 SCRIPT = """
 import asyncio, os
 from judgekit.errors import GatewayError
-from judgekit.providers.base import Matter, Message, Request
+from judgekit.providers.base import CallKey, Message, Request
 from judgekit.providers.gateway import open_gateway
-from judgekit.providers.resolve import Wanted, resolve
+from judgekit.providers.resolve import PanelRequest, resolve
 
 async def main():
     gateway = open_gateway(os.environ)
-    endpoint = resolve(Wanted(), os.environ).endpoints["quick"][0]
-    request = Request((Message("user", "x"),), Matter("s", "r", "quick"), 10, 16, {"type": "object"})
+    endpoint = resolve(PanelRequest(), os.environ).endpoints["quick"][0]
+    request = Request((Message("user", "x"),), CallKey("s", "r", "quick"), 10, 16, {"type": "object"})
     for _ in range(int(os.environ["CALLS"])):
         try:
             await gateway.complete(endpoint, request)
@@ -67,9 +67,9 @@ def test_nothing_is_printed_whatever_happens() -> None:
 
 def test_choosing_a_panel_does_not_import_litellm() -> None:
     code = (
-        "import sys; from judgekit.providers.resolve import Wanted, resolve;"
+        "import sys; from judgekit.providers.resolve import PanelRequest, resolve;"
         "from judgekit.providers.gateway import open_gateway; open_gateway({});"
-        "resolve(Wanted(), {'OPENAI_API_KEY': 'x'});"
+        "resolve(PanelRequest(), {'OPENAI_API_KEY': 'x'});"
         "print([m for m in ('litellm', 'openai', 'httpx', 'aiohttp', 'asyncio') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
@@ -79,12 +79,12 @@ def test_choosing_a_panel_does_not_import_litellm() -> None:
 def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() -> None:
     code = (
         "import asyncio, os, sys, time; from judgekit.errors import GatewayError;"
-        "from judgekit.providers.base import Matter, Message, Request;"
+        "from judgekit.providers.base import CallKey, Message, Request;"
         "from judgekit.providers.gateway import open_gateway;"
-        "from judgekit.providers.resolve import Wanted, resolve\n"
+        "from judgekit.providers.resolve import PanelRequest, resolve\n"
         "async def main():\n"
-        "    endpoint = resolve(Wanted(), os.environ).endpoints['quick'][0]\n"
-        "    request = Request((Message('user', 'x'),), Matter('s', 'r', 'quick'), 0.05, 16)\n"
+        "    endpoint = resolve(PanelRequest(), os.environ).endpoints['quick'][0]\n"
+        "    request = Request((Message('user', 'x'),), CallKey('s', 'r', 'quick'), 0.05, 16)\n"
         "    calls = (open_gateway({}).complete(endpoint, request) for _ in range(3))\n"
         "    print([str(e.kind) for e in await asyncio.gather(*calls, return_exceptions=True)], flush=True)\n"
         "asyncio.run(main()); print('left', 'main' in vars(sys.modules.get('litellm', object)), flush=True)\n"

@@ -398,7 +398,7 @@ def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: p
         read.append(place)
         return found(root, place, *rest)
 
-    monkeypatch.setattr(update, "Found", count)
+    monkeypatch.setattr(update, "ReadFile", count)
     store.fill(40).write_index()
     os.utime(store.root / "decisions" / "jwt.json", (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)

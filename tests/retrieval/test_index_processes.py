@@ -116,7 +116,7 @@ def test_what_a_killed_process_has_read_is_not_read_again(
         read.append(place)
         return found(root, place, *rest)
 
-    monkeypatch.setattr(update, "Found", count)
+    monkeypatch.setattr(update, "ReadFile", count)
     content = index.open_index(root, PROFILES)
     assert content.pending == 0
     assert content.size == 61
