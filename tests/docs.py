@@ -251,6 +251,16 @@ def _public_names() -> list[str]:
     return [name for name in getattr(judgekit, "__all__", ()) if not name.startswith("__")]
 
 
+def unknown_names(root: Path, names: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield the calls in Python examples that the package does not offer."""
+    known = set(_public_names() if names is None else names)
+    for page in pages(root):
+        for fence in fences(text_of(root, page)):
+            for name in re.findall(r"\bjudgekit\.(\w+)\(", fence.text) if fence.language == "python" else ():
+                if name not in known:
+                    yield f"{page}:{fence.line}: there is no judgekit.{name}"
+
+
 def unparsable_blocks(root: Path) -> Iterator[str]:
     """Yield the fenced blocks whose text is not of the language they name."""
     for page in pages(root):
@@ -377,6 +387,7 @@ CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     unreachable_pages,
     stale_help,
     undocumented_names,
+    unknown_names,
     unparsable_blocks,
     unknown_commands,
     installs_a_stranger,

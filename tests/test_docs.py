@@ -200,6 +200,11 @@ def test_undocumented_names(project: Path) -> None:
     ]
 
 
+def test_unknown_names(project: Path) -> None:
+    write(project, "docs/api.md", "```python\njudgekit.judge(judgekit.judging('a'))\n```\n")
+    assert list(docs.unknown_names(project, ["judge"])) == ["docs/api.md:2: there is no judgekit.judging"]
+
+
 @pytest.mark.parametrize(
     ("language", "text", "sound"),
     [
