@@ -11,7 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from making import file, finality_rule, finality_rules
+from making import file, finality_rule, finality_rules, judge_options
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
@@ -20,7 +20,6 @@ from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
@@ -172,7 +171,7 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     majority = fingerprint.panel(
         {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")},
         RUBRIC,
-        JudgeOptions(jury="majority"),
+        judge_options(jury="majority"),
     )
     assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
     assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"

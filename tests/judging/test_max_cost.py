@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import call_usage, candidate_judge, document, document_judge, file, reply
+from making import call_usage, candidate_judge, document, document_judge, file, judge_options, reply
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.select import Query
@@ -25,6 +24,7 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
@@ -121,7 +121,7 @@ TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "r
     pointwise=st.booleans(),
     mode=st.sampled_from(["strict", "lenient"]),
     options=st.builds(
-        JudgeOptions,
+        judge_options,
         jury=st.sampled_from(["mean", "majority"]),
         samples=st.integers(1, 3),
         each=st.booleans(),
@@ -159,5 +159,5 @@ def test_no_call_begins_once_the_limit_is_reached(
 def test_without_a_limit_more_is_spent(task: str) -> None:
     """The test above would notice nothing if a judging never cost more than its limits."""
     till = Till(10.0, [0.3], [4])
-    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", JudgeOptions())
+    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", judge_options())
     assert till.spent > 0.5

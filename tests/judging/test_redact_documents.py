@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
-from making import candidate_judge, document, document_judge, file, reply
+from making import candidate_judge, document, document_judge, file, judge_options, reply
 from scripted import three_models
 
 from judgekit.config.names import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
@@ -143,7 +142,7 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
 
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
-    own = document_judge(gateway, three_models(), mode="strict", options=JudgeOptions(redact=False))
+    own = document_judge(gateway, three_models(), mode="strict", options=judge_options(redact=False))
     verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all
