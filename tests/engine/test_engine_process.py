@@ -84,7 +84,7 @@ def test_two_callers_have_a_provider_each(
 
 
 @pytest.mark.parametrize(
-    ("wish", "kind", "code"),
+    ("judge_request", "kind", "code"),
     [({"rubric": "nope"}, "usage", 64), ({"mode": "gentle"}, "input", 65)],
 )
 def test_what_cannot_be_judged_is_said(

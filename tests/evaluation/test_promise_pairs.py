@@ -145,7 +145,8 @@ def test_letting_every_win_of_a_trusted_tier_stand_would_break_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "gates", [finality_rules(), finality_rules(rules=(finality_rule("quick", "accept", 0.9),), last="deep")]
+    "finality",
+    [finality_rules(), finality_rules(rules=(finality_rule("quick", "accept", 0.9),), last="deep")],
 )
 @pytest.mark.parametrize(
     "stands", [(), (finality_rule("deep", "improve", 0.3, after="accept", stands="quick"),)]

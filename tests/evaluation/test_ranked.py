@@ -255,7 +255,7 @@ def test_a_model_that_failed_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
-@pytest.mark.parametrize("gates", GATES)
+@pytest.mark.parametrize("finality", GATES)
 @pytest.mark.parametrize("panel", PANELS)
 def test_the_judge_comes_to_what_was_measured(
     panel: dict[TierName, list[str]], finality: FinalityRules | None, mode: ModeName, tmp_path: Path

@@ -389,7 +389,7 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
 
 
 @pytest.mark.parametrize(
-    ("how", "manner", "why"),
+    ("how", "options", "why"),
     [
         ({}, judge_options(), None),
         ({}, judge_options(margin=0.5), None),  # gates decide instead of the margin

@@ -186,7 +186,7 @@ SILENCE: dict[TierName, dict[ModeName, str]] = {
 }
 
 
-@pytest.mark.parametrize("manner", [SILENT, DRIP], ids=["silent", "drip"])
+@pytest.mark.parametrize("options", [SILENT, DRIP], ids=["silent", "drip"])
 @pytest.mark.parametrize(
     ("struck", "mode"), [("quick", "strict"), ("deep", "lenient"), ("tiebreaker", "strict")]
 )

@@ -41,7 +41,7 @@ def state(
 
 
 @pytest.mark.parametrize(
-    ("given", "mode", "gates", "near", "trusted"),
+    ("given", "mode", "finality", "near", "trusted"),
     [
         ("531", "lenient", None, "A", False),
         ("531", "strict", None, "AB", False),  # the best two at least

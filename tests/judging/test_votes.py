@@ -164,7 +164,7 @@ STANDING = finality_rules("c", (finality_rule("quick", "accept", 0.6), AGAINST_A
 
 
 @pytest.mark.parametrize(
-    ("said", "gates", "mode", "verdict", "tiers"),
+    ("said", "finality", "mode", "verdict", "tiers"),
     [
         (["AAA", "F"], TRUSTED, "strict", "A", 1),
         (["AAB", "B"], TRUSTED, "strict", "B", 2),

@@ -40,7 +40,7 @@ def test_nothing_is_said_about_a_sound_rubric(own: Callable[..., Path]) -> None:
     assert said(own(*ten())) == []
 
 
-@pytest.mark.parametrize("found", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
+@pytest.mark.parametrize("loaded_rubric", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
 def test_nothing_is_wrong_with_bundled_rubrics(loaded_rubric: loader.LoadedRubric) -> None:
     assert [
         str(remark) for remark in lint.remarks(loaded_rubric, read_cases(loaded_rubric)) if remark.wrong

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("found", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
+@pytest.mark.parametrize("loaded_rubric", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
 def test_the_head_is_what_reading_all_of_it_says(loaded_rubric: loader.LoadedRubric) -> None:
     rubric = loaded_rubric.rubric
     assert search_path.head(loaded_rubric.path) == (rubric.ref, rubric.task, rubric.title)
