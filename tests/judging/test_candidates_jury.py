@@ -9,13 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, candidate_judge, judge_options, reply
+from making import call_usage, candidate_judge, judge_options, prompt_candidate, query, reply
 from scripted import keep, labels, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
@@ -25,7 +23,10 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.providers.base import Endpoint, Request
 
-CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+CANDIDATES = [
+    prompt_candidate(name, f"Title {name}", category="DECISION", tags=("x",), text=f"Body {name}")
+    for name in "abc"
+]
 A, B, C = (f"Title {name}" for name in "abc")
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 Answers = dict[str, "Callable[[Request], str | Reply] | GatewayError"]
@@ -66,7 +67,7 @@ def judge(
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
     own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
-    selection = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    selection = asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
     return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import document, document_judge, file, judge_options
+from making import document, document_judge, file, judge_options, prompt_candidate
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
@@ -254,7 +254,12 @@ BARS = [
     ("kls", logprobs, "LEAST_MASS", 0.5),
     ("kls", logprobs, "SURE", 0.5),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
-    ("memory-relevance", pointwise, "IDLE_MEMORY", prompt.PromptCandidate("idle", "T", "FACT", (), "Deep.")),
+    (
+        "memory-relevance",
+        pointwise,
+        "IDLE_MEMORY",
+        prompt_candidate("idle", "T", category="FACT", text="Deep."),
+    ),
     ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
     ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
     ("memory-relevance", select, "KEEP_AT", 0.9),

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import call_usage, candidate_judge, document, document_judge, file, judge_options, reply
+from making import (
+    call_usage,
+    candidate_judge,
+    comparison_input,
+    document,
+    document_judge,
+    file,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -94,19 +102,19 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
     judge = candidate_judge(
         till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
     )
-    shown = [PromptCandidate(f"id{number}", f"Title {number}") for number in range(40)]
-    return asyncio.run(judge.judge(Query("query"), shown))
+    shown = [prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
+    return asyncio.run(judge.judge(query("query"), shown))
 
 
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
     judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", (text_file("A"), text_file("B")))))
+    return asyncio.run(judge.judge(comparison_input("Say who.", (text_file("A"), text_file("B")))))
 
 
 def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(text_file, "ABCD")))))
+    return asyncio.run(judge.judge(comparison_input("Say who.", tuple(map(text_file, "ABCD")))))
 
 
 TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "ranking": ranking}

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, file, finality_rule, finality_rules, judge_options, reply
+from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -36,7 +35,7 @@ def text_file(text: str) -> File:
     return file(f"{text}.md", text)
 
 
-PAIR = ComparisonInput("Name three rivers.", (text_file("A"), text_file("B")))
+PAIR = comparison_input("Name three rivers.", (text_file("A"), text_file("B")))
 
 
 def endpoint(name: str) -> Endpoint:
@@ -405,9 +404,9 @@ def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
 
 def test_secrets_are_counted() -> None:
     secret = f"ghp_{'Ab3dEf6hIj9k' * 3}"
-    comparison_input = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
+    subject = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
     panel = Panel({"m": "A"})
     loaded = loader.comparing_rubric("answer-preference")
     judge = PairJudge(panel, {"quick": endpoint("m")}, loaded, "lenient", 60)
-    assert asyncio.run(judge.judge(comparison_input)).redacted == 1
+    assert asyncio.run(judge.judge(subject)).redacted == 1
     assert all(secret not in request.messages[-1].content for request in panel.requests)

@@ -9,11 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, file, finality_rule, finality_rules, judge_options, reply
+from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
 
@@ -88,9 +87,9 @@ def rank(
         else each
         for tier, each in by_tier.items()
     }
-    comparison_input = ComparisonInput("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
+    subject = comparison_input("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
     judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
-    return asyncio.run(judge.judge(comparison_input))
+    return asyncio.run(judge.judge(subject))
 
 
 def test_the_models_of_one_family_weigh_as_much_as_one() -> None:

@@ -8,12 +8,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, candidate_judge, document_judge, file, judge_options, reply
+from making import (
+    call_usage,
+    candidate_judge,
+    document_judge,
+    file,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
 from judgekit.judging import documents, service
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.providers import replay
 from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
@@ -35,7 +42,7 @@ JURY: PanelModels = {
     "tiebreaker": (scripted_endpoint("third", pointwise=True),),
 }
 CANDIDATES = [
-    PromptCandidate(f"m{number}", f"Title m{number}", "", (), f"Body {number}") for number in range(20)
+    prompt_candidate(f"m{number}", f"Title m{number}", text=f"Body {number}") for number in range(20)
 ]
 LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
 
@@ -66,7 +73,7 @@ def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdic
 
 def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
     own = candidate_judge(gateway, panel, mode="strict", options=options)
-    return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    return asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
 
 
 @pytest.mark.parametrize("options", [judge_options(), judge_options("majority", samples=2)])
