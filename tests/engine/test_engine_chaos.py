@@ -95,7 +95,7 @@ def kill_a_client(place: EngineAddress, chance: random.Random) -> None:
     """Start a client and kill it in the middle of whatever it does."""
     code = (
         "import sys; from engine_processes import judged; from judgekit.engine import address, client; "
-        "judged(client.Connection(address.Place(*sys.argv[1:])))"
+        "judged(client.Connection(address.EngineAddress(*sys.argv[1:])))"
     )
     support = str(Path(__file__).parents[1] / "support")
     words = [sys.executable, "-c", code, place.folder, place.compat_key, place.code]

@@ -134,7 +134,7 @@ def test_a_client_that_is_killed_ends_its_work(
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
         code = "import sys; from engine_processes import judged; from judgekit.engine import address, client"
-        code += "; judged(client.Connection(address.Place(*sys.argv[1:])))"
+        code += "; judged(client.Connection(address.EngineAddress(*sys.argv[1:])))"
         support = str(Path(__file__).parents[1] / "support")
         child = subprocess.Popen(
             [sys.executable, "-c", code, ready_place.folder, ready_place.compat_key, ready_place.code],
@@ -206,7 +206,7 @@ def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> N
     """As in `git push 2>&1 | tee log`: the reader waits until everybody has closed the pipe."""
     code = (
         "import os, sys; from judgekit.engine import address, client; os.dup2(1, 9, inheritable=True); "
-        "os.waitpid(client.start(address.Place(*sys.argv[1:])), 0); print('started')"
+        "os.waitpid(client.start(address.EngineAddress(*sys.argv[1:])), 0); print('started')"
     )
     words = [sys.executable, "-c", code, place.folder, place.compat_key, place.code]
     # communicate() ends when stdout and stderr are closed at the other end, by everybody.
