@@ -8,10 +8,9 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from making import file
+from making import comparison_input, file
 
 from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
-from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
@@ -105,7 +104,7 @@ def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None
     judge = RankingJudge(replay.ReplayGateway(), panel, own, mode, 60)
     for item in items:
         comparison = asyncio.run(
-            judge.judge(ComparisonInput("p", tuple(_file(item, letter) for letter in item.letters)))
+            judge.judge(comparison_input("p", tuple(_file(item, letter) for letter in item.letters)))
         )
         expected = walk(item, margins, mode)
         word = expected.leaders[0] if len(expected.leaders) == 1 else "tie"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
+from making import judge_options
 from scripted import scripted_endpoint
 
 from judgekit.config.settings import user_file
 from judgekit.evaluation import readings, runner
 from judgekit.evaluation.labelled import Case
 from judgekit.judging.comparison import CompareRound
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.votes import ORDERS, Vote, of_calls, tier_vote
 from judgekit.rubric import loader
 
@@ -44,7 +44,7 @@ WORDS: tuple[PairWord | None, ...] = ("A", "B", "tie", None)
 def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     data: st.DataObject, samples: int, criteria: int, rule: JuryRule, families: list[str]
 ) -> None:
-    options = JudgeOptions(rule, samples, criteria > 1)
+    options = judge_options(rule, samples=samples, each=criteria > 1)
     endpoints = [
         dataclasses.replace(scripted_endpoint(f"m{at}"), family=name) for at, name in enumerate(families)
     ]

@@ -11,7 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from making import file, finality_rule, finality_rules
+from making import comparison_input, file, finality_rule, finality_rules, judge_options
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
@@ -19,8 +19,6 @@ from judgekit.evaluation import labelled, ranked, readings
 from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint
@@ -172,7 +170,7 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     majority = fingerprint.panel(
         {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")},
         RUBRIC,
-        JudgeOptions(jury="majority"),
+        judge_options(jury="majority"),
     )
     assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
     assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
@@ -273,7 +271,9 @@ def test_the_judge_comes_to_what_was_measured(
     }
     judge = RankingJudge(replay.ReplayGateway(), asked, LOADED, mode, 60, finality=finality)
     for item in ranked.items(cases, RUBRIC, mode):
-        comparison = asyncio.run(judge.judge(ComparisonInput("p", tuple(map(text_file, item.case.subjects)))))
+        comparison = asyncio.run(
+            judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
+        )
         stages = list(item.stages(finality))
         assert comparison.verdict == (item.word(stages[-1].turn) or "undetermined")
         assert len(comparison.rounds) == sum(stage.calls for stage in stages)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import document, document_judge, file
+from making import document, document_judge, file, judge_options
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
@@ -384,25 +384,25 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
     path.write_text(json.dumps(older))
     assert misfit(calibration.read(path), kls, SEATS) is None
     assert (
-        misfit(calibration.read(path), kls, SEATS, JudgeOptions(samples=2)) == "samples were 1 and are 2 now"
+        misfit(calibration.read(path), kls, SEATS, judge_options(samples=2)) == "samples were 1 and are 2 now"
     )
 
 
 @pytest.mark.parametrize(
     ("how", "options", "why"),
     [
-        ({}, JudgeOptions(), None),
-        ({}, JudgeOptions(margin=0.5), None),  # gates decide instead of the margin
-        ({}, JudgeOptions(jury="majority"), None),  # nobody sits in a jury
-        ({}, JudgeOptions(samples=3), "samples were 1 and are 3 now"),
-        ({}, JudgeOptions(each=True), "criteria were judged together and are judged each now"),
-        ({"samples": 3}, JudgeOptions(samples=3), None),
-        ({"samples": 3}, JudgeOptions(), "samples were 3 and are 1 now"),
-        ({"criteria": "each"}, JudgeOptions(each=True), None),
-        ({"criteria": "each"}, JudgeOptions(), "criteria were judged each and are judged together now"),
-        ({}, JudgeOptions(redact=False), "secrets were left out of what is sent and are sent now"),
-        ({"redact": False}, JudgeOptions(redact=False), None),
-        ({"redact": False}, JudgeOptions(), "secrets were sent and are left out of what is sent now"),
+        ({}, judge_options(), None),
+        ({}, judge_options(margin=0.5), None),  # gates decide instead of the margin
+        ({}, judge_options(jury="majority"), None),  # nobody sits in a jury
+        ({}, judge_options(samples=3), "samples were 1 and are 3 now"),
+        ({}, judge_options(each=True), "criteria were judged together and are judged each now"),
+        ({"samples": 3}, judge_options(samples=3), None),
+        ({"samples": 3}, judge_options(), "samples were 3 and are 1 now"),
+        ({"criteria": "each"}, judge_options(each=True), None),
+        ({"criteria": "each"}, judge_options(), "criteria were judged each and are judged together now"),
+        ({}, judge_options(redact=False), "secrets were left out of what is sent and are sent now"),
+        ({"redact": False}, judge_options(redact=False), None),
+        ({"redact": False}, judge_options(), "secrets were sent and are left out of what is sent now"),
     ],
 )
 def test_it_holds_for_the_manner_of_asking(
@@ -438,7 +438,7 @@ def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRub
         "deep": scripted_endpoint("large"),
     }
     assert misfit(known, kls, jury) is None
-    assert misfit(known, kls, jury, JudgeOptions(jury="majority")) == (
+    assert misfit(known, kls, jury, judge_options(jury="majority")) == (
         "juries came to the mean and come to the majority now"
     )
     alone: PanelModels = {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("large")}

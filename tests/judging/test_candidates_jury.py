@@ -9,14 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, candidate_judge, reply
+from making import call_usage, candidate_judge, judge_options, prompt_candidate, query, reply
 from scripted import keep, labels, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.judging.options import JudgeOptions
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
@@ -26,7 +23,10 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection
     from judgekit.providers.base import Endpoint, Request
 
-CANDIDATES = [PromptCandidate(name, f"Title {name}", "DECISION", ("x",), f"Body {name}") for name in "abc"]
+CANDIDATES = [
+    prompt_candidate(name, f"Title {name}", category="DECISION", tags=("x",), text=f"Body {name}")
+    for name in "abc"
+]
 A, B, C = (f"Title {name}" for name in "abc")
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
 Answers = dict[str, "Callable[[Request], str | Reply] | GatewayError"]
@@ -67,7 +67,7 @@ def judge(
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
     own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
-    selection = asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    selection = asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
     return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 
 
@@ -147,7 +147,7 @@ def drawn(request: Request) -> str:
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:
     decided, selection, gateway = judge(
-        {"quick": [endpoint("m")]}, {"m": drawn}, options=JudgeOptions(samples=4)
+        {"quick": [endpoint("m")]}, {"m": drawn}, options=judge_options(samples=4)
     )
     assert decided == {"a": "kept", "b": "kept", "c": "undetermined"}
     assert [decision.probability for decision in selection.decisions] == [1.0, 0.75, None]
@@ -163,7 +163,7 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
 
 def test_a_model_with_probabilities_is_not_asked_repeatedly() -> None:
     small = {"quick": [endpoint("m", pointwise=True)]}
-    _, _, gateway = judge(small, {"m": leaning(0.4)}, options=JudgeOptions(samples=8))
+    _, _, gateway = judge(small, {"m": leaning(0.4)}, options=judge_options(samples=8))
     assert len(gateway.requests) == len(CANDIDATES)
 
 
@@ -172,7 +172,7 @@ def test_most_samples_must_be_readable(failing: set[int], decision: str) -> None
     def answer(request: Request) -> str:
         return "None of them." if request.sample in failing else keep(A)(request)
 
-    decided, _, _ = judge({"quick": [endpoint("m")]}, {"m": answer}, options=JudgeOptions(samples=3))
+    decided, _, _ = judge({"quick": [endpoint("m")]}, {"m": answer}, options=judge_options(samples=3))
     assert decided["a"] == decision
 
 
@@ -186,7 +186,7 @@ def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) ->
         {"m": answer},
         "memory-two-criteria",
         mode=mode,
-        options=JudgeOptions(each=True),
+        options=judge_options(each=True),
     )
     assert {each for each, decision in decided.items() if decision == "kept"} == kept
     assert [request.call_key.part for _, request in gateway.requests] == ["relevant", "useful"]
@@ -198,7 +198,7 @@ def test_a_criterion_that_fails_fails_the_round() -> None:
         return keep(A)(request) if "- relevant:" in text_of(request) else "No idea."
 
     decided, selection, _ = judge(
-        {"deep": [endpoint("m")]}, {"m": answer}, "memory-two-criteria", options=JudgeOptions(each=True)
+        {"deep": [endpoint("m")]}, {"m": answer}, "memory-two-criteria", options=judge_options(each=True)
     )
     assert set(decided.values()) == {"undetermined"}
     assert selection.rounds[0].failure is not None

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from loopback import Loopback, says
-from making import file
+from making import comparison_input, file
 
 import judgekit
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import comparing
-from judgekit.judging.comparison_input import ComparisonInput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +108,7 @@ def test_without_a_model_it_is_undetermined_and_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = tuple(file(name, name, sha256=name * 64, total=1) for name in "ab")
-    comparison = comparing.compare(ComparisonInput(PROMPT, files))
+    comparison = comparing.compare(comparison_input(PROMPT, files))
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
     assert "nothing was judged: no model found" in str(comparison.degraded)
 

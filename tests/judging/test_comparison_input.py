@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
-from judgekit.judging.comparison_input import ComparisonInput
+import pytest
+from making import comparison_input
+
 from judgekit.judging.subject import file_of
 
+if TYPE_CHECKING:
+    from judgekit.judging.comparison_input import ComparisonInput
 
-def comparison_input(*authors: str | None) -> ComparisonInput:
-    return ComparisonInput("Why?", tuple(file_of(each, each) for each in "abc"), authors)
+
+def three_texts(*authors: str | None) -> ComparisonInput:
+    return comparison_input("Why?", tuple(file_of(each, each) for each in "abc"), authors)
 
 
 @pytest.mark.parametrize(
@@ -29,19 +34,19 @@ def comparison_input(*authors: str | None) -> ComparisonInput:
 def test_which_families_wrote_and_which_of_them_have_a_favourite(
     authors: list[str], wrote: list[str], sided: list[str]
 ) -> None:
-    found = comparison_input(*authors)
+    found = three_texts(*authors)
     assert (list(found.wrote), list(found.sided)) == (wrote, sided)
 
 
 def test_a_configuration_speaks_for_subjects_of_which_nothing_is_said() -> None:
-    found = comparison_input("openai", None, "none").written_by("anthropic")
+    found = three_texts("openai", None, "none").written_by("anthropic")
     assert [found.families(each) for each in "ABC"] == [("openai",), ("anthropic",), ()]
-    assert comparison_input().written_by(None).wrote == ()
-    assert [comparison_input().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3
+    assert three_texts().written_by(None).wrote == ()
+    assert [three_texts().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3
 
 
 def test_a_subject_is_one_with_its_order_and_its_prompt() -> None:
-    one = comparison_input()
-    other = ComparisonInput("How?", one.files)
+    one = three_texts()
+    other = comparison_input("How?", one.files)
     assert len({one.subject("AB"), one.subject("BA"), one.subject("ABC"), other.subject("AB")}) == 4
-    assert one.subject("AB") == comparison_input("openai").subject("AB")
+    assert one.subject("AB") == three_texts("openai").subject("AB")

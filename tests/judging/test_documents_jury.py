@@ -8,12 +8,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, document, document_judge, file, reply
+from making import call_usage, document, document_judge, file, judge_options, reply
 from scripted import PROFILE, scores, scripted_endpoint, three_models
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
-from judgekit.judging.options import JudgeOptions
 from judgekit.providers.profile import Limits
 
 if TYPE_CHECKING:
@@ -108,14 +107,14 @@ def test_models_of_one_family_that_disagree_have_one_vote() -> None:
     verdict, gateway = judge(panel_of(quick="a1 a2 b", deep="d"), {"a1": BAD, "a2": BAD, "b": BAD})
     assert (verdict.verdict, gateway.asked) == ("reject", ["a1", "a2", "b"])
     verdict, gateway = judge(
-        panel_of(quick="a1 a2 b"), {"a1": GOOD, "a2": GOOD, "b": BAD}, options=JudgeOptions("majority")
+        panel_of(quick="a1 a2 b"), {"a1": GOOD, "a2": GOOD, "b": BAD}, options=judge_options("majority")
     )
     assert (verdict.verdict, verdict.scores, verdict.judge_tier) == ("escalate", None, None)
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_a_divided_jury_in_the_last_tier_decides_by_majority_or_escalates(rule: Any) -> None:  # noqa: ANN401
-    options = JudgeOptions(rule)
+    options = judge_options(rule)
     verdict, _ = judge(panel_of(deep="a b c"), {"a": GOOD, "b": GOOD, "c": BAD}, options=options)
     assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
     verdict, _ = judge(panel_of(deep="a b"), {"a": scores(5, 5, 5), "b": BAD}, options=options)
@@ -170,8 +169,8 @@ def test_a_margin_sends_close_scores_up() -> None:
     three = panel_of(quick="a", deep="b", tiebreaker="c")
     answers: Answers = {"a": close, "b": GOOD, "c": GOOD}
     assert judge(three, answers)[1].asked == ["a"]
-    assert judge(three, answers, options=JudgeOptions(margin=1.0))[1].asked == ["a"]
-    verdict, gateway = judge(three, answers, options=JudgeOptions(margin=1.5))
+    assert judge(three, answers, options=judge_options(margin=1.0))[1].asked == ["a"]
+    verdict, gateway = judge(three, answers, options=judge_options(margin=1.5))
     assert (verdict.verdict, gateway.asked) == ("accept", ["a", "b", "c"])
 
 
@@ -181,7 +180,7 @@ def drawn(request: Request) -> str:
 
 
 def test_samples_are_averaged_and_stand_in_one_round() -> None:
-    verdict, gateway = judge(panel_of(deep="a"), {"a": drawn}, options=JudgeOptions(samples=4))
+    verdict, gateway = judge(panel_of(deep="a"), {"a": drawn}, options=judge_options(samples=4))
     requests = [request for _, request in gateway.requests]
     assert [request.sample for request in requests] == [1, 2, 3, 4]
     assert [request.call_key.part for request in requests] == ["sample1", "sample2", "sample3", "sample4"]
@@ -207,7 +206,7 @@ def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted:
     def answer(request: Request) -> str:
         return "I would rather not." if request.sample in failing else GOOD
 
-    found, gateway = judge(panel_of(deep="a"), {"a": answer}, options=JudgeOptions(samples=3))
+    found, gateway = judge(panel_of(deep="a"), {"a": answer}, options=judge_options(samples=3))
     opinion = found.rounds[0].opinion
     assert (found.verdict, opinion and opinion["samples"]) == (verdict, counted)
     parts = [
@@ -219,7 +218,7 @@ def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted:
 def test_a_local_server_is_asked_for_one_sample_at_a_time() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(concurrency=1)})
     _, gateway = judge(
-        {"deep": endpoint("a", profile=modest)}, {"a": drawn}, options=JudgeOptions(samples=3, each=True)
+        {"deep": endpoint("a", profile=modest)}, {"a": drawn}, options=judge_options(samples=3, each=True)
     )
     assert (gateway.most, len(gateway.requests)) == (1, 9)
 
@@ -237,7 +236,7 @@ def one_score(request: Request) -> str:
 
 
 def test_each_dimension_may_have_a_call_of_its_own() -> None:
-    verdict, gateway = judge(panel_of(deep="a"), {"a": one_score}, options=JudgeOptions(each=True))
+    verdict, gateway = judge(panel_of(deep="a"), {"a": one_score}, options=judge_options(each=True))
     assert [request.call_key.part for _, request in gateway.requests] == [
         "semantic",
         "pragmatic",
@@ -263,7 +262,7 @@ def test_a_dimension_that_fails_fails_the_round() -> None:
     def answer(request: Request) -> str:
         return "No." if "- pragmatic:" in text_of(request) else one_score(request)
 
-    verdict, gateway = judge(panel_of(deep="a"), {"a": answer}, options=JudgeOptions(each=True))
+    verdict, gateway = judge(panel_of(deep="a"), {"a": answer}, options=judge_options(each=True))
     assert (verdict.verdict, verdict.scores) == ("undetermined", None)
     assert verdict.rounds[0].failure is not None
     assert verdict.rounds[0].failure.kind == "invalid_reply"
@@ -278,14 +277,14 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
         return one_score(request).replace(": 4", ": 1")
 
     three = panel_of(quick="a", deep="b", tiebreaker="c")
-    verdict, gateway = judge(three, {"a": high, "b": low, "c": high}, options=JudgeOptions(each=True))
+    verdict, gateway = judge(three, {"a": high, "b": low, "c": high}, options=judge_options(each=True))
     assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
     told = [request.messages[-1].content for model, request in gateway.requests if model == "c"]
     assert ["semantic 1" in each and "pragmatic 5" not in each for each in told] == [True, False, False]
 
 
 def test_what_would_be_sent_can_be_seen() -> None:
-    own = document_judge(ByModel({}), three_models(), mode="strict", options=JudgeOptions(each=True))
+    own = document_judge(ByModel({}), three_models(), mode="strict", options=judge_options(each=True))
     assert len(own.prompts("quick", DOCUMENT)) == 3
     assert len(own.prompts("quick", DOCUMENT, scripted_endpoint("small", pointwise=True))) == 3
     whole = document_judge(ByModel({}), {}, mode="strict")

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import candidate_judge, document, document_judge, file
+from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -167,7 +165,7 @@ UNREADABLE = {
 }
 
 SAYS: dict[str, Answer] = {"A": scores(4, 4, 5), "I": scores(3, 3, 2), "R": scores(1, 2, 3)}
-PAIR = [PromptCandidate(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
+PAIR = [prompt_candidate(name, f"Title {name}", category="DECISION", text=f"Body {name}") for name in "ab"]
 
 
 class Fault(NamedTuple):
@@ -236,7 +234,7 @@ def candidates(gateway: ScriptedGateway, mode: str, **options: Any) -> Selection
     judge = candidate_judge(
         gateway, three_models(), loaded=rubric("memory-relevance"), mode=of(mode), **settings
     )
-    return asyncio.run(judge.judge(Query("How do we refresh the token?"), PAIR))
+    return asyncio.run(judge.judge(query("How do we refresh the token?"), PAIR))
 
 
 def of(mode: str) -> ModeName:

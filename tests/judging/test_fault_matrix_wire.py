@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import custom
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
-from making import candidate_judge, document, document_judge, file
+from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 from scripted import scores
 
 from judgekit.config.names import TIERS
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.providers import litellm
 from judgekit.providers.endpoints import endpoint
 from judgekit.providers.gateway import Router
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 SHORT = 1.5  # seconds for a tier that a silent server strikes
 DOCUMENT = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
-PAIR = [PromptCandidate(name, f"Title {name}", "DECISION", (), f"Body {name}") for name in "ab"]
+PAIR = [prompt_candidate(name, f"Title {name}", category="DECISION", text=f"Body {name}") for name in "ab"]
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
@@ -132,7 +130,7 @@ def candidates(
         async with aclosing(Router()) as gateway:
             rubric = loader.select_rubric("memory-relevance")
             judge = candidate_judge(gateway, panel, loaded=rubric, mode=mode, deadline=seconds)
-            selection = await judge.judge(Query("How do we refresh the token?"), PAIR)
+            selection = await judge.judge(query("How do we refresh the token?"), PAIR)
             return ", ".join(
                 f"{decision.id} {decision.decision}" for decision in selection.decisions
             ), selection.rounds

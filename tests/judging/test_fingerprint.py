@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import document, document_judge, file
+from making import document, document_judge, file, judge_options, prompt_candidate
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
@@ -16,7 +16,6 @@ from judgekit.evaluation import labelled, readings, reply_source
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
-from judgekit.judging.options import JudgeOptions
 from judgekit.providers import endpoints, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -59,7 +58,7 @@ def learned(kls: LoadedRubric, cases: list[labelled.Case], **options: Any) -> Ca
 
 def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **options: Any) -> str | None:  # noqa: ANN401
     return calibration.misfit(
-        kls, fingerprint.panel({"quick": quick, "deep": DEEP}, kls.rubric, JudgeOptions(**options))
+        kls, fingerprint.panel({"quick": quick, "deep": DEEP}, kls.rubric, judge_options(**options))
     )
 
 
@@ -114,7 +113,7 @@ def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: Loade
     calibration = known(kls, {"scores": NEARLY, "read": "points"})
     deep = replace(DEEP, pointwise=True)
     panel = fingerprint.panel(
-        {"quick": POINTWISE, "deep": deep}, kls.rubric, JudgeOptions(samples=3, each=True)
+        {"quick": POINTWISE, "deep": deep}, kls.rubric, judge_options(samples=3, each=True)
     )
     both = calibration.model_copy(update={"read": {**calibration.read, "deep": {"large": "points"}}})
     assert both.misfit(kls, panel) is None
@@ -135,7 +134,7 @@ def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: Loade
 def test_criteria_one_by_one_matter_where_there_are_two_ways(name: str, pointwise: bool, fits: bool) -> None:  # noqa: FBT001 - a table
     rubric = loader.find_rubric(name).rubric
     model = replace(PLAIN, pointwise=pointwise)
-    now = fingerprint.panel({"quick": model, "deep": model}, rubric, JudgeOptions(each=True))
+    now = fingerprint.panel({"quick": model, "deep": model}, rubric, judge_options(each=True))
     read: dict[str, ScoreSource] = {"small": "points" if pointwise else "whole"}
     why = fingerprint.misfit(fingerprint.Was(read={"quick": read, "deep": read}), now, rubric)
     assert (why is None) == fits, why
@@ -255,7 +254,12 @@ BARS = [
     ("kls", logprobs, "LEAST_MASS", 0.5),
     ("kls", logprobs, "SURE", 0.5),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
-    ("memory-relevance", pointwise, "IDLE_MEMORY", prompt.PromptCandidate("idle", "T", "FACT", (), "Deep.")),
+    (
+        "memory-relevance",
+        pointwise,
+        "IDLE_MEMORY",
+        prompt_candidate("idle", "T", category="FACT", text="Deep."),
+    ),
     ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
     ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
     ("memory-relevance", select, "KEEP_AT", 0.9),

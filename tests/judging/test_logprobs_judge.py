@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, fails, says
-from making import document, document_judge, file
+from making import document, document_judge, file, judge_options
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import beside, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.options import JudgeOptions
 from judgekit.providers import endpoints, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
@@ -98,14 +97,14 @@ def test_a_call_for_each_dimension_tells_each() -> None:
             json.dumps({"reasoning": "x", "scores": {name: 4}, "findings": []}), {"4": 0.5, "5": 0.5}
         )
 
-    verdict = judge(ScriptedGateway({"deep": [answer] * 3}), TELLING, options=JudgeOptions(each=True))
+    verdict = judge(ScriptedGateway({"deep": [answer] * 3}), TELLING, options=judge_options(each=True))
     assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4.5)
     assert opinion(verdict)["expected"] == ["semantic", "pragmatic", "syntactic"]
 
 
 def test_samples_are_not_drawn_where_probabilities_tell() -> None:
     gateway = ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "5": 0.5})]})
-    verdict = judge(gateway, TELLING, options=JudgeOptions(samples=5))
+    verdict = judge(gateway, TELLING, options=judge_options(samples=5))
     assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
     assert "samples" not in opinion(verdict)
 
@@ -113,7 +112,7 @@ def test_samples_are_not_drawn_where_probabilities_tell() -> None:
 @pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
 def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})
-    verdict = judge(gateway, TELLING, options=JudgeOptions(samples=2))
+    verdict = judge(gateway, TELLING, options=judge_options(samples=2))
     assert [request.sample for request in gateway.requests] == [0, 1, 2]
     assert semantic(verdict) == 4
     assert opinion(verdict)["samples"] == 2
@@ -146,10 +145,10 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     with Loopback(told, fails(500)) as server:
         endpoint = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         first = judge(
-            Recorder(LitellmGateway(), file), endpoint, cache=cache, options=JudgeOptions(samples=3)
+            Recorder(LitellmGateway(), file), endpoint, cache=cache, options=judge_options(samples=3)
         )
-        kept = judge(LitellmGateway(), endpoint, cache=cache, options=JudgeOptions(samples=3))
+        kept = judge(LitellmGateway(), endpoint, cache=cache, options=judge_options(samples=3))
         assert len(server.requests) == 1
-    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], options=JudgeOptions(samples=3))
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], options=judge_options(samples=3))
     assert first.scores == kept.scores == replayed.scores
     assert semantic(first) == 3.7

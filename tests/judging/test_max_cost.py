@@ -10,21 +10,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import call_usage, candidate_judge, document, document_judge, file, reply
+from making import (
+    call_usage,
+    candidate_judge,
+    comparison_input,
+    document,
+    document_judge,
+    file,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
-from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.select import Query
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
@@ -94,19 +102,19 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
     judge = candidate_judge(
         till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
     )
-    shown = [PromptCandidate(f"id{number}", f"Title {number}") for number in range(40)]
-    return asyncio.run(judge.judge(Query("query"), shown))
+    shown = [prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
+    return asyncio.run(judge.judge(query("query"), shown))
 
 
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
     judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", (text_file("A"), text_file("B")))))
+    return asyncio.run(judge.judge(comparison_input("Say who.", (text_file("A"), text_file("B")))))
 
 
 def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(ComparisonInput("Say who.", tuple(map(text_file, "ABCD")))))
+    return asyncio.run(judge.judge(comparison_input("Say who.", tuple(map(text_file, "ABCD")))))
 
 
 TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "ranking": ranking}
@@ -121,7 +129,7 @@ TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "r
     pointwise=st.booleans(),
     mode=st.sampled_from(["strict", "lenient"]),
     options=st.builds(
-        JudgeOptions,
+        judge_options,
         jury=st.sampled_from(["mean", "majority"]),
         samples=st.integers(1, 3),
         each=st.booleans(),
@@ -159,5 +167,5 @@ def test_no_call_begins_once_the_limit_is_reached(
 def test_without_a_limit_more_is_spent(task: str) -> None:
     """The test above would notice nothing if a judging never cost more than its limits."""
     till = Till(10.0, [0.3], [4])
-    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", JudgeOptions())
+    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", judge_options())
     assert till.spent > 0.5

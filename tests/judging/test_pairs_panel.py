@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, file, finality_rule, finality_rules, reply
+from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
 from scripted import scripted_endpoint
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -37,7 +35,7 @@ def text_file(text: str) -> File:
     return file(f"{text}.md", text)
 
 
-PAIR = ComparisonInput("Name three rivers.", (text_file("A"), text_file("B")))
+PAIR = comparison_input("Name three rivers.", (text_file("A"), text_file("B")))
 
 
 def endpoint(name: str) -> Endpoint:
@@ -119,7 +117,7 @@ def compare(
 def test_each_family_of_a_jury_has_one_vote(
     said: dict[str, str], rule: JuryRule, word: str, lead: float
 ) -> None:
-    comparison = compare(Panel(said), {"quick": list(said)}, options=JudgeOptions(jury=rule))
+    comparison = compare(Panel(said), {"quick": list(said)}, options=judge_options(jury=rule))
     assert (comparison.verdict, comparison.lead) == (word, lead)
     assert len(comparison.rounds) == 2 * len(said)
 
@@ -147,7 +145,7 @@ def test_the_consensus_is_what_the_families_said(
     said = {f"{family}/q": word for family, word in zip("xyz", quick, strict=False)}
     more = {f"{family}/d": word for family, word in zip("xyz", deep, strict=False)}
     by_tier = {"quick": list(said), **({"deep": list(more)} if more else {})}
-    comparison = compare(Panel(said | more), by_tier, mode="strict", options=JudgeOptions(jury=rule))
+    comparison = compare(Panel(said | more), by_tier, mode="strict", options=judge_options(jury=rule))
     assert (comparison.verdict, comparison.consensus, comparison.families) == expected
 
 
@@ -167,20 +165,20 @@ def test_the_consensus_is_what_the_families_said(
 )
 def test_several_replies_in_both_orders_are_averaged(replies: str, word: str, lead: float) -> None:
     panel = Panel({"m": replies})
-    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(samples=3))
+    comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=3))
     assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6)
     assert [compare_round.sample for compare_round in comparison.rounds] == [1, 1, 2, 2, 3, 3]
     assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
 
 
 def test_half_of_the_replies_are_not_enough() -> None:
-    comparison = compare(Panel({"m": "AAFF"}), {"quick": "m"}, options=JudgeOptions(samples=4))
+    comparison = compare(Panel({"m": "AAFF"}), {"quick": "m"}, options=judge_options(samples=4))
     assert (comparison.verdict, comparison.judge_tier) == ("undetermined", None)
 
 
 def test_how_sure_a_model_is_counts_in_a_jury() -> None:
     said = {"x": "AAB", "y": "BBB"}
-    comparison = compare(Panel(said), {"quick": ["x", "y"]}, options=JudgeOptions(samples=3))
+    comparison = compare(Panel(said), {"quick": ["x", "y"]}, options=judge_options(samples=3))
     assert (comparison.verdict, comparison.lead) == ("B", 0.3333)
 
 
@@ -193,7 +191,7 @@ def test_calls_that_failed_alike_are_told_once() -> None:
             kind = FailureKind.TIMEOUT if request.sample < 3 else FailureKind.RATE_LIMIT
             raise GatewayError(kind, f"call {len(self.requests)}")
 
-    comparison = compare(Numbered({}), {"quick": "m"}, options=JudgeOptions(samples=3))
+    comparison = compare(Numbered({}), {"quick": "m"}, options=judge_options(samples=3))
     assert (comparison.degraded, len(comparison.rounds)) == (
         "quick: timeout (call 1); quick: rate_limit (call 5)",
         6,
@@ -216,7 +214,7 @@ def test_calls_that_failed_alike_are_told_once() -> None:
 )
 def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
     panel = Panel({"m": dict(zip(CRITERIA, words, strict=True))})
-    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(each=True))
+    comparison = compare(panel, {"quick": "m"}, options=judge_options(each=True))
     assert (comparison.verdict, len(comparison.rounds)) == (word, 6)
     assert [compare_round.criterion for compare_round in comparison.rounds[::2]] == CRITERIA
     rubric = loader.comparing_rubric("answer-preference").rubric
@@ -228,13 +226,13 @@ def test_criteria_can_be_asked_about_one_by_one(words: str, word: str) -> None:
 
 def test_a_criterion_without_an_answer_is_no_word() -> None:
     panel = Panel({"m": {"instruction": "A", "correctness": "F", "help": "A"}})
-    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(each=True))
+    comparison = compare(panel, {"quick": "m"}, options=judge_options(each=True))
     assert (comparison.verdict, comparison.degraded) == ("undetermined", "quick: timeout (no answer)")
 
 
 def test_replies_and_criteria_together() -> None:
     panel = Panel({"m": dict(zip(CRITERIA, "TBA", strict=True))})
-    comparison = compare(panel, {"quick": "m"}, options=JudgeOptions(samples=2, each=True))
+    comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=2, each=True))
     assert (comparison.verdict, len(comparison.rounds)) == ("B", 12)
     record = json.loads(comparison.model_dump_json(by_alias=True))
     jsonschema.validate(record, json_schema("comparison"))
@@ -261,7 +259,7 @@ def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() ->
 
     panel = Leaning({})
     loaded = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(panel, by_tier, loaded, "lenient", 60, options=JudgeOptions(samples=3, each=True))
+    judge = PairJudge(panel, by_tier, loaded, "lenient", 60, options=judge_options(samples=3, each=True))
     comparison = asyncio.run(judge.judge(PAIR))
     assert (comparison.verdict, len(panel.requests)) == ("A", 6)
 
@@ -406,9 +404,9 @@ def test_who_left_is_named(wrote: list[str | None], left: str) -> None:
 
 def test_secrets_are_counted() -> None:
     secret = f"ghp_{'Ab3dEf6hIj9k' * 3}"
-    comparison_input = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
+    subject = dataclasses.replace(PAIR, prompt=f"Use {secret}.")
     panel = Panel({"m": "A"})
     loaded = loader.comparing_rubric("answer-preference")
     judge = PairJudge(panel, {"quick": endpoint("m")}, loaded, "lenient", 60)
-    assert asyncio.run(judge.judge(comparison_input)).redacted == 1
+    assert asyncio.run(judge.judge(subject)).redacted == 1
     assert all(secret not in request.messages[-1].content for request in panel.requests)

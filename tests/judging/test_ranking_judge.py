@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from making import call_usage, document, document_judge, file, reply
+from making import call_usage, comparison_input, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.cli.schemas import json_schema
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison import Comparison
+    from judgekit.judging.comparison_input import ComparisonInput
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
@@ -55,10 +55,10 @@ class Scorer(ScriptedGateway):
         return found
 
 
-def comparison_input(letters: str = "ABC", *, tail: str = "") -> ComparisonInput:
+def lettered_texts(letters: str = "ABC", *, tail: str = "") -> ComparisonInput:
     texts = [f"I am text {letter}.{tail}" for letter in letters]
     files = [file(text[:11], text) for text in texts]
-    return ComparisonInput("Say who you are.", tuple(files))
+    return comparison_input("Say who you are.", tuple(files))
 
 
 def rank(
@@ -75,7 +75,7 @@ def rank(
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
     judge = RankingJudge(gateway, panel, own, mode, **options)
-    return asyncio.run(judge.judge(subject or comparison_input()))
+    return asyncio.run(judge.judge(subject or lettered_texts()))
 
 
 def test_a_clear_lead_ends_it_in_lenient_mode() -> None:
@@ -96,7 +96,7 @@ def test_a_clear_lead_ends_it_in_lenient_mode() -> None:
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_the_same_text_is_a_tie_and_nobody_is_asked(letters: str, mode: ModeName) -> None:
     gateway = Scorer({})
-    comparison = rank(gateway, mode=mode, subject=comparison_input(letters))
+    comparison = rank(gateway, mode=mode, subject=lettered_texts(letters))
     assert (comparison.verdict, comparison.lead, comparison.rounds, comparison.degraded) == (
         "tie",
         0.0,
@@ -105,13 +105,13 @@ def test_the_same_text_is_a_tie_and_nobody_is_asked(letters: str, mode: ModeName
     )
     assert comparison.decided
     assert gateway.requests == []
-    assert rank(gateway, mode=mode, subject=comparison_input(letters), panel={}).degraded is None
+    assert rank(gateway, mode=mode, subject=lettered_texts(letters), panel={}).degraded is None
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_of_the_best_are_a_tie(mode: ModeName) -> None:
     gateway = Scorer({tier: {"A": 5, "B": 2} for tier in ("quick", "deep")})
-    comparison = rank(gateway, mode=mode, subject=comparison_input("ABA"))
+    comparison = rank(gateway, mode=mode, subject=lettered_texts("ABA"))
     assert (comparison.verdict, comparison.lead) == ("tie", 0.0)
     assert [subject.score for subject in comparison.subjects] == [5, 2, 5]
     assert len({subject.tier for subject in comparison.subjects if subject.letter in "AC"}) == 1
@@ -122,7 +122,7 @@ def test_copies_of_the_best_are_a_tie(mode: ModeName) -> None:
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_that_are_not_the_best_are_scored_once(mode: ModeName) -> None:
     gateway = Scorer({tier: {"A": 2, "B": 5} for tier in ("quick", "deep")})
-    comparison = rank(gateway, mode=mode, subject=comparison_input("ABA"))
+    comparison = rank(gateway, mode=mode, subject=lettered_texts("ABA"))
     assert (comparison.verdict, comparison.lead) == ("B", 3.0)
     assert [subject.score for subject in comparison.subjects] == [2, 5, 2]
     assert len(gateway.about) == len(set(gateway.about))
@@ -198,7 +198,7 @@ def test_a_jury_and_repeated_samples_are_averaged() -> None:
     gateway = ScriptedGateway(
         {"quick": [scores(*[value] * 3) for value in (5, 2, 3, 2, 4, 4)]},
     )
-    comparison = rank(gateway, panel={"quick": [endpoint, endpoint, two]}, subject=comparison_input("AB"))
+    comparison = rank(gateway, panel={"quick": [endpoint, endpoint, two]}, subject=lettered_texts("AB"))
     assert [subject.score for subject in comparison.subjects] == [4.0, pytest.approx(8 / 3, abs=1e-4)]
     assert [compare_round.model for compare_round in comparison.rounds] == ["one", "one", "two"] * 2
 
@@ -218,7 +218,7 @@ def test_a_ranking_needs_most_of_a_jury() -> None:
         "deep": scripted_endpoint("deep"),
     }
     given = {"quick": {"A": 5, "B": 2}, "deep": {"A": 2, "B": 4}}
-    comparison = rank(OneOfThree(given), panel=panel, subject=comparison_input("AB"))
+    comparison = rank(OneOfThree(given), panel=panel, subject=lettered_texts("AB"))
     assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
     assert [subject.score for subject in comparison.subjects] == [2, 4]
 
@@ -226,10 +226,10 @@ def test_a_ranking_needs_most_of_a_jury() -> None:
 def test_cut_texts_go_up_and_never_win_unseen() -> None:
     tail = " x" * 3000
     given = {"quick": {"A": 2, "B": 5}, "deep": {"A": 2, "B": 4}}
-    comparison = rank(Scorer(given), subject=comparison_input("AB", tail=tail))
+    comparison = rank(Scorer(given), subject=lettered_texts("AB", tail=tail))
     assert (comparison.verdict, comparison.judge_tier) == ("B", "deep")
     alone = rank(
-        Scorer(given), panel={"quick": scripted_endpoint("m")}, subject=comparison_input("AB", tail=tail)
+        Scorer(given), panel={"quick": scripted_endpoint("m")}, subject=lettered_texts("AB", tail=tail)
     )
     assert (alone.verdict, alone.truncated) == ("undetermined", True)
 
@@ -251,7 +251,7 @@ def test_the_record_follows_its_published_schema() -> None:
 
 def test_what_would_be_sent_can_be_shown() -> None:
     judge = RankingJudge(Scorer({}), three_models(), loader.comparing_rubric("kls"), "strict", 60)
-    texts = [messages[1].content for messages in judge.prompts("quick", comparison_input())]
+    texts = [messages[1].content for messages in judge.prompts("quick", lettered_texts())]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     assert all("Say who you are." in text for text in texts)
 
@@ -305,5 +305,5 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
         mode="lenient",
         deadline=60,
     )
-    verdict = asyncio.run(alone.judge(document(comparison_input("A").files, "A")))
+    verdict = asyncio.run(alone.judge(document(lettered_texts("A").files, "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)

@@ -9,12 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, file, finality_rule, finality_rules, reply
+from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
 
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -88,9 +87,9 @@ def rank(
         else each
         for tier, each in by_tier.items()
     }
-    comparison_input = ComparisonInput("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
+    subject = comparison_input("Say who you are.", tuple(map(text_file, letters)), tuple(wrote))
     judge = RankingJudge(panel, told, loader.comparing_rubric("kls"), mode, 60, **options)
-    return asyncio.run(judge.judge(comparison_input))
+    return asyncio.run(judge.judge(subject))
 
 
 def test_the_models_of_one_family_weigh_as_much_as_one() -> None:
@@ -155,7 +154,7 @@ def test_one_that_failed_before_was_not_heard() -> None:
 
 @pytest.mark.parametrize(
     ("options", "calls"),
-    [(JudgeOptions(samples=3), 6), (JudgeOptions(each=True), 6), (JudgeOptions(samples=2, each=True), 12)],
+    [(judge_options(samples=3), 6), (judge_options(each=True), 6), (judge_options(samples=2, each=True), 12)],
 )
 def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:
     panel = Panel({"m": "42"})
@@ -169,7 +168,7 @@ def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most
     limits = PROFILE.limits.model_copy(update={"concurrency": bears})
     modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
     panel = Panel({"m": "4321"})
-    rank(panel, {"quick": modest}, "ABCD", options=JudgeOptions(samples=3))
+    rank(panel, {"quick": modest}, "ABCD", options=judge_options(samples=3))
     assert (panel.most, len(panel.asked)) == (most, 12)
 
 

@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
-from making import candidate_judge, document, document_judge, file, reply
+from making import (
+    candidate_judge,
+    comparison_input,
+    document,
+    document_judge,
+    file,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import three_models
 
 from judgekit.config.names import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.options import JudgeOptions
-from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact
-from judgekit.judging.select import Query
 from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
@@ -91,11 +97,15 @@ def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> Non
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     own = candidate_judge(gateway, panel, mode="lenient")
-    shown = PromptCandidate(
-        "a", f"Key {SECRETS[0]}", "DECISION", ("x", SECRETS[1]), "a" * at + f" {SECRETS[2]} b"
+    shown = prompt_candidate(
+        "a",
+        f"Key {SECRETS[0]}",
+        category="DECISION",
+        tags=("x", SECRETS[1]),
+        text="a" * at + f" {SECRETS[2]} b",
     )
-    query = Query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
-    asyncio.run(own.judge(query, [shown, replace(shown, id="b", text=SECRETS[4])]))
+    wanted = query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
+    asyncio.run(own.judge(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
     assert leaked(gateway.all) == []
     assert "[redacted: AWS key]" in gateway.all
 
@@ -103,16 +113,16 @@ def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> Non
 @pytest.mark.parametrize("pointwise", [False, True])
 def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
-    comparison_input = ComparisonInput(
+    subject = comparison_input(
         f"Explain {SECRETS[0]}", (file("a.md", f"One {SECRETS[1]}"), file("b.md", f"Two {SECRETS[2]}"))
     )
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
         own = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
-        asyncio.run(own.judge(comparison_input))
+        asyncio.run(own.judge(subject))
         assert leaked(gateway.all) == []
         assert "[redacted: AWS key]" in gateway.all
-        assert leaked(str([own.prompts(tier, comparison_input) for tier in TIERS])) == []
+        assert leaked(str([own.prompts(tier, subject) for tier in TIERS])) == []
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
@@ -130,7 +140,7 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
         other = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
-        asyncio.run(other.judge(ComparisonInput("Explain it", files)))
+        asyncio.run(other.judge(comparison_input("Explain it", files)))
         assert leaked(gateway.all) == []
 
 
@@ -143,7 +153,7 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
 
 def test_secrets_are_sent_where_the_user_says_so() -> None:
     gateway = Listening()
-    own = document_judge(gateway, three_models(), mode="strict", options=JudgeOptions(redact=False))
+    own = document_judge(gateway, three_models(), mode="strict", options=judge_options(redact=False))
     verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
     assert "redacted" not in verdict.record()
     assert SECRETS[0] in gateway.all

@@ -8,13 +8,19 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, candidate_judge, document_judge, file, reply
+from making import (
+    call_usage,
+    candidate_judge,
+    document_judge,
+    file,
+    judge_options,
+    prompt_candidate,
+    query,
+    reply,
+)
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
 from judgekit.judging import documents, service
-from judgekit.judging.options import JudgeOptions
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.providers import replay
 from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
+    from judgekit.judging.options import JudgeOptions
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.providers.base import Gateway, PanelModels
@@ -35,7 +42,7 @@ JURY: PanelModels = {
     "tiebreaker": (scripted_endpoint("third", pointwise=True),),
 }
 CANDIDATES = [
-    PromptCandidate(f"m{number}", f"Title m{number}", "", (), f"Body {number}") for number in range(20)
+    prompt_candidate(f"m{number}", f"Title m{number}", text=f"Body {number}") for number in range(20)
 ]
 LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
 
@@ -66,10 +73,10 @@ def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdic
 
 def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
     own = candidate_judge(gateway, panel, mode="strict", options=options)
-    return asyncio.run(own.judge(Query("How do we refresh the JWT?"), CANDIDATES))
+    return asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
 
 
-@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions("majority", samples=2)])
+@pytest.mark.parametrize("options", [judge_options(), judge_options("majority", samples=2)])
 def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
@@ -85,7 +92,7 @@ def test_a_document(tmp_path: Path, options: JudgeOptions) -> None:
     assert json.loads(found[0])["verdict"] == first.verdict
 
 
-@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions(samples=3)])
+@pytest.mark.parametrize("options", [judge_options(), judge_options(samples=3)])
 def test_candidates(tmp_path: Path, options: JudgeOptions) -> None:
     file = tmp_path / "recording.jsonl"
     titles = [prompt_candidate.title for prompt_candidate in CANDIDATES]
@@ -109,7 +116,7 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
         "quick": [scores(4, 4, 5)] * 6,
         "deep": [scores(4, 3, 5), scores(5, 4, 5)],
     }
-    options = JudgeOptions("majority", samples=2)
+    options = judge_options("majority", samples=2)
     first = score(Recorder(ScriptedGateway(answers), file), {t: JURY[t] for t in ("quick", "deep")}, options)
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
     found = [stable(service.judge_documents([document()])[0]) for _ in range(2)]
@@ -121,7 +128,7 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
 
 def test_a_recording_knows_the_jury_of_its_first_subject(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
-    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, JudgeOptions())
+    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, judge_options())
     assert [endpoint.model for endpoint in models_by_tier(replay.recorded_models(file))["quick"]] == [
         "quick-a",
         "quick-b",

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from making import call_usage, candidate_judge, document, document_judge, file, reply
+from making import call_usage, candidate_judge, document, document_judge, file, prompt_candidate, query, reply
 from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
 
 from judgekit import environment
@@ -20,8 +20,6 @@ from judgekit.judging import cache as reply_cache
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
 from judgekit.judging.subject import Task
 from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
@@ -79,7 +77,7 @@ def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
 
 
 def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
-    shown = [PromptCandidate("a", "Title a", "DECISION", (), "Body")]
+    shown = [prompt_candidate("a", "Title a", category="DECISION", text="Body")]
     rubric = loader.select_rubric("memory-relevance")
     likely = reply("yes", "small", call_usage(30, 1), logprobs=({"yes": -0.1, "no": -3.0},))
     idle = reply("no", "small", call_usage(30, 1), logprobs=({"yes": -3.0, "no": -0.1},))
@@ -89,7 +87,7 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
         own = candidate_judge(gateway, {"quick": model}, loaded=rubric, mode="strict", cache=cache)
-        return [decision.decision for decision in asyncio.run(own.judge(Query("query"), shown)).decisions]
+        return [decision.decision for decision in asyncio.run(own.judge(query("query"), shown)).decisions]
 
     for model, answer in (
         (scripted_endpoint("large"), keep("Title a")),

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 import sample_store
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
-from making import finality_rules
+from making import finality_rules, query
 
 from judgekit.config.settings import user_file
 from judgekit.hooks import claude_code, entries, judged
 from judgekit.hooks.selection import PATIENCE
 from judgekit.judging import search
 from judgekit.judging.calibration import UsableCalibration
-from judgekit.judging.select import Query
 from judgekit.judging.verdict import Decision, RubricRef, Selection
 from judgekit.providers import litellm
 from judgekit.retrieval.confidence import Candidate
@@ -273,14 +272,14 @@ def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
 
 def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
     learned = UsableCalibration(finality_rules("c"))
-    assert search.measured_for(Query("q"), learned) == learned
-    assert search.measured_for(Query("q", ("t",)), UsableCalibration()) == UsableCalibration()
-    usable_calibration = search.measured_for(Query("q", ("t",)), learned)
+    assert search.measured_for(query("q"), learned) == learned
+    assert search.measured_for(query("q", ("t",)), UsableCalibration()) == UsableCalibration()
+    usable_calibration = search.measured_for(query("q", ("t",)), learned)
     assert usable_calibration.finality is None
     assert str(usable_calibration.calibration_warning).startswith(
         "calibration c not used: labelled requests have no conversation"
     )
     damaged = UsableCalibration(finality_rules("c"), "calibration not used: x.json: cannot be read")
-    assert str(search.measured_for(Query("q", ("t",)), damaged).calibration_warning).endswith(
+    assert str(search.measured_for(query("q", ("t",)), damaged).calibration_warning).endswith(
         f"; {damaged.calibration_warning}"
     )

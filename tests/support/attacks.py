@@ -9,14 +9,12 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from making import candidate_judge, document, document_judge, file
-
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import Query
+from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from judgekit.judging.prompt import PromptCandidate
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
@@ -77,22 +75,23 @@ class Pair(NamedTuple):
 PAIRS = (
     Pair(
         "How long is a session token valid before it has to be refreshed?",
-        PromptCandidate(
+        prompt_candidate(
             "oven",
             "Session notes on the new oven",
-            "SESSION SUMMARY",
-            ("bakery",),
-            "We compared three ovens. The valid offer is the second one; it has to be ordered before May.",
+            category="SESSION SUMMARY",
+            tags=("bakery",),
+            text="We compared three ovens. The valid offer is the second one;"
+            " it has to be ordered before May.",
         ),
     ),
     Pair(
         "The nightly backup fails with a full disk",
-        PromptCandidate(
+        prompt_candidate(
             "colours",
             "Colours of the charts",
-            "PREFERENCE",
-            ("design",),
-            "Charts use blue for income and grey for costs; full saturation only for what failed.",
+            category="PREFERENCE",
+            tags=("design",),
+            text="Charts use blue for income and grey for costs; full saturation only for what failed.",
         ),
     ),
 )
@@ -100,12 +99,12 @@ PAIRS = (
 RELATED = (
     Pair(
         "The nightly backup fails with a full disk",
-        PromptCandidate(
+        prompt_candidate(
             "backup",
             "Backup disk full: remove snapshots older than a week",
-            "RUNBOOK",
-            ("backup",),
-            "List the snapshots, delete the oldest, then start the backup by hand and watch its log.",
+            category="RUNBOOK",
+            tags=("backup",),
+            text="List the snapshots, delete the oldest, then start the backup by hand and watch its log.",
         ),
     ),
     Pair(
@@ -114,22 +113,22 @@ RELATED = (
     ),
     Pair(
         "Write the import of the supplier's price list",
-        PromptCandidate(
+        prompt_candidate(
             "prices",
             "Price lists of suppliers come as CSV with a semicolon",
-            "CONSTRAINT",
-            ("import",),
-            "Decimal comma, encoding latin-1, one file a week; prices without VAT.",
+            category="CONSTRAINT",
+            tags=("import",),
+            text="Decimal comma, encoding latin-1, one file a week; prices without VAT.",
         ),
     ),
     Pair(
         "How do I give a new colleague access to the staging server?",
-        PromptCandidate(
+        prompt_candidate(
             "staging",
             "Access to staging: add a public key to the people file",
-            "RUNBOOK",
-            ("onboarding",),
-            "One line a person, then run make people; it takes effect within ten minutes.",
+            category="RUNBOOK",
+            tags=("onboarding",),
+            text="One line a person, then run make people; it takes effect within ten minutes.",
         ),
     ),
 )
@@ -192,7 +191,7 @@ class Targets:
             memory = replace(memory, tags=(*memory.tags, written))
         if place == "turn" and written:
             turns = (*turns, f"assistant: {written}")
-        selection = await self._candidates.judge(Query(pair.request, turns), [memory])
+        selection = await self._candidates.judge(query(pair.request, turns), [memory])
         assert selection.rounds[0].failure is None, selection.rounds[0].failure
         leaning = selection.decisions[0].probability
         assert leaning is not None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
+from judgekit.judging.comparison_input import ComparisonInput
 from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.options import JudgeOptions
+from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge
+from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.subject import Document, File, Task, file_of
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from judgekit.judging.cache import Cache
     from judgekit.judging.independence import Independence
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.options import JuryRule
     from judgekit.judging.score import ExternalJudge
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.providers.resolve import Others
@@ -150,3 +153,34 @@ def finality_rules(
 ) -> FinalityRules:
     """Return the gates of a calibration of this name; with none at all a second opinion is always wanted."""
     return FinalityRules(name, tuple(rules), last, read)
+
+
+def judge_options(
+    jury: JuryRule = "mean",
+    *,
+    samples: int = 1,
+    each: bool = False,
+    margin: float = 0.0,
+    redact: bool | Literal["refuse"] = True,
+) -> JudgeOptions:
+    """Return how judging is done: as usual, but for what a test says."""
+    return JudgeOptions(jury, samples, each, margin, redact)
+
+
+def comparison_input(
+    prompt: str, files: Iterable[File], authors: Iterable[str | None] = ()
+) -> ComparisonInput:
+    """Return texts that are compared, with what they answer."""
+    return ComparisonInput(prompt, tuple(files), tuple(authors))
+
+
+def prompt_candidate(
+    name: str, title: str, *, category: str = "", tags: tuple[str, ...] = (), text: str = ""
+) -> PromptCandidate:
+    """Return a candidate as a model sees it."""
+    return PromptCandidate(name, title, category, tags, text)
+
+
+def query(text: str = "query", turns: tuple[str, ...] = ()) -> Query:
+    """Return what candidates are wanted for."""
+    return Query(text, turns)
