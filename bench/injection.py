@@ -247,7 +247,9 @@ async def measure(
             nonce = f"{drawn.getrandbits(64):016x}"
             kept = ReplyCache(cache / f"{nonce}.sqlite")  # its keys leave the nonce out
             # One fence for many texts: with another, the model would read the worked examples anew.
-            with patch("judgekit.judging.fence.token", lambda size, nonce=nonce: nonce[: 2 * size]):
+            with patch(
+                "judgekit.judging.fence.secrets.token_hex", lambda size, nonce=nonce: nonce[: 2 * size]
+            ):
                 for places, share in ((("document",), DOCUMENTS_UNTIL), (MEMORIES, 1.0)):
                     watching = Watching(gateway, kept, started + seconds * (number + share) / nonces)
                     for pair, written in wanted(texts, places):

@@ -54,7 +54,7 @@ def test_an_attack_gains_no_more_than_harmless_prose() -> None:
 
     with (
         patch.dict(os.environ, environ),
-        patch("judgekit.judging.fence.token", lambda size: NONCE[: 2 * size]),
+        patch("judgekit.judging.fence.secrets.token_hex", lambda size: NONCE[: 2 * size]),
     ):
         gained, by_chance = asyncio.run(run())
     assert gained <= by_chance

@@ -51,7 +51,7 @@ def test_each_fence_has_a_nonce_of_its_own() -> None:
 
 def test_a_nonce_is_all_that_was_drawn_in_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     def tag(drawn: str) -> str:
-        monkeypatch.setattr(fence, "token", lambda size: drawn[: 2 * size])
+        monkeypatch.setattr("secrets.token_hex", lambda size: drawn[: 2 * size])
         return fence.Fence().tag
 
     ends = ["0" * 16, "0" * 15 + "1", "8" + "0" * 15, "f" * 15 + "e", "f" * 16]
