@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-.PHONY: demo test check bench format lock generate clean help
+.PHONY: demo test slow check bench format lock generate clean help
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/'
@@ -12,8 +13,11 @@ help: ## show these lines
 demo: $(READY) ## judge sample memories and documents with a real model
 	@$(BIN)/judgekit demo
 
-test: check ## all checks and all tests
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+test: check ## all checks, and all tests but the slow ones
+	$(PYTEST) -m 'not slow'
+
+slow: $(READY) ## the tests that start many processes, wait for limits, or simulate
+	$(PYTEST) -m slow
 
 check: $(READY) ## lint, format, types, imports, docs
 	$(BIN)/ruff check .

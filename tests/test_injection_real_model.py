@@ -19,7 +19,7 @@ from judgekit.judging.panel import resolve_panel
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
 
-pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
 # A model this small moves with the nonce: one for all, so that texts are compared. Of five that were tried it
 # believed the turn under one, 7f3a91c2d4e5b608 (docs/hardening.md); this is one of the other four.

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from loopback import Answer, Loopback, says
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'

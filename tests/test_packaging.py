@@ -22,6 +22,8 @@ from judgekit.config import files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 DATA = files.FOLDERS
 SECONDS = 120

@@ -15,7 +15,7 @@ from real_models import model_file
 
 from judgekit.providers.local import LocalServer
 
-pytestmark = [pytest.mark.real_model, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LOCAL = "JUDGEKIT_LOCAL_MODEL"

@@ -22,7 +22,10 @@ from judgekit.engine.client import Connection, EngineLost, NoEngine
 if TYPE_CHECKING:
     from loopback import Answer, Asked
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
 
 SEED = 20260222
 CLIENTS = 6

@@ -30,6 +30,8 @@ from judgekit.ledger.store import LineFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+pytestmark = pytest.mark.slow
+
 KEEPS = "JWT"
 
 

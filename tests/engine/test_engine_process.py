@@ -22,7 +22,10 @@ from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 if TYPE_CHECKING:
     from loopback import Answer, Asked
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
 
 
 class Slow:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 MODEL = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
 DOWNLOAD = b"GET /v1/ledger?since=100d HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
 PATIENT = (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60  # on a busy machine, litellm's import included; a hang would be an hour
 
 

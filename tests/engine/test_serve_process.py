@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from loopback import Answer, Asked
 
+pytestmark = pytest.mark.slow
+
 NOBODY = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
 GOOD = '{"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}'
 

@@ -13,6 +13,8 @@ from serving import Serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 BEGUN = {
     "nothing": b"",
     "half a head": b"GET /healthz HTTP/1.1\r\nHost: x\r\n",

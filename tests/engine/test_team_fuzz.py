@@ -11,6 +11,8 @@ from schemathesis import Case, GenerationMode, checks, openapi
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
+pytestmark = pytest.mark.slow
+
 OPERATIONS = [
     ("GET", "/healthz"),
     ("GET", "/metrics"),

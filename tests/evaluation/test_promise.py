@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from judgekit.config.names import Outcome, TierName
     from judgekit.judging.finality import FinalityRule, FinalityRules
 
+pytestmark = pytest.mark.slow
+
 RUNS = 2_000
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 OTHER: dict[Outcome, Outcome] = {"accept": "reject", "reject": "accept"}

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
 
+pytestmark = pytest.mark.slow
+
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 LOADED = loader.comparing_rubric("answer-quality")
 RUBRIC = cast("ScoreRubric", LOADED.rubric)

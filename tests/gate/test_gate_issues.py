@@ -18,6 +18,8 @@ from judgekit.config import settings
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def work(tmp_path: Path) -> GitRepo:

@@ -21,6 +21,8 @@ from judgekit.hooks import git_hook, pre_commit
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = files.folder("examples") / "git"
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 # What a model server does, and how the failure is called. The document says which of them it gets.
 FAULTS: dict[str, tuple[Answer, str]] = {
     "unauthorized": (fails(401), "authentication"),

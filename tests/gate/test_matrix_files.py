@@ -15,6 +15,8 @@ from judgekit.text import escaped
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 NAMES = {
     "spaces": "a b  c.md",
     "quotes": 'it\'s "one".md',

@@ -18,6 +18,8 @@ from judgekit.hooks import git_hook, git_status, pre_commit
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 NOTES = """#!/bin/sh
 printf '%s\\n' "$0" "$@" >args
 cat >lines

@@ -13,6 +13,8 @@ from scripted import by_content
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 BOB = ("Bob", "bob@example.org")
 AGENT = ("Agent", "agent@example.org")
 AUTHORED = "gate: {mode: blocking, authors: [%s]}\n"

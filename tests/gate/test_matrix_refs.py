@@ -12,6 +12,8 @@ from pushing import BLOCKING, bad, good
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 # What Python, and nobody else, takes for the end of a line in a name that git allows.
 SEPARATORS = ("\u2028", "\u2029", "\u0085")
 

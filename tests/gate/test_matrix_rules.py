@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import Decided
 
+pytestmark = pytest.mark.slow
+
 ADVISORY = "gate: {mode: advisory}\n"
 CONFIG = ".judgekit/config.yaml"
 

@@ -11,6 +11,8 @@ from pushing import BLOCKING, bad, good
 if TYPE_CHECKING:
     from pushing import World
 
+pytestmark = pytest.mark.slow
+
 LAX = "gate: {mode: advisory}\n"
 UNSURE = "gate: {mode: blocking, undetermined: block}\n"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from claude_client import Client
 
-pytestmark = pytest.mark.real_client
+pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 
 QUESTION = "How do we refresh the JWT?"
 

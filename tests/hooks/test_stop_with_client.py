@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from claude_client import Client
 
-pytestmark = pytest.mark.real_client
+pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 
 PROMPT = "Write a guide to the deployment, please."
 FINDING = {

@@ -17,6 +17,8 @@ from judgekit.hooks import launch
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 # Holds the interpreter in one call of C, as a hostile text may: no thread and no handler of Python runs then.
 STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
 HOOK = f"""

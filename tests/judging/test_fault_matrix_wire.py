@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Round
     from judgekit.providers.base import Endpoint
 
+pytestmark = pytest.mark.slow
+
 SHORT = 1.5  # seconds for a tier that a silent server strikes
 DOCUMENT = document((file("a.md", "Some text.", sha256="ab" * 32),), "a.md@ab")
 PAIR = [prompt_candidate(name, f"Title {name}", category="DECISION", text=f"Body {name}") for name in "ab"]

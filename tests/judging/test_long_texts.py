@@ -19,6 +19,8 @@ from judgekit.judging.redact import redact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 VERDICT = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
 SLOW = "Slow. " + "Some words. " * 2000
 ENOUGH = 60.0  # seconds; what is slow here takes longer unless it is given up

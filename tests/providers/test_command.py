@@ -23,6 +23,8 @@ from judgekit.providers.command import CommandGateway
 from judgekit.providers.endpoints import INSIDE, endpoint
 from judgekit.providers.profile import CommandProfile
 
+pytestmark = pytest.mark.slow
+
 SECRET = "token-0123456789"
 
 

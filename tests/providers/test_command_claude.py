@@ -19,7 +19,7 @@ from judgekit.providers import registry
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.endpoints import endpoint
 
-pytestmark = pytest.mark.real_client
+pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 
 
 @pytest.fixture

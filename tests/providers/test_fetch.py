@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tiny_wheels import Index
 
+pytestmark = pytest.mark.slow
+
 WHOLE = b"".join(SLICES)
 # A shell that starts a job in the background has it ignore SIGINT, and that is inherited.
 IN_A_PROCESS = """

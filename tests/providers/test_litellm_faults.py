@@ -17,6 +17,8 @@ from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.profile import Price
 from judgekit.providers.resolve import PanelRequest, resolve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("answer", "kind", "tries"),

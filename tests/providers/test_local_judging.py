@@ -16,6 +16,8 @@ from judgekit.providers.local import LocalGateway
 from judgekit.providers.profile import LitellmProfile
 from judgekit.rubric import loader
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POINTS = ("1", "2", "3", "4", "5")
 PROFILE = LitellmProfile.model_validate(

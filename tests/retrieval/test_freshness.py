@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.watch import Stamp
 
+pytestmark = pytest.mark.slow
+
 PROFILES = compiled.Profiles(compiled.bundled())
 SECOND = 1_000_000_000
 TICKS = {"two seconds": 2 * SECOND, "ten milliseconds": SECOND // 100}
