@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from judgekit.config.settings import Config
-from judgekit.hooks import claude_code as hook
+from judgekit.hooks import claude_code
 from tests import docs
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def test_every_switch_that_lets_something_be_sent_is_named() -> None:
 def test_the_example_of_an_explanation_is_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (docs.ROOT / "docs/hook.md").read_text(encoding="utf-8")
+    page = (docs.ROOT / "docs/claude_code.md").read_text(encoding="utf-8")
     (example,) = [fence.text for fence in docs.fences(page) if "hook --explain" in fence.text]
     command, _, printed = example.partition("\n")
     shutil.copytree(docs.ROOT / "examples/project", tmp_path / "examples/project")
     monkeypatch.chdir(tmp_path / "examples/project")
-    hook.main(shlex.split(command.partition("judgekit hook ")[2]))
+    claude_code.main(shlex.split(command.partition("judgekit hook ")[2]))
     shown = capsys.readouterr().out.replace(str(tmp_path), "~/judgekit")
     assert shown.strip() == printed.strip()
 

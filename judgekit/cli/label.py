@@ -50,19 +50,17 @@ def label(
     """
     from judgekit import environment
     from judgekit.cli.promote import readiness
-    from judgekit.ledger import LineFilter, times
-    from judgekit.ledger import labels as person
-    from judgekit.ledger import labels as queue
+    from judgekit.ledger import LineFilter, labels, times
 
-    ledger, who = here(), person.who()
+    ledger, who = here(), labels.who()
     if from_ is not None:
         return _from_file(ledger, from_, who)
-    if not person.at_terminal():
+    if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
     wanted = LineFilter(since=times.point(since) if since else None)
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
-    waiting = queue.waiting(records, who, lacking.labels, lacking.found)[:limit]
+    waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
     said: dict[int, bool] = {}
     with kept(lambda: f"{sum(said.values())} labels are kept; judgekit label goes on from there"):
         _go_through(ledger, waiting, who, said, blind=blind)

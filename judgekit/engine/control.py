@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.engine import address as places
-from judgekit.engine import client, lock
+from judgekit.engine import address, client, lock
 
 if TYPE_CHECKING:
     from judgekit.engine.address import EngineAddress
@@ -35,11 +34,11 @@ class Known(NamedTuple):
 
 def running() -> list[Known]:
     """Return the engines of this user and network, that of this version first, those that leave last."""
-    own = places.find()
+    own = address.find()
     if own is None:
         return []
     found = [
-        Known(engine_address, health(engine_address)) for engine_address in (own, *places.relatives(own))
+        Known(engine_address, health(engine_address)) for engine_address in (own, *address.relatives(own))
     ]
     runs = [known for known in found if known.health is not None or process_of(known.place) is not None]
     return runs + [Known(place, None, process) for place, process in lock.leaving(own)]

@@ -25,8 +25,7 @@ from judgekit.engine.judges import NotReady
 from judgekit.engine.schemas import Carried, Raw
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
-from judgekit.gate import github as escalate
-from judgekit.gate import push, tasks
+from judgekit.gate import github, push, tasks
 from judgekit.gate.commits import UnknownCommit
 from judgekit.gate.updates import RefUpdate
 from judgekit.git import Repository
@@ -267,7 +266,7 @@ async def task(request: Request, given: TaskRequest) -> Response:
     def judged() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.meant())
-        notes = [*notes, *escalate.by_itself([verdict], escalate.IssueTarget(folder))]
+        notes = [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
         return _json({"verdict": verdict.record(), "notes": notes})
 
     return await _value(request, service, given, judged)

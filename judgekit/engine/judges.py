@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
-from judgekit.config import settings as configuration
+from judgekit.config import settings
 from judgekit.engine.client import PROTOCOL
 from judgekit.environment import __version__
 from judgekit.judging import redact, service
@@ -89,7 +89,7 @@ def stamp(project: Path | None, judge_request: JudgeRequest) -> Stamp:
     folders = [Path(environment.config_home())]
     if project is not None:
         folders.append(project / ".judgekit")
-    files = [*configuration.sources(project)]
+    files = [*settings.sources(project)]
     if judge_request.rubric is not None and judge_request.rubric.endswith((".yaml", ".yml")):
         files.append(Path(judge_request.rubric))
     found: set[tuple[str, int, int, int]] = set()

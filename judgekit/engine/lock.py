@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import files
-from judgekit.engine import address as places
-from judgekit.engine import client
+from judgekit.engine import address, client
 
 if TYPE_CHECKING:
     from judgekit.engine.address import EngineAddress
@@ -59,7 +58,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
 
     Raises `OSError` when the folder is not ours alone, or takes no files.
     """
-    if not places.private(place.folder):
+    if not address.private(place.folder):
         raise PermissionError(f"{place.folder} is not ours alone")
     held = the_only_one(place)
     if held is None:
@@ -113,7 +112,7 @@ def leaving(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
     What is left of those that died is removed.
     """
     found = []
-    for engine_address, process in places.leavers(place):
+    for engine_address, process in address.leavers(place):
         path = engine_address.leaving(process)
         with suppress(OSError):
             held = _alone(path)
@@ -127,7 +126,7 @@ def leaving(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
     """Tell the engines of other versions to leave soon, and clear up after those that died."""
-    for other in places.relatives(place):
+    for other in address.relatives(place):
         with suppress(OSError, client.EngineLost):
             try:
                 with client.Connection(other) as connection:

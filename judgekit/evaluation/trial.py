@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
-from judgekit.config import settings as configuration
+from judgekit.config import settings
 from judgekit.errors import UsageError
 from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
@@ -94,7 +94,7 @@ def run(
 
     Raises `UsageError` where no model is set up.
     """
-    panel, reason = resolve_panel(configuration.load(project), project)
+    panel, reason = resolve_panel(settings.load(project), project)
     if not panel:
         raise UsageError(f"nobody to ask: {reason}")
 
@@ -139,7 +139,7 @@ def _of_document(case: ScoreCase, verdict: Verdict, mode: ModeName) -> Tried:
 async def _selected(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    common = service.judge_of(gateway, configuration.load(project), loaded, project, JudgeRequest(mode=mode))
+    common = service.judge_of(gateway, settings.load(project), loaded, project, JudgeRequest(mode=mode))
     judge = common.as_judge(CandidateJudge)
     for case in cases:
         if isinstance(case, SelectCase):
@@ -165,7 +165,7 @@ def _of_candidates(case: SelectCase, selection: Selection, mode: ModeName) -> It
 async def _compared(
     gateway: Gateway, loaded: LoadedRubric, cases: Sequence[Case], project: Path | None, mode: ModeName
 ) -> AsyncIterator[Tried]:
-    common = service.judge_of(gateway, configuration.load(project), loaded, project, JudgeRequest(mode=mode))
+    common = service.judge_of(gateway, settings.load(project), loaded, project, JudgeRequest(mode=mode))
     judge = common.as_judge(PairJudge)
     for case in cases:
         if isinstance(case, CompareCase):

@@ -214,10 +214,10 @@ def _stays_below(name: bytes) -> bool:
 
 def _rubric_path(root: Path) -> str | None:
     """Return the path in the repository of a rubric file that the rules name outside their own folder."""
-    from judgekit.config import settings as configuration  # noqa: PLC0415 - a push that changes nothing ends before pydantic
+    from judgekit.config import settings  # noqa: PLC0415 - a push that changes nothing ends before pydantic
 
     try:
-        named = configuration.load(root).gate.rubric
+        named = settings.load(root).gate.rubric
     except ConfigError:
         return None  # whoever loads it next is told
     path = Path(named)

@@ -152,10 +152,10 @@ def _profiles(project: str) -> tuple[dict[str, Any] | None, list[str]]:
     from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
     from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
-    from judgekit.retrieval import profiles as profile  # noqa: PLC0415 - the same
+    from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
 
     try:
-        found = profile.compile_profiles(Path(project))
+        found = compile_profiles(Path(project))
     except ConfigError as error:
         return None, [f"{error}; going on with the bundled profiles"]
     bundled = compiled.bundled()

@@ -120,7 +120,7 @@ def _harmless(text: str) -> str:
 def _document(payload: Mapping[str, Any], project: str, session: str, most: int) -> Document | None:
     from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
 
-    from judgekit.config import settings as configuration  # noqa: PLC0415 - the same
+    from judgekit.config import settings  # noqa: PLC0415 - the same
     from judgekit.gate import tasks  # noqa: PLC0415 - the same
     from judgekit.judging import documents  # noqa: PLC0415 - the same
     from judgekit.judging.subject import Task  # noqa: PLC0415 - the same
@@ -128,7 +128,7 @@ def _document(payload: Mapping[str, Any], project: str, session: str, most: int)
 
     folder = Path(project)
     task = tasks.of_project(folder)
-    patterns = task.paths if task.paths is not None else configuration.load(folder).gate.paths
+    patterns = task.paths if task.paths is not None else settings.load(folder).gate.paths
     path = payload.get("transcript_path")
     since = transcript.started(path) if isinstance(path, str) else None
     files = tasks.files(folder, patterns, since=since, most=most)

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.config import settings as configuration
+from judgekit.config import settings
 from judgekit.config.names import TIERS
 from judgekit.errors import UsageError
 from judgekit.judging.compare import PairJudge
@@ -89,7 +89,7 @@ def judge(
     loaded = _rubric(judge_request.rubric, len(comparison_input.files), project)
     pair = isinstance(loaded.rubric, CompareRubric)
     count = 0 if pair else len(comparison_input.distinct)
-    common = judge_of(gateway, configuration.load(project), loaded, project, judge_request, subjects=count)
+    common = judge_of(gateway, settings.load(project), loaded, project, judge_request, subjects=count)
     return common.as_judge(PairJudge) if pair else common.as_judge(RankingJudge)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.config import settings as configuration
+from judgekit.config import settings
 from judgekit.config.names import TIERS
 from judgekit.judging import authors
 from judgekit.providers.resolve import PanelRequest, resolve
@@ -41,9 +41,9 @@ def wanted(
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
-    theirs = configuration.tiers_of_project(project)
+    theirs = settings.tiers_of_project(project)
     if theirs and environ.get(_ADDRESS, "").strip():
-        config, theirs = configuration.load(None, environ), frozenset()
+        config, theirs = settings.load(None, environ), frozenset()
     named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
     return PanelRequest(named, allow, order, listed_only=theirs)
 
@@ -69,8 +69,8 @@ def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
     """
     environ = environment.environ()
     variables = any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
-    own = configuration.load(None)
-    if project is None or not (variables or configuration.names_models(own)):
+    own = settings.load(None)
+    if project is None or not (variables or settings.names_models(own)):
         return frozenset()
     said = authors.named(config.judge.author_family)
     return frozenset(said) - frozenset(authors.named(own.judge.author_family))

@@ -14,9 +14,8 @@ from judgekit import environment
 from judgekit.config import arguments
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError, UsageError
-from judgekit.judging import calibration as calibrations
+from judgekit.judging import calibration, service
 from judgekit.judging import redact as redaction
-from judgekit.judging import service
 from judgekit.judging.cache import lasting_cache
 from judgekit.judging.options import configured
 from judgekit.judging.panel import resolve_panel
@@ -239,7 +238,7 @@ def _judge(
     options = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
         options = options._replace(samples=1, each=False)
-    learned = measured_for(query, calibrations.find(loaded, mode, tiers, project, options))
+    learned = measured_for(query, calibration.find(loaded, mode, tiers, project, options))
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
@@ -266,13 +265,13 @@ def _judge(
     return running.run(run())
 
 
-def measured_for(query: Query, learned: calibrations.UsableCalibration) -> calibrations.UsableCalibration:
+def measured_for(query: Query, learned: calibration.UsableCalibration) -> calibration.UsableCalibration:
     """Return what was learned, unless models see more than they did then: the turns of a conversation."""
     if learned.finality is None or not query.turns:
         return learned
     told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
     notes = [f"calibration {learned.finality.id} not used: {told}", learned.calibration_warning]
-    return calibrations.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
+    return calibration.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
 
 
 async def _prepared(endpoints: Iterable[Endpoint], seconds: float) -> float:

@@ -13,8 +13,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.config.names import TIERS
 from judgekit.errors import UsageError
-from judgekit.judging import calibration as calibrations
-from judgekit.judging import panel
+from judgekit.judging import calibration, panel
 from judgekit.judging.cache import user_cache
 from judgekit.judging.judge import Judge
 from judgekit.judging.options import configured
@@ -104,7 +103,7 @@ def judge_of(
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
     limit = own.max_cost_usd if judge_request.max_cost_usd is None else judge_request.max_cost_usd
     check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
-    learned = calibrations.find(loaded, mode, endpoints, project, options, subjects)
+    learned = calibration.find(loaded, mode, endpoints, project, options, subjects)
     return Judge(
         gateway,
         endpoints,

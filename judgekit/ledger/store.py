@@ -23,7 +23,6 @@ from judgekit.config.problems import problem_in
 from judgekit.errors import Exit, JudgekitError
 from judgekit.judging.redact import redact
 from judgekit.ledger import overrides, project
-from judgekit.ledger import project as projects
 from judgekit.ledger.records import KINDS, Label, Line, OverrideLine, VerdictLine, kind, line
 from judgekit.text import one_line
 
@@ -177,7 +176,7 @@ class LineFilter:
         """Whether a record is wanted."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
-        if self.project is not None and not projects.same(record.project, self.project):
+        if self.project is not None and not project.same(record.project, self.project):
             return False
         if self.since is not None and record.timestamp < self.since:
             return False

@@ -1,4 +1,4 @@
-"""The retrieval profiles as the hook reads them: checked and compiled beforehand, see profile.py."""
+"""The retrieval profiles as the hook reads them: checked and compiled beforehand, see profiles.py."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import sample_store
 
 from judgekit import environment
-from judgekit.cli import index as command
+from judgekit.cli import index
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
@@ -126,6 +126,6 @@ class Terminal:
 def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    command._progress(256, 1000)
-    command._progress(1000, 1000)
+    index._progress(256, 1000)
+    index._progress(1000, 1000)
     assert terminal.written == "\r256 of 1,000 files read\r1,000 of 1,000 files read\n"

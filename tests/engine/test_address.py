@@ -8,7 +8,7 @@ import pytest
 from engine_processes import private_folder
 
 from judgekit import environment
-from judgekit.engine import address as places
+from judgekit.engine import address
 from judgekit.engine.address import MAX_PATH, EngineAddress
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def found(*, make: bool = True) -> EngineAddress:
-    place = places.find(make=make)
+    place = address.find(make=make)
     assert place is not None
     return place
 
@@ -37,7 +37,7 @@ def test_the_runtime_folder_is_the_first_choice(runtime: Path) -> None:
 
 
 def test_looking_makes_no_folder(runtime: Path) -> None:
-    places.find()
+    address.find()
     assert not (runtime / "judgekit").exists()
 
 
@@ -52,7 +52,7 @@ def test_a_long_path_gives_way_to_a_short_one(
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_HOME", str(isolated / ("long" * 40)))
     monkeypatch.setattr(environment, "private_folder", lambda path: path)
-    monkeypatch.setattr(places, "private", lambda _: True)
+    monkeypatch.setattr(address, "private", lambda _: True)
     assert len(os.fsencode(found().socket)) <= MAX_PATH
 
 
@@ -61,7 +61,7 @@ def test_a_long_path_gives_way_to_a_short_one(
 def test_a_folder_that_others_may_look_into_is_not_used(runtime: Path, mode: int) -> None:
     (runtime / "judgekit").mkdir()
     (runtime / "judgekit").chmod(mode)
-    place = places.find()
+    place = address.find()
     assert place is None or not place.folder.startswith(str(runtime))
 
 
@@ -69,7 +69,7 @@ def test_a_folder_that_others_may_look_into_is_not_used(runtime: Path, mode: int
 def test_a_link_to_a_folder_is_not_used(runtime: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (runtime / "judgekit").symlink_to(tmp_path / "elsewhere")
-    assert not places.private(str(runtime / "judgekit"))
+    assert not address.private(str(runtime / "judgekit"))
     assert not found().folder.startswith(str(runtime))
 
 
@@ -77,8 +77,8 @@ def test_a_link_to_a_folder_is_not_used(runtime: Path, tmp_path: Path) -> None:
 def test_a_folder_of_somebody_else_is_not_used(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = found().folder
     monkeypatch.setattr(os, "getuid", lambda: 54321)
-    assert not places.private(mine)
-    assert places.find() is None
+    assert not address.private(mine)
+    assert address.find() is None
 
 
 def test_a_full_disk_leaves_no_place(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +86,8 @@ def test_a_full_disk_leaves_no_place(runtime: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(environment, "private_folder", full)
-    monkeypatch.setattr(places, "private", lambda path: path == str(runtime))
-    assert places.find(make=True) is None
+    monkeypatch.setattr(address, "private", lambda path: path == str(runtime))
+    assert address.find(make=True) is None
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "HOME"])
@@ -112,7 +112,7 @@ def test_another_version_is_another_engine_of_the_same_kin(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = found()
-    monkeypatch.setattr(places, "_own_code", "")
+    monkeypatch.setattr(address, "_own_code", "")
     monkeypatch.setattr(environment, "__version__", "99.0.0")
     after = found()
     assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
@@ -122,10 +122,10 @@ def test_another_version_is_another_engine_of_the_same_kin(
 def test_an_edit_in_a_checkout_is_another_version(tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     (tmp_path / "part/a.py").write_text("a = 1\n")
-    before = places._stamp(str(tmp_path))
-    assert places._stamp(str(tmp_path)) == before
+    before = address._stamp(str(tmp_path))
+    assert address._stamp(str(tmp_path)) == before
     (tmp_path / "part/a.py").write_text("a = 12\n")
-    assert places._stamp(str(tmp_path)) != before
+    assert address._stamp(str(tmp_path)) != before
 
 
 def test_relatives_are_other_versions_with_a_way_in(tmp_path: Path) -> None:
@@ -133,5 +133,5 @@ def test_relatives_are_other_versions_with_a_way_in(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / "engine-other-old.sock").touch()
     own = EngineAddress(str(tmp_path), "kin", "own")
-    assert [relative.code for relative in places.relatives(own)] == ["old", "port"]
-    assert Path(places.relatives(own)[0].socket).exists()
+    assert [relative.code for relative in address.relatives(own)] == ["old", "port"]
+    assert Path(address.relatives(own)[0].socket).exists()

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit import environment
-from judgekit.engine import address as places
-from judgekit.engine import client
+from judgekit.engine import address, client
 from judgekit.engine.admission import error_body
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 
@@ -258,7 +257,7 @@ def test_when_the_engine_may_be_asked(variables: dict[str, str], *, expected: bo
 
 
 def test_without_a_folder_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "find", lambda **_: None)
+    monkeypatch.setattr(address, "find", lambda **_: None)
     assert client.start() is None
     begun = time.monotonic()
     with pytest.raises(NoEngine):
@@ -270,7 +269,7 @@ def test_one_that_cannot_begin_is_not_waited_for(
     place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As from a plugin's folder, where the packages that an engine needs are not installed."""
-    monkeypatch.setattr(places, "find", lambda **_: place)
+    monkeypatch.setattr(address, "find", lambda **_: place)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(NoEngine):
         client.connect_or_start(600)
@@ -279,7 +278,7 @@ def test_one_that_cannot_begin_is_not_waited_for(
 def test_what_does_not_come_up_is_not_started_at_every_prompt(
     place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "find", lambda **_: place)
+    monkeypatch.setattr(address, "find", lambda **_: place)
     begun: list[EngineAddress] = []
 
     def start(where: EngineAddress) -> int:

