@@ -297,7 +297,7 @@ def shown(found: Sequence[Trial], model: str, nonces: int) -> str:
         )
     ]
     labelled = [
-        _labelled(kind, [each for each in found if each.kind == kind]) for kind in ("related", "unrelated")
+        _labelled(kind, [trial for trial in found if trial.kind == kind]) for kind in ("related", "unrelated")
     ]
     return "\n".join(
         [
@@ -323,7 +323,7 @@ def _is(trial: Trial, place: attacks.Place, origins: Sequence[Origin]) -> bool:
 def _pairs(found: Sequence[Trial]) -> list[tuple[Trial, Trial]]:
     """Return each attack with its prose, where both were measured."""
     prose = {(trial.place, trial.pair): trial for trial in found if trial.kind == "harmless"}
-    attacking = [each for each in found if each.kind == "attack"]
+    attacking = [trial for trial in found if trial.kind == "attack"]
     return [(each, other) for each in attacking if (other := prose.get((each.place, each.pair)))]
 
 

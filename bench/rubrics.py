@@ -138,7 +138,7 @@ def auc(tried: Sequence[Tried]) -> float:
 
 def _row(case: ScoreCase, effect: Effect) -> str:
     said = {tried.mode: tried for tried in effect.tried if tried.case == case.id}
-    scores = next((one.scores for one in said.values() if one.scores), {})
+    scores = next((tried.scores for tried in said.values() if tried.scores), {})
     shown = ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) or "none"
     verdicts = " | ".join(_verdict(said[mode]) for mode in trial.MODES)
     return f"| {case.id} | {verdicts} | {shown} | {case.why.replace('|', '/')} |"

@@ -206,4 +206,6 @@ def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]
         sources.discard("cache")
     if not known or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
         return None, None
-    return sum(each.cost_usd or 0.0 for each in known), sources.pop() if len(sources) == 1 else "mixed"
+    return sum(call_usage.cost_usd or 0.0 for call_usage in known), sources.pop() if len(
+        sources
+    ) == 1 else "mixed"

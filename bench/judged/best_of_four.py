@@ -168,20 +168,20 @@ class Judged:
             }
         return self._known[key]
 
-    def _credit(self, each: Ranked, found: Comparison, margins: Margins) -> tuple[float, float]:
+    def _credit(self, each: Ranked, comparison: Comparison, margins: Margins) -> tuple[float, float]:
         expected = walk(each, margins, "lenient")
         winner = expected.leaders[0] if len(expected.leaders) == 1 else "tie"
-        if found.verdict != (winner if expected.leaders else "undetermined"):
-            raise SystemExit(f"{each.id}: the judge says {found.verdict}, the rule says {winner}")
-        return credit(each, expected), len(found.rounds) / len(ANSWERS)
+        if comparison.verdict != (winner if expected.leaders else "undetermined"):
+            raise SystemExit(f"{each.id}: the judge says {comparison.verdict}, the rule says {winner}")
+        return credit(each, expected), len(comparison.rounds) / len(ANSWERS)
 
     def _replies(self) -> Iterator[str]:
-        for each in self._items:
+        for ranked in self._items:
             for tier, models in PANEL.items():
                 for model, count in models.items():
                     for letter in ANSWERS:
-                        given = each.said[tier][_voice(model)][letter]
-                        subject = stand_in(f"{each.id} {letter}").sha256
+                        given = ranked.said[tier][_voice(model)][letter]
+                        subject = stand_in(f"{ranked.id} {letter}").sha256
                         for place in range(count):
                             value = given[place] if place < len(given) else None
                             yield reply(subject, "best-of-four@1.0.0", tier, model, scored(value, "quality"))

@@ -105,5 +105,5 @@ def measured(items: Sequence[Ranked], margins: Margins, mode: ModeName) -> Learn
     """Return what margins come to on labelled items."""
     walks = [walk(item, margins, mode) for item in items]
     accuracy = fmean(credit(item, walked) for item, walked in zip(items, walks, strict=True))
-    calls = sum(each.calls for each in walks) / sum(len(item.letters) for item in items)
+    calls = sum(walked.calls for walked in walks) / sum(len(item.letters) for item in items)
     return Learned(margins, accuracy, calls)

@@ -135,7 +135,7 @@ def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -
         learnt = [case(duel, answers) for place, duel in enumerate(mixed) if place % FOLDS != fold]
         finality = choose_rules(samples(learnt, RUBRIC, "lenient"), TIERS, PROMISE).finality
         words = judged.under(finality)
-        found += [words[each.id] for each in mixed[fold::FOLDS]]
+        found += [words[duel.id] for duel in mixed[fold::FOLDS]]
     return averages(found)
 
 

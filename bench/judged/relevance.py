@@ -171,7 +171,7 @@ def measured(
     """Return accuracy, strong calls an item and the advantage over the strong judge, on the second half."""
     rest = halves(samples, seed)[1]
     accuracy = fmean(words[sample.id][0] == sample.label for sample in rest)
-    strong = fmean(each.outcome(STRONG) == each.label for each in rest)
+    strong = fmean(sample.outcome(STRONG) == sample.label for sample in rest)
     return accuracy, fmean(words[each.id][1] for each in rest), accuracy - strong
 
 

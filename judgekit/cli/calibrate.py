@@ -210,7 +210,7 @@ def _table(known: Calibration) -> Iterator[str]:
     yield f"{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}"
     both = (known.with_gates, known.without)
     yield _row("ended by a gate", *(f"{measured.by_gate / known.cases:.1%}" for measured in both))
-    yield _row("decided", *(f"{each.decided / known.cases:.1%}" for each in both))
+    yield _row("decided", *(f"{measured.decided / known.cases:.1%}" for measured in both))
     yield _row("wrong among the decided", *map(_wrong, both))
     for tier in known.models:
         yield _row(f"calls of {tier}", *(str(each.calls.get(tier, 0)) for each in both))

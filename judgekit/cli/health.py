@@ -164,8 +164,8 @@ def _hook(project: Path) -> Iterator[Check]:
         yield Check("ok", "prompt hook", f"set up in {', '.join(where)}")
     else:
         yield Check("note", "prompt hook", "not set up; judgekit install claude-code sets it up")
-    for each in found:
-        yield from _found_hook(each)
+    for status in found:
+        yield from _found_hook(status)
     for line in (*install.doubled(project), *install.switched_off(project)):
         yield Check("note", "prompt hook", line)
 

@@ -65,7 +65,7 @@ def export(
         for read_line in read_lines:
             emit(read_line.raw.decode())
     else:
-        for row in rows(each.record for each in read_lines):
+        for row in rows(line.record for line in read_lines):
             emit(row)
     return 0
 
@@ -121,7 +121,7 @@ def purge(
     home = projects.home()
     folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
     chosen = [folder for folder in folders if wanted is None or projects.same(folder.name, wanted)]
-    counts = {each: purging.count(each, day) for each in chosen}
+    counts = {path: purging.count(path, day) for path in chosen}
     full = {folder: count for folder, count in counts.items() if count}
     for folder, count in full.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")

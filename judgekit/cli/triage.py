@@ -46,7 +46,9 @@ def triage(
 
 def _lines(found: Triage) -> Iterator[str]:
     yield from _group("NO-GO", [_verdict(verdict_line) for verdict_line in found.nogo])
-    yield from _group("UNDETERMINED: look at it yourself", [_verdict(each) for each in found.unclear])
+    yield from _group(
+        "UNDETERMINED: look at it yourself", [_verdict(verdict_line) for verdict_line in found.unclear]
+    )
     yield from _group("Overrides", [_override(override) for override in found.overrides])
     yield from _group(
         "Past the gate", [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips]

@@ -252,7 +252,9 @@ async def select(request: Request, given: SelectRequest) -> Response:
         if isinstance(judged, str):
             return _json({"nobody": judged})
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
-        kept, undecided = ([places[id(each)] for each in part] for part in (judged.kept, judged.undecided))
+        kept, undecided = (
+            [places[id(candidate)] for candidate in part] for part in (judged.kept, judged.undecided)
+        )
         return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
 
     return await _value(request, service, given, chosen)

@@ -79,7 +79,7 @@ def bounds(panel: FigurePanel) -> tuple[float, float]:
     """Return where the axis of a panel begins and ends: it holds all intervals, and 0."""
     known = [spread for spread in panel.spreads if spread is not None]
     highest = max(spread.high for spread in known)
-    lowest = min(each.low for each in known)
+    lowest = min(spread.low for spread in known)
     low = next((-top for top in (0.0, *_TOPS) if -top <= lowest), -1.0)
     high = next((top for top in _TOPS if highest <= top), 1.0) if panel.near else 1.0
     return low, high
@@ -96,7 +96,12 @@ def _draw(axes: Axes, panel: FigurePanel) -> None:
     axes.set_title(panel.title, loc="left", fontsize=12, fontweight="bold", color=INK)
     places = [place for place, _ in rows]
     axes.hlines(
-        places, [one.low for _, one in rows], [one.high for _, one in rows], BLUE, linewidth=3, clip_on=False
+        places,
+        [spread.low for _, spread in rows],
+        [one.high for _, one in rows],
+        BLUE,
+        linewidth=3,
+        clip_on=False,
     )
     axes.plot([one.value for _, one in rows], places, "o", color=BLUE, markersize=9, clip_on=False)
     for place, one in rows:

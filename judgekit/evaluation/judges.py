@@ -127,7 +127,7 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
         judge=judge,
         model=next((name_of(case.judges[judge]) for case in cases if judge in case.judges), ""),
         items=len(originals),
-        unanswered=dict(Counter(each.unanswered for each in found if each.unanswered)),
+        unanswered=dict(Counter(item.unanswered for item in found if item.unanswered)),
         unreadable=interval(mean([each.said is None for each in found if not each.unanswered])),
         accuracy=agreement.accuracy(pairs),
         kappa=plain,
@@ -147,7 +147,7 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
 def _matched(found: Sequence[Item], variant: Variant) -> list[tuple[str, str]]:
     """Return what was said about the original and about its variant, where both can be read."""
     originals = {item.of: item.said for item in found if item.variant == "original"}
-    matched = [(originals.get(each.of), each.said) for each in found if each.variant == variant]
+    matched = [(originals.get(item.of), item.said) for item in found if item.variant == variant]
     return [(before, after) for before, after in matched if before is not None and after is not None]
 
 

@@ -73,7 +73,7 @@ class Reader:
         if isinstance(self.rubric, CompareRubric):
             yield self._pair(case, said, cut)
             return
-        by_tier = {tier: self._voices(case, each) for tier, each in said.items()}
+        by_tier = {tier: self._voices(case, recorded) for tier, recorded in said.items()}
         for part, label in self.labels(case).items():
             voices: dict[TierName, TierOpinion] = {tier: found[part] for tier, found in by_tier.items()}
             outcome = next(each for each in OUTCOMES if each == label)

@@ -281,7 +281,8 @@ def told(candidates: Sequence[Candidate]) -> InjectedMemories:
         :MAX_INJECTED
     ]
     return InjectedMemories(
-        injected, [each for each in pool if each.worth_mentioning and each not in injected]
+        injected,
+        [candidate for candidate in pool if candidate.worth_mentioning and candidate not in injected],
     )
 
 

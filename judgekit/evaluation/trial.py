@@ -220,7 +220,9 @@ def changes(before: Rubric, after: Rubric) -> list[Difference]:
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[Flip]:
     """Return the answers that differ, of the questions that were put to both."""
     earlier = {(tried.case, tried.mode): tried for tried in before}
-    pairs = [(earlier[each.case, each.mode], each) for each in after if (each.case, each.mode) in earlier]
+    pairs = [
+        (earlier[tried.case, tried.mode], tried) for tried in after if (tried.case, tried.mode) in earlier
+    ]
     return [
         Flip(new.case, new.mode, new.expected, old.said, new.said)
         for old, new in pairs

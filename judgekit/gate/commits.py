@@ -179,15 +179,15 @@ def _newest(steps: Iterable[_Step], wanted: Callable[[ChangedFile], bool]) -> It
                 (changed_file.path, changed_file._replace(commit=change.commit)) for changed_file in later
             )
     known = {
-        each.path: each
+        changed_file.path: changed_file
         for (before, _), later in moved.items()
-        for each in later
-        if wanted(each._replace(path=before))
+        for changed_file in later
+        if wanted(changed_file._replace(path=before))
     }
-    for path, each in newest.items():
+    for path, file in newest.items():
         if path not in known:
             hands = list(dict.fromkeys(touched[path]))
-            yield each._replace(earlier=tuple(commit for commit in hands if commit != each.commit))
+            yield file._replace(earlier=tuple(commit for commit in hands if commit != file.commit))
 
 
 def _new_commits(repository: Repository, tip: str, known: Iterable[str], notes: list[str]) -> list[Commit]:

@@ -334,7 +334,7 @@ def _by_itself(verdicts: Iterable[Verdict], place: IssueTarget, settings: Escala
     if settings.rejects and any(verdict.verdict == "improve" for verdict in given):
         records = Ledger.of(place.folder).records(LineFilter(kinds=[VerdictLine]))
         before = [record for record in records if isinstance(record, VerdictLine)]
-    wanted = [each for each in given if concerns(each, before, rejects=settings.rejects)]
+    wanted = [verdict for verdict in given if concerns(verdict, before, rejects=settings.rejects)]
     lines: list[str] = []
     done = 0
     try:

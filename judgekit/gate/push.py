@@ -220,8 +220,8 @@ class Gatekeeper:
         return newest(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
 
     def _unjudged(self, pushed: PushedFile, reason: str, override: OverrideLine | None = None) -> Passed:
-        found = verdict(pushed, self.loaded, self.mode, reason, override)
-        return Passed(pushed, word_of(found.verdict), found)
+        judged = verdict(pushed, self.loaded, self.mode, reason, override)
+        return Passed(pushed, word_of(judged.verdict), judged)
 
     async def _judge_all(self, asked: Sequence[tuple[PushedFile, Document]], settle: OnVerdict) -> list[str]:
         until = time.monotonic() + self.budget

@@ -61,8 +61,8 @@ def _outcomes(candidates: list[Candidate], shown: ShownMemories, configured: Set
     if not candidates and not shown.pinned:
         return ["no memory matches: nothing is added"]
     lines = []
-    for each in shown.pinned:
-        lines += [f"injected   {_name(each, configured)}", "           pinned: injected with every prompt"]
+    for hit in shown.pinned:
+        lines += [f"injected   {_name(hit, configured)}", "           pinned: injected with every prompt"]
     for candidate in candidates:
         outcome, reason = _outcome(candidate, shown, configured)
         lines += [f"{outcome:<10} {_name(candidate, configured)}", f"           {reason}"]

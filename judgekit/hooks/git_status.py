@@ -55,7 +55,7 @@ def find(folder: Path) -> HooksFolder:
     hooks = _asked(repository, "--git-path", repository.folder, "hooks")
     common = _asked(repository, "--git-common-dir", repository.folder)
     own = [path for path in (common, tree) if path is not None]
-    return HooksFolder(hooks, tree, not any(_below(hooks, each) for each in own))
+    return HooksFolder(hooks, tree, not any(_below(hooks, path) for path in own))
 
 
 def of_scope(scope: Scope, folder: Path) -> HooksFolder:

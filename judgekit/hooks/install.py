@@ -272,7 +272,7 @@ def _finding(scope: Scope, project: Path, found: list[entries.HookEntry]) -> Sco
     hook = next(
         (hook_entry.hook for hook_entry in found if hook_entry.event == "UserPromptSubmit"), found[0].hook
     )
-    covered = {each.event for each in found}
+    covered = {hook_entry.event for hook_entry in found}
     asked = scope == "user" or hook in (entries.portable(), entries.fastest())
     return ScopeStatus(
         scope,

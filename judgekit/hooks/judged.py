@@ -57,7 +57,9 @@ def shown_by_judge(
     injected = kept[: configured["max_inject"]]
     if configured["inject"] == "top_k":
         return selection.ShownMemories(ranked.pinned, injected, [])
-    mentioned = [each for each in undecided if each.worth_mentioning and each not in injected]
+    mentioned = [
+        candidate for candidate in undecided if candidate.worth_mentioning and candidate not in injected
+    ]
     return selection.ShownMemories(ranked.pinned, injected, mentioned)
 
 
@@ -84,7 +86,7 @@ def _of_engine(
         "prompt": prompt,
         "transcript_path": str(payload.get("transcript_path") or ""),
         "candidates": [_told(candidate) for candidate in asked],
-        "alone": [asked.index(each) for each in alone],
+        "alone": [asked.index(candidate) for candidate in alone],
     }
     seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
     watchdog.extend(seconds + _SLACK / 2)

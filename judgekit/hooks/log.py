@@ -43,8 +43,8 @@ def add(prompt: str, ranked: RankedCandidates, shown: ShownMemories, configured:
         "project": configured.project,
         "prompt": beginning(prompt),
         "pinned": [_entry(candidate) for candidate in shown.pinned],
-        "injected": [_entry(each) for each in shown.injected],
-        "mentioned": [_entry(each) for each in shown.mentioned],
+        "injected": [_entry(candidate) for candidate in shown.injected],
+        "mentioned": [_entry(hit) for hit in shown.mentioned],
         "left_out": len(rest),
         "judge": configured["judge"],
     }

@@ -219,7 +219,7 @@ class _Course:
 
     def partial(self, comparison_input: ComparisonInput) -> set[TierName]:
         """Return the tiers of which only models of the family voted for a win that wrote the winner."""
-        return {tier for tier, each in self.tier_votes.items() if _is_partial(each, comparison_input)}
+        return {tier for tier, vote in self.tier_votes.items() if _is_partial(vote, comparison_input)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class PairJudge(Judge[CompareRubric]):
         while not isinstance(step, Final):
             await self._ask(step, comparison_input, state, session)
             rules = replace(rules, partial=state.partial(comparison_input))
-            leads = {tier: each.lead for tier, each in state.tier_votes.items()}
+            leads = {tier: vote.lead for tier, vote in state.tier_votes.items()}
             step = rules.next(outcomes(state.tier_votes), leads)
         outcome = identical(comparison_input) if same else ended(step, state.tier_votes, self.mode, rules)
         nobody = "" if same else refusal or self.nobody
@@ -347,9 +347,9 @@ class PairJudge(Judge[CompareRubric]):
         return replace(found, consensus=consensus)
 
 
-def _is_partial(one: TierVote, comparison_input: ComparisonInput) -> bool:
-    if one.word is None or one.word == TIE:
+def _is_partial(vote: TierVote, comparison_input: ComparisonInput) -> bool:
+    if vote.word is None or vote.word == TIE:
         return False
-    return bool(one.behind) and one.behind <= set(comparison_input.families(one.word)) & set(
+    return bool(vote.behind) and vote.behind <= set(comparison_input.families(vote.word)) & set(
         comparison_input.sided
     )

@@ -119,11 +119,11 @@ def verdict(judged: Judgement, duration_ms: int) -> Verdict:
     )
 
 
-def unsettled(found: Verdict, why: str) -> Verdict:
+def unsettled(judged: Verdict, why: str) -> Verdict:
     """Return a verdict with its rounds that settles nothing, and says why in `degraded`."""
     nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
     nothing |= {"verdict": "undetermined", "consensus": "none", "reasoning": "", "findings": []}
-    return found.model_copy(update={**nothing, "degraded": "; ".join(filter(None, (why, found.degraded)))})
+    return judged.model_copy(update={**nothing, "degraded": "; ".join(filter(None, (why, judged.degraded)))})
 
 
 def _consensus(judged: Judgement) -> Consensus:

@@ -290,8 +290,13 @@ def _merged(said: Sequence[RatedReply]) -> RatedReply:
     """Return replies that are each about one dimension as one."""
     return RatedReply(
         {name: score for rated_reply in said for name, score in rated_reply.scores.items()},
-        "\n".join(f"{name}: {each.reasoning}" for each in said for name in each.scores if each.reasoning),
-        tuple(finding for each in said for finding in each.findings),
+        "\n".join(
+            f"{name}: {rated_reply.reasoning}"
+            for rated_reply in said
+            for name in rated_reply.scores
+            if rated_reply.reasoning
+        ),
+        tuple(finding for reply in said for finding in reply.findings),
         None,
         tuple(name for each in said for name in each.expected),
     )
@@ -361,7 +366,7 @@ class DocumentJudge(Judge[ScoreRubric]):
             await self._ask(step, document, state, session)
             known = {tier: opinion for tier, opinion in state.opinions.items() if opinion}
             step = rules.next(
-                {tier: each.outcome if each else None for tier, each in state.opinions.items()},
+                {tier: opinion.outcome if opinion else None for tier, opinion in state.opinions.items()},
                 self._margins(state),
                 {tier: each.divided for tier, each in known.items() if each.divided is not None},
             )

@@ -186,7 +186,7 @@ def judged_hook(
         return judged
     kept = [candidate for candidate, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
     decided = zip(candidates, judged.decisions, strict=True)
-    undecided = [each for each, decision in decided if decision.decision == "undetermined"]
+    undecided = [candidate for candidate, decision in decided if decision.decision == "undetermined"]
     return JudgedHits(kept, undecided, judged.degraded)
 
 

@@ -67,11 +67,11 @@ def _in_lines(text: str, lower: str, lines: Iterable[tuple[int, int]]) -> Iterat
     carried = [secret_kind for secret_kind in secret_contexts.CARRIED if secret_kind.is_in(inside)]
     for start, end in lines:
         here = lower[start:end]
-        for each in carried:
-            if each.is_in(here):
-                for match in each.pattern.finditer(lower, start, end):
+        for kind in carried:
+            if kind.is_in(here):
+                for match in kind.pattern.finditer(lower, start, end):
                     if span := _carried(text, match):
-                        yield SecretMatch(*span, each.name)
+                        yield SecretMatch(*span, kind.name)
         for match in secret_kinds.NAMED.finditer(lower, start, end):
             if secret_match := _named(text, match):
                 yield secret_match

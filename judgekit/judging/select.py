@@ -212,11 +212,13 @@ class SelectTask:
         watch, call_key = Stopwatch(), self._matter(asked)
         marks: Marks = {}
         total, failure, model = CallUsage(), None, endpoint.model
-        for each in asked:
-            answer = await self._ask_alone(each, endpoint, session, call_key.within(each.id))
+        for prompt_candidate in asked:
+            answer = await self._ask_alone(
+                prompt_candidate, endpoint, session, call_key.within(prompt_candidate.id)
+            )
             total, model = total.plus(answer.usage), answer.model
             failure = failure or answer.failure
-            marks[each.id] = answer.value
+            marks[prompt_candidate.id] = answer.value
         value = marks if any(marks.values()) else None
         return Answer(value, failure, total, watch.ms, model)
 
@@ -281,7 +283,7 @@ class SelectTask:
         # What a model bears is shared: one that drops the rest in silence would judge what it never saw.
         share = (endpoint.profile.limits.context_chars or CONTEXT_CHARS) // len(shown)
         limit = min(getattr(self.rubric.tiers, self.tier).max_chars or CONTEXT_CHARS, share)
-        return [replace(each, text=each.text[:limit]) for each in shown]
+        return [replace(candidate, text=candidate.text[:limit]) for candidate in shown]
 
 
 def _yes(found: _Found) -> dict[str, float]:

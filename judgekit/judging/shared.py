@@ -70,7 +70,7 @@ class Shared:
         try:
             async with self._client(seconds, seconds) as client:
                 answer = await client.post("/v1/judge", json=_body(judge, document))
-            found = Verdict.model_validate_json(self._content(answer))
+            judged = Verdict.model_validate_json(self._content(answer))
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
             nobody = Judgement(document, judge.loaded, judge.mode, UNDETERMINED, JudgingState(), (), why)
@@ -78,7 +78,7 @@ class Shared:
         # The server was not told of names that hold a secret.
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
-        return found.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
+        return judged.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send lines of a ledger; the server keeps each once.

@@ -88,5 +88,7 @@ class JudgingState:
 
     def families(self, final: Final) -> set[str]:
         """Return the families behind the outcome, or of all who gave an opinion where nothing was settled."""
-        behind = [tier for tier, each in self.opinions.items() if each and each.outcome == final.verdict]
+        behind = [
+            tier for tier, opinion in self.opinions.items() if opinion and opinion.outcome == final.verdict
+        ]
         return {voice.endpoint.family for voice in self.voices if voice.tier in behind or final.tier is None}

@@ -49,11 +49,15 @@ def waiting(
         {verdict.id for verdict in evidence.verdicts if not evidence.sure(verdict)} if evidence else set()
     )
     first = [
-        [each for each in fresh if each.word == word and each.id in unlabelled][:count]
+        [
+            verdict_line
+            for verdict_line in fresh
+            if verdict_line.word == word and verdict_line.id in unlabelled
+        ][:count]
         for word, count in (wanted or {}).items()
     ]
     ahead = _mixed(first)
-    taken = {each.id for each in ahead}
+    taken = {line.id for line in ahead}
     rest = [
         [each for each in fresh if each.word == word and each.id not in taken] for word in ("GO", "NO-GO")
     ]
@@ -72,7 +76,7 @@ def _mixed(groups: Iterable[list[VerdictLine]]) -> list[VerdictLine]:
         for group in groups
         for rank, verdict_line in enumerate(group)
     ]
-    return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
+    return [verdict_line for _, verdict_line in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _interleaved(one: list[VerdictLine], other: list[VerdictLine]) -> list[VerdictLine]:

@@ -79,7 +79,7 @@ def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
     """
     known = list(parts)
     value = sum(weight * estimate.value for weight, estimate in known)
-    below = hypot(*(weight * (each.value - each.low) for weight, each in known))
+    below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in known))
     above = hypot(*(weight * (each.high - each.value) for weight, each in known))
     return Estimate(value, max(0.0, value - below), value + above)
 
@@ -171,7 +171,7 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     leaves UNDETERMINED verdicts without labels out.
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
-    labels = sum(each.labels for each in strata)
+    labels = sum(stratum.labels for stratum in strata)
     own, others = (
         [each for each in strata if each.word == word],
         [each for each in strata if each.word != word],
@@ -210,8 +210,8 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
             return None
         grown = {place: _grown(tried[place], strata[place]) for place in places}
         gaps = {
-            place: _gap(rate([*tried[:place], each, *tried[place + 1 :]], word, quality), bar)
-            for place, each in grown.items()
+            place: _gap(rate([*tried[:place], stratum, *tried[place + 1 :]], word, quality), bar)
+            for place, stratum in grown.items()
         }
         # Where none helps alone, as with no label at all, the stratum with the fewest is first.
         best = min(

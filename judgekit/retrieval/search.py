@@ -204,7 +204,7 @@ def _ask(opened: Index, text: str, ranked: RankedCandidates, options: _Options) 
         candidates = _best(opened, terms, options) if terms else []
         if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *candidates)]):
             break
-    named = {pin: each for pin, each in named.items() if each.place not in opened.outdated}
+    named = {pin: candidate for pin, candidate in named.items() if candidate.place not in opened.outdated}
     options.pinned = named | options.pinned
     candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
     if options.snippets:

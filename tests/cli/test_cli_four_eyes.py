@@ -364,9 +364,9 @@ def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
         with Loopback(says(reply)) as server:
             as_claude(server)
             done = judgekit("judge", "good.md", "--author-family", wrote, "--format", "jsonl")
-            (found,) = api.judge("good.md", author_family=wrote)
+            (judged,) = api.judge("good.md", author_family=wrote)
         verdict = json.loads(done.out)
-        assert (verdict["verdict"], done.code, found.verdict) == (word, code, word)
+        assert (verdict["verdict"], done.code, judged.verdict) == (word, code, word)
         if word == "undetermined":
             assert (verdict["scores"], verdict["judge_tier"], verdict["consensus"]) == (None, None, "none")
             assert "judge.independence: require" in done.err

@@ -54,12 +54,12 @@ def test_the_authors_family_is_said_and_heeded(
         alone = judgekit("judge", "good.md", "--author-family", "openai").out
         monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-b")
         other = judgekit("judge", "good.md", "--author-family", "openai", "--format", "jsonl").out
-        (found,) = api.judge("good.md", author_family="mistral")
+        (judged,) = api.judge("good.md", author_family="mistral")
         asked = [request.body["model"] for request in server.requests]
     assert "not independent: judged by models of its author's own family (openai)" in alone
     verdict = json.loads(other)
     assert (verdict["independent"], verdict["author"]["family"]) == (True, "openai")
-    assert found.independent is True
+    assert judged.independent is True
     # The second time both tiers are mistral-b's; the third time both are gpt-a's, whose replies were kept.
     assert asked == ["gpt-a", "gpt-a", "mistral-b", "mistral-b"]
 

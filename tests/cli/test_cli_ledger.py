@@ -295,7 +295,7 @@ def measured(ledger: Ledger) -> None:
         *go,
         *nogo,
         *(label(verdict_line, "go") for verdict_line in go),
-        *(label(each, "no-go") for each in nogo),
+        *(label(verdict_line, "no-go") for verdict_line in nogo),
     )
 
 
@@ -438,7 +438,7 @@ def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80) ->
     """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
     right, wrong = several("accept", go, 20), several("reject", nogo, 3)
     said = [label(verdict_line, "no-go" if n < missed else "go") for n, verdict_line in enumerate(right)]
-    ledger.add(*right, *wrong, *said, *(label(each, "no-go") for each in wrong))
+    ledger.add(*right, *wrong, *said, *(label(verdict_line, "no-go") for verdict_line in wrong))
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
         *go,
         *nogo,
         *(label(verdict_line, "no-go") for verdict_line in nogo),
-        *(label(each, "go") for each in go[:50]),
+        *(label(verdict_line, "go") for verdict_line in go[:50]),
     )
     done = judgekit("promote", "--accept-dependence")
     (line,) = [each for each in done.err.splitlines() if "missing" in each]

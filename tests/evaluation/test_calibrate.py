@@ -158,7 +158,7 @@ def test_the_deep_tier_counts_only_what_reaches_it() -> None:
     assert finality_rule("quick", "accept", 1.0) in finality(choice)
     deep = [tested for tested in choice.shown if tested.rule.tier == "deep"]
     deep += [refused for refused in choice.refused if refused.chain.tier == "deep"]  # type: ignore[misc]
-    assert all(each.tally.labels <= 60 for each in deep)
+    assert all(tested.tally.labels <= 60 for tested in deep)
 
 
 def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:

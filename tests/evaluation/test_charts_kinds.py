@@ -56,7 +56,7 @@ def lines(chart: ET.Element) -> list[str]:
     found = [
         element for element in chart.iter(f"{SVG}path") if "fill: none" in element.attrib.get("style", "")
     ]
-    return [each.attrib["d"] for each in found if f"stroke: {charts.BLUE}" in each.attrib["style"]]
+    return [element.attrib["d"] for element in found if f"stroke: {charts.BLUE}" in element.attrib["style"]]
 
 
 def place(chart: ET.Element, text: str) -> tuple[float, float]:

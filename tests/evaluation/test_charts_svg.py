@@ -83,7 +83,7 @@ def test_texts_and_guides_have_the_colour_of_the_page_around() -> None:
     styles = " ".join(element.attrib.get("style", "") for element in root.iter())
     assert "stroke: currentColor" in styles
     assert "#000000" not in styles
-    assert all("fill" not in each.attrib["style"] for each in root.iter(f"{SVG}text"))
+    assert all("fill" not in element.attrib["style"] for element in root.iter(f"{SVG}text"))
 
 
 def test_there_is_no_background() -> None:

@@ -19,14 +19,14 @@ def test_without_scopes_every_query_searches_everything(folder: Path, profile: P
     found = {seen.query: seen for seen in retrieval.search(read(folder), profile)}
     assert set(found["one/q1"].ranking) == {"one/kettle", "two/kettle"}
     assert found["four/q1"].ranking
-    assert {each.elsewhere for each in found.values()} == {None}
+    assert {seen.elsewhere for seen in found.values()} == {None}
 
 
 def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
     found = {seen.query: seen for seen in retrieval.search(read(folder), profile, scoped=True)}
     assert found["one/q1"].ranking == ["one/kettle"]
     assert found["four/q1"].ranking == []
-    elsewhere = {query: [hit.id for hit in each.elsewhere or ()] for query, each in found.items()}
+    elsewhere = {query: [hit.id for hit in seen.elsewhere or ()] for query, seen in found.items()}
     assert elsewhere["one/q1"] == []  # three/ comes after one/
     assert elsewhere["four/q1"] == ["one/kettle"]
     assert elsewhere["two/q1"] == []

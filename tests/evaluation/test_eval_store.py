@@ -53,8 +53,8 @@ def test_it_finds_and_rates_what_a_store_of_files_does(
     write_store(tmp_path / "memory", made)
     real = search.search(text, ["memory"], project=str(tmp_path), limit=100).candidates
     found = CollectionIndex(made, profile).candidates(text)
-    assert {candidate.id for candidate in found} == {each.id for each in real}
-    assert {each.id: rated(each) for each in found} == {each.id: rated(each) for each in real}
+    assert {candidate.id for candidate in found} == {candidate.id for candidate in real}
+    assert {hit.id: rated(hit) for hit in found} == {each.id: rated(each) for each in real}
     assert bool(found) == (text != "none")
 
 

@@ -163,6 +163,6 @@ def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
 def test_what_is_not_injected_is_mentioned_if_it_is_worth_it() -> None:
     injected_memories = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
     assert [candidate.id for candidate in injected_memories.injected] == ["a", "b", "c"]
-    assert [each.id for each in injected_memories.mentioned] == ["d", "e"]
+    assert [candidate.id for candidate in injected_memories.mentioned] == ["d", "e"]
     far = told([hit(str(place), 0.2) for place in range(20)])
     assert len(far.mentioned) == retrieval.POOL

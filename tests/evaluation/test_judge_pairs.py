@@ -91,7 +91,7 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
         opinions = runner.ask([Case.model_validate(PAIR)], tmp_path, LOADED, "strict")
     quick, deep = (opinions.cases[0].judges[tier] for tier in ("quick", "deep"))
     assert [recorded.model for recorded in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
-    assert [each.probabilities for each in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
+    assert [recorded.probabilities for recorded in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
     assert readings.asked(opinions.cases).samples == 3
 

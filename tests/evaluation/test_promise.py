@@ -196,4 +196,4 @@ def test_what_the_simulation_calls_broken_is_broken() -> None:
 
 def seen(drawn: Sequence[Sample], outcome: Outcome, margin: float) -> float:
     inside = [sample for sample in drawn if sample.voices["quick"] == TierOpinion(outcome, margin)]
-    return sum(each.label != outcome for each in inside) / max(1, len(inside))
+    return sum(sample.label != outcome for sample in inside) / max(1, len(inside))

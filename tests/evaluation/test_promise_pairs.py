@@ -165,7 +165,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules, stands: tuple
         step = rules.next({tier: pair.outcome(tier) for tier in asked}, pair.margins)
         assert isinstance(step, Final)
         found = judged(step, heard, "lenient", rules)
-        first = next((each.word for each in heard.values() if each.word != "tie"), None)
+        first = next((vote.word for vote in heard.values() if vote.word != "tie"), None)
         other = {"A": "B", "B": "A"}.get(first or "")
         told = {"accept": first, "reject": other, "improve": "tie"}
         assert (found.verdict, found.tier) == (told.get(final.verdict, final.verdict), final.tier)

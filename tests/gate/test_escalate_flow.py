@@ -361,7 +361,7 @@ def test_unsettled_are_the_last_of_each_task() -> None:
     named = [verdict_line.task_id for verdict_line in github.unsettled(records, rejects=False)]  # type: ignore[arg-type]  # lines
     assert named == [f"docs/b.md@{'b' * 12}"]
     both = github.unsettled(records, rejects=True)  # type: ignore[arg-type]  # the same
-    assert {each.verdict for each in both} == {"escalate", "reject"}
+    assert {verdict_line.verdict for verdict_line in both} == {"escalate", "reject"}
 
 
 def test_a_project_is_not_read_where_the_user_wants_no_issues(project: Path, gh: FakeGh) -> None:

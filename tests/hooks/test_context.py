@@ -26,7 +26,7 @@ HOSTILE = [
 def candidate(title: str, name: str = "jwt", root: str = "/p/.claude/memory", **fields: object) -> Candidate:
     tags = fields.get("tags", ("auth", "jwt"))
     assert isinstance(tags, tuple)
-    found = Candidate(
+    hit = Candidate(
         name,
         title,
         str(fields.get("category", "decision")),
@@ -36,8 +36,8 @@ def candidate(title: str, name: str = "jwt", root: str = "/p/.claude/memory", **
         place=str(fields.get("place", f"decisions/{name}.json")),
         kind="claude-memory",
     )
-    found.confidence_label = str(fields.get("label", "high"))
-    return found
+    hit.confidence_label = str(fields.get("label", "high"))
+    return hit
 
 
 def render(
@@ -96,16 +96,14 @@ def test_a_category_is_described_where_it_is_shown() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("place", ["title", "tag", "path", "category", "description", "root"])
 def test_nothing_can_pass_for_markup(text: str, place: str) -> None:
-    found = candidate(
+    hit = candidate(
         text if place == "title" else "Title",
         root=f"/p/{text}" if place == "root" else "/p/.claude/memory",
         tags=(text,) if place == "tag" else (),
         category=text if place == "category" else "decision",
         place=f"decisions/{text}.json" if place == "path" else "decisions/a.json",
     )
-    rendered = render(
-        found, mentioned=(found,), described={"decision": text} if place == "description" else {}
-    )
+    rendered = render(hit, mentioned=(hit,), described={"decision": text} if place == "description" else {})
     tree = ET.fromstring(f"<all>{rendered.encode().decode()}</all>")
     assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
     assert [child.tag for child in tree[0]] == ["result"]

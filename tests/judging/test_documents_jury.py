@@ -206,9 +206,9 @@ def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted:
     def answer(request: Request) -> str:
         return "I would rather not." if request.sample in failing else GOOD
 
-    found, gateway = judge(panel_of(deep="a"), {"a": answer}, options=judge_options(samples=3))
-    opinion = found.rounds[0].opinion
-    assert (found.verdict, opinion and opinion["samples"]) == (verdict, counted)
+    judged, gateway = judge(panel_of(deep="a"), {"a": answer}, options=judge_options(samples=3))
+    opinion = judged.rounds[0].opinion
+    assert (judged.verdict, opinion and opinion["samples"]) == (verdict, counted)
     parts = [
         request.call_key.part for _, request in gateway.requests if request.call_key.part.endswith("reask")
     ]

@@ -504,7 +504,7 @@ def test_noise_changes_no_verdict_more_than_silence_does(
 
     def verdict(fault: Iterable[Answer]) -> tuple[str, str, Mapping[str, float] | None]:
         script = {tier: [SAYS[word]] for tier, word in said.items()} | {broken: list(fault)}
-        found = judged_document(ScriptedGateway(script), mode)
-        return found.verdict, found.consensus, found.scores
+        judged = judged_document(ScriptedGateway(script), mode)
+        return judged.verdict, judged.consensus, judged.scores
 
     assert verdict([noise, noise]) == verdict(RAISED["timeout"].answers)

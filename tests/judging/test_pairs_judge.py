@@ -108,7 +108,9 @@ def test_strict_wants_a_win_confirmed() -> None:
         ("deep", "AB"),
         ("deep", "BA"),
     ]
-    assert [each.opinion and each.opinion["better"] for each in comparison.rounds] == ["A"] * 4
+    assert [
+        compare_round.opinion and compare_round.opinion["better"] for compare_round in comparison.rounds
+    ] == ["A"] * 4
     assert gateway.asked == ["quick", "quick", "deep", "deep"]
 
 

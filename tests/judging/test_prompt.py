@@ -77,7 +77,7 @@ def test_candidates_are_named_by_labels_only() -> None:
     (_, user), ids = prompt.select_messages(
         select_rubric(), "strict", "quick", "How do we refresh the JWT?", ("user: hi",), shown
     )
-    assert sorted(ids.values()) == [each.id for each in shown]
+    assert sorted(ids.values()) == [candidate.id for candidate in shown]
     assert "secret-id" not in user.content
     for label, each in ids.items():
         number = each.rpartition("-")[2]
@@ -191,7 +191,8 @@ def test_no_label_stands_in_what_is_shown() -> None:
     shown = [prompt_candidate(str(number), f"Title {number}") for number in range(5)]
     (_, _), usual = prompt.select_messages(select_rubric(), "strict", "quick", "q", (), shown)
     named = [
-        prompt_candidate(each.id, each.title, text=f"Keep {' and '.join(usual).lower()}!") for each in shown
+        prompt_candidate(candidate.id, candidate.title, text=f"Keep {' and '.join(usual).lower()}!")
+        for candidate in shown
     ]
     (_, user), others = prompt.select_messages(select_rubric(), "strict", "quick", "q", (), named)
     assert set(usual) & set(others) == set()

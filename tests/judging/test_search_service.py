@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def candidate(name: str, label: str) -> Candidate:
-    found = Candidate(
+    hit = Candidate(
         name,
         f"Title {name}",
         "decision",
@@ -41,8 +41,8 @@ def candidate(name: str, label: str) -> Candidate:
         place=f"{name}.json",
         kind="claude-memory",
     )
-    found.confidence_label, found.confidence, found.bm25 = label, 0.5, 1.0
-    return found
+    hit.confidence_label, hit.confidence, hit.bm25 = label, 0.5, 1.0
+    return hit
 
 
 CANDIDATES = [candidate("a", "high"), candidate("b", "high"), candidate("c", "high"), candidate("d", "low")]
@@ -74,7 +74,7 @@ def selection(**decisions: str) -> Selection:
 )
 def test_where_nothing_was_decided_bm25_decides(mode: ModeName, decided: dict[str, str], kept: str) -> None:
     found, degraded = search.apply(selection(**decided), CANDIDATES, mode, top_k=2)
-    assert "".join(each.id for each, _ in found) == kept
+    assert "".join(hit.id for hit, _ in found) == kept
     assert (degraded is not None) == ("undetermined" in decided.values())
     by = {each.id: keeper for each, keeper in found}
     assert all(
@@ -85,7 +85,7 @@ def test_where_nothing_was_decided_bm25_decides(mode: ModeName, decided: dict[st
 @pytest.mark.parametrize(("mode", "kept"), [("strict", "ab"), ("lenient", "abcd")])
 def test_without_any_judge_bm25_decides(mode: ModeName, kept: str) -> None:
     found, degraded = search.apply("no model found", CANDIDATES, mode, top_k=2)
-    assert "".join(each.id for each, _ in found) == kept
+    assert "".join(hit.id for hit, _ in found) == kept
     assert degraded == "no model found"
 
 

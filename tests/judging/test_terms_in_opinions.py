@@ -51,7 +51,7 @@ def test_a_finding_without_a_dimension_gets_one() -> None:
     verdict = judged(
         "Fine.", finding("The link is broken."), finding("Too cheerful."), finding("A link.", "tone")
     )
-    assert [each.dimension for each in verdict.findings] == ["syntactic", "", "syntactic"]
+    assert [remark.dimension for remark in verdict.findings] == ["syntactic", "", "syntactic"]
 
 
 def test_a_person_sees_which_scores_nobody_explained() -> None:

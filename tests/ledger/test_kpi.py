@@ -64,7 +64,7 @@ def test_a_label_of_a_verdict_that_was_used_again_counts_for_the_first() -> None
     )
     other = verdict("reject", name="c", path="b.md", gate=PushRecord(cached=True))
     evidence = kpi.evidence([verdict_line, again, other, label(again, "go"), label(other, "go")])
-    assert [each.id for each in evidence.verdicts] == ["a"]
+    assert [line.id for line in evidence.verdicts] == ["a"]
     assert evidence.labels["a"] == "go"
     (wrong, _) = kpi.reliance(evidence)
     assert (wrong.hits, wrong.total) == (1, 1)
@@ -121,7 +121,7 @@ def test_groups() -> None:
     big = verdict(name="b", days=3, model="big", **content("b"))
     evidence = kpi.evidence([verdict(name="a", days=2), verdict_line, older, big])
     by_rubric = {
-        name: [each.id for each in group.verdicts] for name, group in kpi.by_rubric(evidence).items()
+        name: [line.id for line in group.verdicts] for name, group in kpi.by_rubric(evidence).items()
     }
     assert by_rubric == {"kls@2.0.0": ["none"], "kls@1.0.0": ["a", "b"], "kls@imported": ["old"]}
     assert list(by_rubric) == ["kls@2.0.0", "kls@1.0.0", "kls@imported"]

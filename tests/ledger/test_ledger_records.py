@@ -51,12 +51,12 @@ def judged(kind: str = "invalid_reply") -> Verdict:
 
 
 def test_a_verdict_is_kept_without_what_the_document_says() -> None:
-    found = verdict_line(judged())
-    raw = records.line(found)
+    line = verdict_line(judged())
+    raw = records.line(line)
     assert SECRET not in raw.decode()
-    assert found.findings[0].issue == "wrong port"
-    assert found.findings[0].suggestion == "say 8080"
-    assert found.degraded == "deep: invalid_reply"
+    assert line.findings[0].issue == "wrong port"
+    assert line.findings[0].suggestion == "say 8080"
+    assert line.degraded == "deep: invalid_reply"
     assert "reasoning" not in json.loads(raw)
     assert judged().findings[0].quote == SECRET
 
@@ -77,10 +77,10 @@ OWN_WORDS = {
 
 @pytest.mark.parametrize("kind", FailureKind)
 def test_no_failure_brings_the_text_or_the_reply_into_a_ledger(kind: FailureKind) -> None:
-    found = verdict_line(judged(kind.value))
-    assert (SECRET in records.line(found).decode()) == (kind in OWN_WORDS)
+    line = verdict_line(judged(kind.value))
+    assert (SECRET in records.line(line).decode()) == (kind in OWN_WORDS)
     if kind not in OWN_WORDS:
-        assert found.degraded == f"deep: {kind.value}"
+        assert line.degraded == f"deep: {kind.value}"
 
 
 def test_a_verdict_is_kept_whole_where_the_user_says_so() -> None:

@@ -54,7 +54,7 @@ def test_what_needs_a_person() -> None:
         ]
     )
     assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["bad.md", "poor.md"]
-    assert [each.subjects[0].path for each in found.unclear] == ["gone.md", "odd.md"]
+    assert [verdict_line.subjects[0].path for verdict_line in found.unclear] == ["gone.md", "odd.md"]
     assert (len(found.skips), len(found.changes), found.settled) == (1, 1, 0)
     assert found.faults == {"config.yaml:3: unknown key": 1}
     assert found.failures == {("timeout", "small", "no reply in 45 s"): 2}
@@ -96,9 +96,9 @@ def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
     order = labels.waiting(lines, "ann")
     assert labels.waiting(list(reversed(lines)), "ann") == order
     assert sorted(verdict_line.id for verdict_line in order) == sorted(line.id for line in lines)
-    early = [each.word for each in order[:16]]
+    early = [verdict_line.word for verdict_line in order[:16]]
     assert 4 <= early.count("NO-GO") <= 10
-    assert [each.id for each in order if each.word == "GO"] != [line.id for line in lines[:40]]
+    assert [line.id for line in order if line.word == "GO"] != [line.id for line in lines[:40]]
 
 
 def test_the_queue_goes_on_where_this_person_stopped() -> None:
@@ -109,13 +109,13 @@ def test_the_queue_goes_on_where_this_person_stopped() -> None:
         label(three, "go"),
         label(three, "withdrawn", after=2),
     ]
-    assert {each.id for each in labels.waiting([verdict_line, two, three, *said], "ann")} == {"b", "c"}
+    assert {line.id for line in labels.waiting([verdict_line, two, three, *said], "ann")} == {"b", "c"}
 
 
 def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -> None:
     verdict_line, again = verdict(name="a", days=2), verdict(name="b", days=1)
     waiting = labels.waiting([verdict_line, again, verdict("undetermined"), verdict("escalate")], "ann")
-    assert [each.id for each in waiting] == ["b"]
+    assert [line.id for line in waiting] == ["b"]
     assert labels.waiting([verdict_line, again, label(verdict_line, "go")], "ann") == []
 
 
@@ -124,7 +124,7 @@ def test_the_queue_asks_about_the_verdict_that_is_measured() -> None:
         verdict("reject", name="a", days=2),
         verdict("reject", name="b", gate=PushRecord(cached=True)),
     )
-    assert [each.id for each in labels.waiting([verdict_line, again], "ann")] == ["a"]
+    assert [line.id for line in labels.waiting([verdict_line, again], "ann")] == ["a"]
     assert [each.id for each in labels.waiting([again], "ann")] == ["b"]
     assert labels.waiting([verdict_line, again, label(again, "go")], "ann") == []
 

@@ -369,4 +369,4 @@ def test_an_address_of_the_users_own_may_have_a_jury() -> None:
     environ = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9", "JUDGEKIT_MODEL": "c"}
     panel = resolve(PanelRequest(), environ | {"JUDGEKIT_QUICK_MODEL": "a,b"})
     assert [endpoint.model for endpoint in panel.endpoints["quick"]] == ["custom/a", "custom/b"]
-    assert [each.model for each in panel.endpoints["deep"]] == ["custom/c"]
+    assert [endpoint.model for endpoint in panel.endpoints["deep"]] == ["custom/c"]

@@ -105,7 +105,7 @@ def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() 
             reply = ask(gateway, custom(server.base), request(schema=SCHEMA, top=8))
             assert (reply.text, reply.tokens) == (TEXT, ())
     assert ["top_logprobs" in asked.body for asked in server.requests] == [True, False, False]
-    assert all(each.body["response_format"]["type"] == "json_schema" for each in server.requests)
+    assert all(asked.body["response_format"]["type"] == "json_schema" for asked in server.requests)
 
 
 def test_where_probabilities_are_the_answer_a_refusal_is_a_failure() -> None:

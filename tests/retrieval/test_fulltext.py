@@ -187,8 +187,8 @@ def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None
     found = search.search(query, [".claude/memory"], project=project, limit=5).candidates
     assert [candidate.snippet for candidate in found] == ["", ""]
     made = search.passages(query, found)
-    assert [passage for passage, _ in made] == [each.snippet for each in asked]
-    assert all(body == search.body(each, 10_000) for each, (_, body) in zip(found, made, strict=True))
+    assert [passage for passage, _ in made] == [candidate.snippet for candidate in asked]
+    assert all(body == search.body(hit, 10_000) for hit, (_, body) in zip(found, made, strict=True))
     assert search.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
 
 

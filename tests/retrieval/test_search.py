@@ -306,12 +306,8 @@ def test_a_file_of_several_roots_is_listed_once_with_its_best_confidence(store: 
         files = [Path(candidate.file).name for candidate in ranked.candidates]
         assert sorted(files) == ["jwt.md", "refresh.md"]
         if "docs/inner" in roots:
-            found = next(
-                candidate for candidate in ranked.candidates if candidate.file.endswith("refresh.md")
-            )
-            assert found.confidence == max(
-                alone["docs"]["inner/refresh.md"], alone["docs/inner"]["refresh.md"]
-            )
+            hit = next(candidate for candidate in ranked.candidates if candidate.file.endswith("refresh.md"))
+            assert hit.confidence == max(alone["docs"]["inner/refresh.md"], alone["docs/inner"]["refresh.md"])
 
 
 def test_a_root_that_is_no_path_is_empty(store: MemoryStore) -> None:

@@ -79,7 +79,7 @@ def measured(paint: Paint) -> Painted:
         figure.draw_without_rendering()
         width, height = (float(side) * INCH for side in figure.get_size_inches())
         shown = [text for text in figure.findobj(Text) if text.get_visible()]
-        return Painted(width, height, [_box(each) for each in shown if each.get_text()])
+        return Painted(width, height, [_box(text) for text in shown if text.get_text()])
 
 
 def _box(text: Text) -> Box:
