@@ -384,5 +384,12 @@ def _cpu(function: Callable[[str], object], text: str) -> float:
 def test_twice_the_text_takes_no_four_times_as_long(function: Callable[[str], object], scheme: str) -> None:
     make: Callable[[int], str] = _SCHEMES[scheme]
     function("password: x")  # what is made ready once
-    small, large = (_cpu(function, make(size)) for size in (30_000, 120_000))
-    assert large < max(10 * small, 0.3), (small, large)
+    tries = []
+    for _ in range(
+        3
+    ):  # a busy machine disturbs one try, and not each: a square takes 16 times as long always
+        small, large = (_cpu(function, make(size)) for size in (30_000, 120_000))
+        tries.append((small, large))
+        if large < max(10 * small, 0.3):
+            return
+    pytest.fail(f"seconds for a text and for four times as much: {tries}")
