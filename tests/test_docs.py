@@ -64,7 +64,7 @@ def test_every_switch_that_lets_something_be_sent_is_named() -> None:
 def test_the_example_of_an_explanation_is_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (docs.ROOT / "docs/claude_code.md").read_text(encoding="utf-8")
+    page = (docs.ROOT / "docs/hook.md").read_text(encoding="utf-8")
     (example,) = [fence.text for fence in docs.fences(page) if "hook --explain" in fence.text]
     command, _, printed = example.partition("\n")
     shutil.copytree(docs.ROOT / "examples/project", tmp_path / "examples/project")
