@@ -67,14 +67,20 @@ def read(
     """
     state = _state(path) if context is None else None
     if state is None:
-        return _read(path, model, version_key, context, most)
+        return _validated(load_yaml(path, most), path, model, version_key, context)
     kept: Model = _kept(path, state, model, version_key, most)
     return kept
 
 
 @lru_cache(MOST_KEPT)
-def _kept(path: Path, _state: State, model: type[Model], version_key: str | None, most: int) -> Model:
-    return _read(path, model, version_key, None, most)
+def _kept(path: Path, state: State, model: type[Model], version_key: str | None, most: int) -> Model:
+    return _validated(_parsed_once(path, state, most), path, model, version_key, None)
+
+
+@lru_cache(MOST_KEPT)
+def _parsed_once(path: Path, _state: State, most: int) -> dict[str, Any]:
+    """Return the mapping in a file; several models may read the same one."""
+    return load_yaml(path, most)
 
 
 def _state(path: Path) -> State | None:
@@ -88,8 +94,9 @@ def _state(path: Path) -> State | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _read(path: Path, model: type[Model], version_key: str | None, context: object, most: int) -> Model:
-    data = load_yaml(path, most)
+def _validated(
+    data: dict[str, Any], path: Path, model: type[Model], version_key: str | None, context: object
+) -> Model:
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:

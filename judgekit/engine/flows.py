@@ -275,10 +275,10 @@ async def task(request: Request, given: TaskRequest) -> Response:
 
 
 async def _value(request: Request, service: Service, given: Carried, work: Callable[[], bytes]) -> Response:
-    async def own_done() -> bytes:
+    async def value() -> bytes:
         return await thread_gateway.in_thread(service.gateway, work)
 
-    return Response(await done(request, service, given, own_done), media_type=JSON)
+    return Response(await done(request, service, given, value), media_type=JSON)
 
 
 @router.post("/gate")

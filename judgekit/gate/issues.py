@@ -97,9 +97,9 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     shown = verdict_line(verdict, text=text)
     token, state = token_of(verdict.task_id), _state(verdict)
     name = task_name(verdict.task_id)
-    own_title = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
+    heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
     body = f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}"
-    return Issue(token, state, redact(own_title).text, redact(body).text)
+    return Issue(token, state, redact(heading).text, redact(body).text)
 
 
 def mark(body: str) -> IssueMark | None:

@@ -328,8 +328,8 @@ def shape(value: object, annotation: object, where: str) -> object:
         raise CutOff(where)
     if kind is str:
         return str(value) if type(value) is int else value
-    if own_choices := choices(kind):
-        return _choice(value, own_choices, where)
+    if allowed := choices(kind):
+        return _choice(value, allowed, where)
     return _container(value, kind, where)
 
 

@@ -494,11 +494,11 @@ class _Run:
         if len(voices) == 1 or len(words) == 1:
             consensus = "single"
         # Who did not go up keeps the last score: the best may be ahead of nobody else.
-        own_lead = lead({letter: value for letter, (value, _) in self.shared().items()})
+        ahead = lead({letter: value for letter, (value, _) in self.shared().items()})
         reasoning, families = self.reasons.get(winner or "", ""), tuple(sorted(self._heard()))
         if winner is not None and self.comparison_input.has_copy(winner):
             winner = None
-        return Ended(winner or TIE, consensus, turn.tier, own_lead, reasoning, families=families)
+        return Ended(winner or TIE, consensus, turn.tier, ahead, reasoning, families=families)
 
     def shared(self) -> dict[str, tuple[float, TierName]]:
         """Return the mean of each subject: a copy has that of its original."""

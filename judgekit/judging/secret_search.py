@@ -25,7 +25,6 @@ _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 
 _REST: Final = re.compile(r"[A-Za-z0-9_-]*+")
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_STRONG: Final = ("pass", "pwd")
 
 
 class SecretMatch(NamedTuple):

@@ -159,7 +159,6 @@ _CODES: Final = re.compile(
 _CODE: Final = re.compile(
     r"[ \t>*#-]*(?:\d{1,2}[.)][ \t]+)?[`\"']?((?:[a-z0-9]{4,10}[- ][a-z0-9]{4,10}(?:[- ][a-z0-9]{4,10}){0,6}|(?=[a-z]*\d)[a-z0-9]{8,16}))[`\"']?,?[ \t]*(?:\n|\Z)"
 )
-_UNTIL_BLANK: Final = re.compile(r"[^\n]*")
 
 
 def find_places(lower: str, lines: list[tuple[int, int]]) -> Iterator[Place]:

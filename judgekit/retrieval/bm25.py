@@ -332,8 +332,8 @@ def _likenesses(index: Index, ranked: list[tuple[Text, float]], scorer: Scorer) 
         }
 
     padding = index.profile.bm25["padding"]
-    own_subject = subject(first, rarity, most=int(settings["words"]), padding=padding)
-    alike = [likeness(text, own_subject) / (1 + scorer.damping(text)) for text, _ in ranked]
+    topic = subject(first, rarity, most=int(settings["words"]), padding=padding)
+    alike = [likeness(text, topic) / (1 + scorer.damping(text)) for text, _ in ranked]
     most = max(alike)
     return [each / most for each in alike] if most else []
 

@@ -318,6 +318,6 @@ def _rate(candidate: Candidate, found: Features, profile: Profile) -> None:
     candidate.confidence = probability(found, profile)
     if candidate.damaged:
         candidate.confidence = min(candidate.confidence, profile.labels["medium"])
-    own_label = label(candidate.confidence, profile)
-    candidate.confidence_label = "medium" if candidate.damaged and own_label == "high" else own_label
+    level = label(candidate.confidence, profile)
+    candidate.confidence_label = "medium" if candidate.damaged and level == "high" else level
     candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]

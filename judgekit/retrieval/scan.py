@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from judgekit.retrieval.ignore import IgnoreRules
     from judgekit.retrieval.watch import Stamp
 
-INDEX = {CLAUDE_MEMORY: "index.md", AUTO_MEMORY: "MEMORY.md", MARKDOWN: None}
 IGNORE = ".judgekitignore"
 OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the others, in stores of any kind
 MARKDOWN_ENDINGS = (".md", ".markdown", ".mdx")
