@@ -17,16 +17,16 @@ class FileChange(Protocol):
     """What would become of one file; None stands for no file."""
 
     @property
-    def path(self) -> Path: ...  # noqa: D102 - said above
+    def path(self) -> Path: ...
 
     @property
-    def before(self) -> bytes | None: ...  # noqa: D102
+    def before(self) -> bytes | None: ...
 
     @property
-    def after(self) -> bytes | None: ...  # noqa: D102
+    def after(self) -> bytes | None: ...
 
     @property
-    def changes(self) -> bool: ...  # noqa: D102
+    def changes(self) -> bool: ...
 
 
 def show(change: FileChange) -> int:

@@ -270,7 +270,7 @@ _TO_BLANK: Final = re.compile(r"[^\s]{1,200}+(?=[ \t]*(?:\n|\Z))")
 _SETTING: Final = re.compile(r"(?:export |set |env |ENV |- )?[ \t-]*[\"']?[\w.-]*")
 
 
-def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:  # noqa: PLR0911 - one for each promise
+def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
         secret_values.is_code(value)
