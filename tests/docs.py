@@ -155,9 +155,9 @@ def commands() -> dict[str, str]:
 
 
 def _tree() -> object:
-    from judgekit.cli.app import app  # noqa: PLC0415 - the checks of pages alone run without it
+    from judgekit.cli.app import application  # noqa: PLC0415 - the checks of pages alone run without it
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(application())
 
 
 def _below(name: str, command: object) -> Iterator[str]:

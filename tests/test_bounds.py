@@ -323,6 +323,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "api.compare",
             "api.judge",
+            "cli.app.application",
             "cli.app.hook",
             "config.yamlfile.read",
             "engine.app.create_app",

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer.main
 
-from judgekit.cli.app import app, with_only
+from judgekit.cli.app import COMMANDS, application
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from outcome import Outcome
 
-WHOLE: Any = typer.main.get_command(app)
-COMMANDS = sorted(WHOLE.commands)
+WHOLE: Any = typer.main.get_command(application())
 
 
 def _shape(command: Any) -> Any:  # noqa: ANN401 - typer's own classes, which it does not export
@@ -25,35 +24,14 @@ def _shape(command: Any) -> Any:  # noqa: ANN401 - typer's own classes, which it
     return own, command.help, below
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_alone_is_what_it_is_among_the_others(name: str) -> None:
-    alone: Any = typer.main.get_command(with_only([name, "--whatever", "judge"]))
-    assert list(alone.commands) == [name]
-    assert _shape(alone.commands[name]) == _shape(WHOLE.commands[name])
-    assert _shape(alone)[:2] == _shape(WHOLE)[:2]
-
-
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["no-such-command"], ["", "judge"]])
-def test_all_are_there_where_none_is_named(arguments: list[str]) -> None:
-    assert with_only(arguments) is app
-
-
-def test_the_application_itself_stays_whole() -> None:
-    with_only(["judge"])
-    again: Any = typer.main.get_command(app)
-    assert sorted(again.commands) == COMMANDS
-
-
-def test_help_says_the_same_of_one_command(judgekit: Callable[..., Outcome]) -> None:
-    outcome = judgekit("rubric", "list", "--help")
-    assert outcome.code == 0
-    assert "rubric list" in outcome.out
-
-
-def test_a_command_that_does_not_exist_is_said(judgekit: Callable[..., Outcome]) -> None:
-    outcome = judgekit("jugde", "a.md")
-    assert outcome.code == 64
-    assert "jugde" in outcome.err
+def test_a_command_alone_is_what_it_is_among_the_others() -> None:
+    assert list(WHOLE.commands) == list(COMMANDS)
+    for name in COMMANDS:
+        alone: Any = typer.main.get_command(application(name))
+        assert list(alone.commands) == [name]
+        assert _shape(alone.commands[name]) == _shape(WHOLE.commands[name])
+        assert _shape(alone)[:2] == _shape(WHOLE)[:2]
+    assert _shape(typer.main.get_command(application("no-such-command"))) == _shape(WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +42,7 @@ def test_a_command_that_does_not_exist_is_said(judgekit: Callable[..., Outcome])
         (["judge", "a.md", "--deadline", "soon"], "'soon' is not a number."),
         (["judge", "a.md", "-j", "two"], "'two' is not a whole number."),
         (["jugde"], "(judgekit --help shows what there is)"),
+        (["jugde", "a.md"], "jugde"),
         (
             ["judge", "a.md", "--task-id", ""],
             "--task-id: expected a name for all paths together, got nothing",

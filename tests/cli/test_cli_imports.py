@@ -8,7 +8,7 @@ import imports
 import pytest
 import typer.main
 
-from judgekit.cli.app import app
+from judgekit.cli.app import COMMANDS, application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,16 +21,18 @@ def _helps(command: object, words: tuple[str, ...] = ()) -> Iterator[list[str]]:
         yield from _helps(each, (*words, name))
 
 
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # a group, as it has several
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_imports_nothing_heavy(name: str) -> None:
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]  # the same
-    done = imports.of(*_helps(command, (name,)))
+def test_help_imports_nothing_heavy() -> None:
+    done = imports.of(*_helps(typer.main.get_command(application())))
     assert set(done.codes) == {0}
     assert "Usage: " in done.out
     assert done.imported == {}
+
+
+def test_a_command_imports_no_other_command() -> None:
+    others = [
+        f"judgekit.cli.{module.partition('.')[0]}" for name, module in COMMANDS.items() if name != "schema"
+    ]
+    assert imports.of(["schema", "verdict"], heavy=others).imported.keys() <= {"judgekit.cli.app"}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"]])

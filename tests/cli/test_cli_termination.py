@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from judgekit.cli.app import Termination
+from judgekit.cli.app import terminable
 from judgekit.config import settings
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ends processes otherwise")
@@ -60,7 +60,7 @@ def test_a_program_that_is_asked_ends_with_the_command(
 def test_who_handles_the_signal_goes_on_doing_so() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with Termination():
+        with terminable():
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
@@ -69,7 +69,7 @@ def test_who_handles_the_signal_goes_on_doing_so() -> None:
 
 def test_it_leaves_the_signal_as_it_was() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    with Termination():
+    with terminable():
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -78,7 +78,7 @@ def test_another_thread_changes_nothing() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with Termination():
+        with terminable():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from typer.core import TyperGroup
 
 import judgekit
-from judgekit.cli.app import app
+from judgekit.cli.app import application
 from judgekit.hooks import entries
 from judgekit.judging import fence
 from judgekit.rubric import loader
@@ -103,7 +103,7 @@ def test_both_skills_show_commands() -> None:
 def test_commands_of_a_skill_exist_with_their_options(line: str) -> None:
     program, *words = shlex.split(line)
     assert program == "judgekit"
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(application())
     context = command.make_context("judgekit", [], resilient_parsing=True)
     while isinstance(command, TyperGroup):
         found = command.get_command(context, words.pop(0))
