@@ -392,12 +392,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "judging.documents.document",
             "judging.subject.file_of",
-            "ledger.overrides.newest",
+            "ledger.records.newest_override",
             "judging.prompt.messages",
         ),
         *(
-            "ledger.overrides.same_blob",
-            "ledger.project.same",
+            "ledger.records.same_blob",
+            "ledger.store.same_project",
             "providers.command.at",
             "judging.pointwise.messages",
         ),

@@ -32,7 +32,7 @@ def kpi(
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger import kpi as kpis
-    from judgekit.ledger.times import point
+    from judgekit.ledger.store import point
 
     wanted = LineFilter(since=point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
@@ -61,14 +61,13 @@ def _print(evidence: Evidence) -> None:
 
 
 def _table(name: str, evidence: Evidence) -> None:
-    from judgekit.ledger.kpi import measure, reliance
-    from judgekit.ledger.readiness import said
+    from judgekit.ledger.kpi import kpi_text, measure, reliance
 
     say(f"{name}: {len(evidence.verdicts)} verdicts, {_labelled(evidence)} of them labelled")
     for each in measure(evidence):
-        say(f"  {_MARKS[each.state]:<7} {said(each)}")
+        say(f"  {_MARKS[each.state]:<7} {kpi_text(each)}")
     for each in reliance(evidence):
-        say(f"  {'':<7} {said(each)}")
+        say(f"  {'':<7} {kpi_text(each)}")
 
 
 def _labelled(evidence: Evidence) -> int:

@@ -50,14 +50,14 @@ def label(
     """
     from judgekit import environment
     from judgekit.cli.promote import readiness
-    from judgekit.ledger import LineFilter, labels, times
+    from judgekit.ledger import LineFilter, labels, store
 
     ledger, who = here(), labels.who()
     if from_ is not None:
         return _from_file(ledger, from_, who)
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
-    wanted = LineFilter(since=times.point(since) if since else None)
+    wanted = LineFilter(since=store.point(since) if since else None)
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
     waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]

@@ -57,7 +57,7 @@ def export(
     """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
-    from judgekit.ledger.times import point
+    from judgekit.ledger.store import point
 
     wanted = LineFilter(since=point(since) if since else None, project=named(project))
     read_lines = store.entries(places(ledger, project or "all"), wanted, damaged)
@@ -112,7 +112,7 @@ def purge(
     """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
     from judgekit.ledger import export as purging
     from judgekit.ledger import labels
-    from judgekit.ledger import project as projects
+    from judgekit.ledger import store as projects
 
     day = _day(before, everything=all_)
     if project not in (None, "all"):
@@ -120,7 +120,7 @@ def purge(
     wanted = here().name if project is None else named(project)
     home = projects.home()
     folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    chosen = [folder for folder in folders if wanted is None or projects.same(folder.name, wanted)]
+    chosen = [folder for folder in folders if wanted is None or projects.same_project(folder.name, wanted)]
     counts = {path: purging.count(path, day) for path in chosen}
     full = {folder: count for folder, count in counts.items() if count}
     for folder, count in full.items():
@@ -153,7 +153,7 @@ def forward() -> int:
 
 def _day(before: str | None, *, everything: bool) -> date:
     """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
-    from judgekit.ledger.times import point
+    from judgekit.ledger.store import point
 
     if (before is None) != everything:
         raise UsageError("say what to remove: --before WHEN, or --all")
@@ -204,8 +204,8 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
 
     Raises `InputError` for one that is not there, `UsageError` for a project without a ledger.
     """
-    from judgekit.ledger import project as projects
     from judgekit.ledger import store
+    from judgekit.ledger import store as projects
 
     for ledger in ledgers or ():
         if not store.exists(ledger):
@@ -222,11 +222,11 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
 
 def check(project: str) -> None:
     """Raise `UsageError` when no ledger of this user is that project's."""
-    from judgekit.ledger import project as projects
+    from judgekit.ledger import store as projects
 
     home = projects.home()
     known = sorted(os.listdir(home)) if home.is_dir() else []  # noqa: PTH208 - names alone
-    if not any(projects.same(each, project) for each in known):
+    if not any(projects.same_project(each, project) for each in known):
         names = ", ".join([*known[:_NAMED], *(["…"] if known[_NAMED:] else [])])
         told = f"there are {names}" if known else "there is none yet"
         raise UsageError(f"--project {project}: no ledger of that name in {home}; {told}")

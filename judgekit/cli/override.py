@@ -29,14 +29,14 @@ def override(
 ) -> int:
     """Decide about a file yourself; the gate honours it until the file changes."""
     from judgekit.config import settings
-    from judgekit.ledger import OverrideLine, labels, overrides
+    from judgekit.ledger import OverrideLine, labels, records
 
     if not why.strip():
         raise UsageError("--why is empty; say the reason")
     ledger = here()
     verdict = last_verdict(ledger, task)
-    if verdict is None and not overrides.is_one_blob(task):
-        told = f"give PATH@SHA256 as the gate prints it, {overrides.DIGITS} digits or more"
+    if verdict is None and not records.is_one_blob(task):
+        told = f"give PATH@SHA256 as the gate prints it, {records.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {told}")
     line = OverrideLine(
         task_id=verdict.task_id if verdict else task,
@@ -62,9 +62,9 @@ def last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
     A path is meant from the current folder, else from the repository's; a task's id as the gate prints it,
     else from the current folder.
     """
-    from judgekit.ledger import LineFilter, VerdictLine, overrides
+    from judgekit.ledger import LineFilter, VerdictLine, records
 
-    names = dict.fromkeys([task, _from_root(task)] if overrides.is_blob(task) else [_from_root(task), task])
+    names = dict.fromkeys([task, _from_root(task)] if records.is_blob(task) else [_from_root(task), task])
     last: dict[str, VerdictLine] = {}
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
         if isinstance(record, VerdictLine):
@@ -76,10 +76,10 @@ def last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
 
 
 def _is_on(verdict: VerdictLine, name: str) -> bool:
-    from judgekit.ledger import overrides
+    from judgekit.ledger import records
 
     known = (verdict.id, verdict.task_id, verdict.task_id.rpartition("@")[0])
-    return name in known or overrides.same_blob(verdict.task_id, name)
+    return name in known or records.same_blob(verdict.task_id, name)
 
 
 def _from_root(name: str) -> str:

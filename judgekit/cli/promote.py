@@ -13,7 +13,7 @@ from judgekit.cli.output import say, warn
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.ledger.readiness import Readiness
+    from judgekit.ledger.kpi import Readiness
 
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
@@ -66,7 +66,7 @@ def promote(
 def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readiness, str]:
     """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
     from judgekit.config import settings
-    from judgekit.ledger import readiness as standing
+    from judgekit.ledger import kpi as standing
     from judgekit.ledger import store
     from judgekit.rubric import loader
 
@@ -77,15 +77,15 @@ def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readines
 
 def _say_what_holds(found: Readiness) -> None:
     """Print the KPIs that hold; the others are named with what they lack."""
-    from judgekit.ledger import readiness as standing
+    from judgekit.ledger import kpi as standing
 
     for kpi in found.kpis:
         if kpi.state == "holds":
-            say(f"  ok       {standing.said(kpi)}")
+            say(f"  ok       {standing.kpi_text(kpi)}")
 
 
 def _window_days() -> int:
-    from judgekit.ledger import readiness as standing
+    from judgekit.ledger import kpi as standing
 
     return standing.WINDOW.days
 

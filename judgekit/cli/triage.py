@@ -29,7 +29,7 @@ def triage(
 ) -> int:
     """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger import LineFilter, store
-    from judgekit.ledger.times import point
+    from judgekit.ledger.store import point
     from judgekit.ledger.triage import triage as sort_out
 
     wanted = LineFilter(since=point(since), project=named(project))

@@ -41,7 +41,7 @@ from judgekit.errors import ConfigError, Exit, JudgekitError, UsageError
 from judgekit.judging import panel, service
 from judgekit.judging.service import check_prices
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LedgerError, LineFilter, project, store, times
+from judgekit.ledger import Ledger, LedgerError, LineFilter, store
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -83,21 +83,21 @@ def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
         found = store.parse(json.dumps(each).encode())
         if isinstance(found, str):
             refused[place] = found
-        elif not project.is_name(found.project):
+        elif not store.is_project_name(found.project):
             refused[place] = "project: expected the name of a ledger"
         elif not _FIRST <= found.timestamp.year <= _LAST:
             refused[place] = "timestamp: no time at which anything was judged"
         else:
             by_name.setdefault(found.project, []).append(signed(found, holder))
     for name, records in by_name.items():
-        Ledger(project.home() / name, name).add(*records)
+        Ledger(store.home() / name, name).add(*records)
     return Kept(taken=sum(map(len, by_name.values())), refused=refused)
 
 
 def kept_lines(since: str, name: str) -> Iterator[bytes]:
     """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
-    wanted = LineFilter(since=times.point(since), project=None if name == "all" else name)
-    places = [project.home()] if store.exists(project.home()) else []
+    wanted = LineFilter(since=store.point(since), project=None if name == "all" else name)
+    places = [store.home()] if store.exists(store.home()) else []
     return _together(read_line.raw + b"\n" for read_line in store.entries(places, wanted))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from judgekit.evaluation import charts
 from judgekit.evaluation.charts import BLUE, FAINT, INK, NAMES, RED, WIDTH, Page
 from judgekit.ledger import kpi
-from judgekit.ledger.readiness import number, said
+from judgekit.ledger.kpi import kpi_text, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -465,7 +465,7 @@ def _within(evidence: Evidence, end: datetime) -> Sequence[VerdictLine]:
 
 def _words(points: Sequence[KpiPoint]) -> str:
     """Return in words what the picture shows of the last day."""
-    return "; ".join(said(each) for each in points[-1].kpis) if points else "nothing measured yet"
+    return "; ".join(kpi_text(each) for each in points[-1].kpis) if points else "nothing measured yet"
 
 
 def _paint(points: Sequence[KpiPoint]) -> Paint:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.judging.redact import redact
 from judgekit.judging.verdict import Finding
 from judgekit.ledger import verdict_line
-from judgekit.ledger.overrides import is_blob
+from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
 
 if TYPE_CHECKING:

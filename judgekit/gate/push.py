@@ -38,9 +38,8 @@ from judgekit.ledger import (
     verdict_line,
 )
 from judgekit.ledger.export import hand_on
-from judgekit.ledger.overrides import newest
-from judgekit.ledger.readiness import standing, window
-from judgekit.ledger.records import word_of
+from judgekit.ledger.kpi import standing, window
+from judgekit.ledger.records import newest_override, word_of
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
@@ -217,7 +216,7 @@ class Gatekeeper:
         if pushed.document is None:
             return None
         hashes = [file.sha256 for file in pushed.document.files]
-        return newest(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
+        return newest_override(given, pushed.document.task_id, hashes, without_terminal=self.any_override)
 
     def _unjudged(self, pushed: PushedFile, reason: str, override: OverrideLine | None = None) -> Passed:
         judged = verdict(pushed, self.loaded, self.mode, reason, override)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from judgekit.config import files
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
-from judgekit.ledger.overrides import newest
-from judgekit.ledger.records import Label, OverrideLine, VerdictLine, kind
+from judgekit.ledger.records import Label, OverrideLine, VerdictLine, kind, newest_override
 from judgekit.ledger.store import LedgerError
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _values(
 ) -> Sequence[object]:
     scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
     hashes = [subject.sha256 for subject in verdict.subjects]
-    override = newest(overrides, verdict.task_id, hashes, without_terminal=True)
+    override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
     return (
         *(verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id, verdict.commit),
         *(verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict, verdict.word),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from judgekit.config.names import TIERS
 from judgekit.config.problems import problem
 from judgekit.judging.verdict import Consensus, VerdictWord
-from judgekit.ledger import records, store, times
+from judgekit.ledger import records, store
 from judgekit.ledger.records import OverrideLine, VerdictLine
 from judgekit.ledger.store import Damage
 from judgekit.text import encodable, one_line
@@ -168,7 +168,7 @@ def _time(found: object, key: str = "timestamp") -> datetime:
     if given is None:
         told = "a time as 2026-02-01T08:00:00Z"
         raise ValueError(f"{key}: expected {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
-    return times.aware(given)
+    return store.aware(given)
 
 
 def _scores(found: object) -> dict[str, float]:

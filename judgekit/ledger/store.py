@@ -6,11 +6,12 @@ lines and goes on.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,17 +21,96 @@ from pydantic import ValidationError
 from judgekit import environment
 from judgekit.config.files import held
 from judgekit.config.problems import problem_in
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.judging.redact import redact
-from judgekit.ledger import overrides, project
+from judgekit.ledger import records as overrides
 from judgekit.ledger.records import KINDS, Label, Line, OverrideLine, VerdictLine, kind, line
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from judgekit.ledger.records import Record
+
+
+_AGO = re.compile(r"^(\d{1,5})([hdw])$")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def point(text: str, now: datetime | None = None) -> datetime:
+    """Return the point in time that `text` names; a date is its first moment in UTC.
+
+    Raises `UsageError`.
+    """
+    ago = _AGO.match(text.strip())
+    try:
+        if ago:
+            return (now or datetime.now(UTC)) - int(ago[1]) * _UNITS[ago[2]]
+        return aware(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError):
+        told = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
+        raise UsageError(f"{text[:60]!r} is no point in time: {told}") from None
+
+
+def aware(when: datetime) -> datetime:
+    """Return a time in UTC; one without a zone is taken as UTC."""
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+
+
+_HASH = 12
+_READABLE = 40
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
+
+
+def home() -> Path:
+    """Return the folder with the ledgers of all projects of this user."""
+    return Path(environment.state_home()) / "ledger"
+
+
+def project_name(start: Path) -> str:
+    """Return the name of the ledger of the project around `start`: readable, then a hash of its place.
+
+    All worktrees of a repository have one ledger; so have all folders below one `.git`.
+    """
+    place = os.path.realpath(_root(start))
+    digest = hashlib.sha256(os.path.normcase(place).encode("utf-8", "surrogateescape")).hexdigest()[:_HASH]
+    readable = "".join(
+        char if char.isascii() and (char.isalnum() or char in "._") else "-" for char in Path(place).name
+    )
+    return f"{readable.strip('-.')[:_READABLE] or 'project'}-{digest}"
+
+
+def is_project_name(text: str) -> bool:
+    """Whether `name` can have made this: it is then the name of a folder, and of no other place."""
+    return _NAME.fullmatch(text) is not None
+
+
+def same_project(project: str, wanted: str) -> bool:
+    """Whether a ledger's name is the `wanted` one, which may leave out the hash."""
+    return wanted in (project, project[: -_HASH - 1])
+
+
+def _root(start: Path) -> Path:
+    start = start.absolute()
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists():
+            return _main_worktree(folder)
+    return Path(environment.project_root(str(start)))
+
+
+def _line(path: Path) -> str:
+    return os.fsdecode(path.read_bytes()).rstrip("\r\n")
+
+
+def _main_worktree(folder: Path) -> Path:
+    """Return the folder of the repository that a linked worktree belongs to, else `folder` itself."""
+    try:
+        kind, _, place = _line(folder / ".git").partition(": ")
+        common = _line(folder / place / "commondir") if kind == "gitdir" else ""
+    except (OSError, ValueError):  # a folder, as usual; a submodule, which has no commondir
+        return folder
+    git = Path(os.path.realpath(folder / place / common))
+    return git.parent if git.name == ".git" else git
 
 
 MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
@@ -176,7 +256,7 @@ class LineFilter:
         """Whether a record is wanted."""
         if self.kinds is not None and type(record) not in self.kinds:
             return False
-        if self.project is not None and not project.same(record.project, self.project):
+        if self.project is not None and not same_project(record.project, self.project):
             return False
         if self.since is not None and record.timestamp < self.since:
             return False
@@ -354,8 +434,8 @@ class Ledger:
     @classmethod
     def of(cls, start: Path) -> Ledger:
         """Return the ledger of the project around the folder `start`; touches nothing."""
-        name = project.name(start)
-        return cls(project.home() / name, name)
+        name = project_name(start)
+        return cls(home() / name, name)
 
     def add(self, *records: Record) -> None:
         """Append records, each as one line to the file of its own day (UTC).
@@ -387,4 +467,4 @@ class Ledger:
         """
         lines = self.records(LineFilter(kinds=[OverrideLine]))
         task_id = redact(task_id).text  # as the ledger has it
-        return overrides.newest(lines, task_id, subjects, without_terminal=without_terminal)
+        return overrides.newest_override(lines, task_id, subjects, without_terminal=without_terminal)

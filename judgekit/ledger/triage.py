@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from judgekit.ledger.overrides import newest
-from judgekit.ledger.records import Fault, ModeChange, OverrideLine, Skip, VerdictLine
+from judgekit.ledger.records import Fault, ModeChange, OverrideLine, Skip, VerdictLine, newest_override
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,4 +82,4 @@ def _sort(verdict: VerdictLine, found: Triage, *, stumbled: bool) -> None:
 def _overridden(verdict: VerdictLine, overrides: Sequence[OverrideLine]) -> bool:
     hashes = [subject.sha256 for subject in verdict.subjects]
     own = [override for override in overrides if override.project == verdict.project]
-    return newest(own, verdict.task_id, hashes) is not None
+    return newest_override(own, verdict.task_id, hashes) is not None

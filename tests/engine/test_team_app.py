@@ -12,7 +12,7 @@ from sent import document
 from judgekit import find_rubric
 from judgekit.engine.judges import Service
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Label, LineFilter, Skip, project, store
+from judgekit.ledger import Label, LineFilter, Skip, store
 from judgekit.ledger.records import line
 from judgekit.providers import pace
 
@@ -123,7 +123,7 @@ def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> 
     assert sorted(each["id"] for each in told) == ["a", "b"]
     assert client.get("/v1/ledger", params={"project": "other"}).text == ""
     assert client.get("/v1/ledger", params={"project": "docs"}).text.count("\n") == 2
-    kept = list(store.records([project.home()], LineFilter()))
+    kept = list(store.records([store.home()], LineFilter()))
     assert {each.project for each in kept} == {"docs-0123456789ab"}
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient)
     assert answer.status_code == 200
     assert answer.json()["taken"] == 1
     assert len(answer.json()["refused"]) == len(bad)
-    assert [path.name for path in project.home().iterdir()] == ["docs-0123456789ab"]
+    assert [path.name for path in store.home().iterdir()] == ["docs-0123456789ab"]
 
 
 def test_damaged_tokens_let_nobody_in_and_are_said(client: TestClient, tokens: Tokens) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ledger_lines import NOW, content, label, round_of, verdict
 
-from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, kpi, readiness
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, kpi
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
@@ -176,7 +176,7 @@ READY: list[Record] = [*GO, *NOGO, *LABELS]
 
 
 def test_a_gate_is_ready_when_all_six_hold_for_long_enough() -> None:
-    found = readiness.readiness(READY, "kls@1.0.0", NOW)
+    found = kpi.readiness(READY, "kls@1.0.0", NOW)
     assert found.missing == []
     assert found.ready
     assert {each.state for each in found.kpis} == {"holds"}
@@ -221,7 +221,7 @@ def test_a_gate_is_ready_when_all_six_hold_for_long_enough() -> None:
     ],
 )
 def test_what_is_missing_is_said(records: list[Record], rubric: str | None, missing: list[str]) -> None:
-    found = readiness.readiness(records, rubric, NOW)
+    found = kpi.readiness(records, rubric, NOW)
     assert not found.ready
     assert len(found.missing) == len(missing)
     for line, words in zip(found.missing, missing, strict=True):
@@ -230,7 +230,7 @@ def test_what_is_missing_is_said(records: list[Record], rubric: str | None, miss
 
 def test_lines_say_value_interval_limit_and_what_settles_it() -> None:
     """The numbers are right: so many labels more, as the gate's words have it, and nothing is missing."""
-    found = readiness.readiness([*GO, *NOGO], None, NOW)
+    found = kpi.readiness([*GO, *NOGO], None, NOW)
     (line,) = [each for each in found.missing if "false-negative" in each]
     assert line == (
         "false-negative rate: nothing measured yet (wanted below 5.0 %, the interval up to 10.0 %): "
@@ -241,22 +241,22 @@ def test_lines_say_value_interval_limit_and_what_settles_it() -> None:
         *labelled(GO, ["go"] * found.labels["GO"]),
         *labelled(NOGO, ["no-go"] * found.labels["NO-GO"]),
     ]
-    assert readiness.readiness([*GO, *NOGO, *said], None, NOW).missing == []
-    assert readiness.readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
-    rate = readiness.said(measured(*READY)["false_negative_rate"])
+    assert kpi.readiness([*GO, *NOGO, *said], None, NOW).missing == []
+    assert kpi.readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
+    rate = kpi.kpi_text(measured(*READY)["false_negative_rate"])
     assert rate == (
         "false-negative rate 0.0 % from 168 labelled verdicts, 95 % interval 0.0 % to 9.2 % "
         "(wanted below 5.0 %, the interval up to 10.0 %)"
     )
-    reliance = readiness.said(measured(*READY)["wrong_go"])
+    reliance = kpi.kpi_text(measured(*READY)["wrong_go"])
     assert reliance.startswith("wrong GO 0.0 % of 130 labelled verdicts, 95 % interval 0.0 % to 2.9 %")
 
 
 def test_older_verdicts_count_for_the_rubric_of_their_name() -> None:
     older: dict[str, Any] = {"imported": {}, "rubric": {"id": "kls", "version": "", "sha256": ""}}
     lines = several("accept", 3, **older)
-    assert readiness.readiness(lines, "kls@1.0.0", NOW).kpis[2].total == 3
-    assert readiness.readiness(lines, "mine@1.0.0", NOW).kpis[2].total == 0
+    assert kpi.readiness(lines, "kls@1.0.0", NOW).kpis[2].total == 3
+    assert kpi.readiness(lines, "mine@1.0.0", NOW).kpis[2].total == 0
 
 
 BAD_NOGO = several("reject", 30, days=4)
@@ -267,7 +267,7 @@ LONG_AGO = several("reject", 30, days=40)
 
 
 def test_enough_wrong_verdicts_take_the_gate_back_to_advisory() -> None:
-    blocking_status = readiness.standing([*FINE, *BAD], "kls@1.0.0", NOW)
+    blocking_status = kpi.standing([*FINE, *BAD], "kls@1.0.0", NOW)
     assert blocking_status.advisory
     assert not blocking_status.told
     (why,) = blocking_status.why
@@ -295,20 +295,20 @@ def test_enough_wrong_verdicts_take_the_gate_back_to_advisory() -> None:
     ],
 )
 def test_lack_of_evidence_leaves_it_blocking(records: list[Record]) -> None:
-    assert not readiness.standing(records, None, NOW).advisory
+    assert not kpi.standing(records, None, NOW).advisory
 
 
 def test_another_rubrics_errors_do_not_count() -> None:
-    assert not readiness.standing([*FINE, *BAD], "kls@2.0.0", NOW).advisory
+    assert not kpi.standing([*FINE, *BAD], "kls@2.0.0", NOW).advisory
 
 
 def test_evidence_from_before_the_last_promotion_does_not_count() -> None:
     promoted = ModeChange(mode="blocking", forced=True, timestamp=NOW - timedelta(days=3))
     returned = ModeChange(mode="advisory", timestamp=NOW - timedelta(days=1))
-    assert not readiness.standing([*FINE, *BAD, promoted], None, NOW).advisory
+    assert not kpi.standing([*FINE, *BAD, promoted], None, NOW).advisory
     early = promoted.model_copy(update={"timestamp": NOW - timedelta(days=10)})
-    assert readiness.standing([*FINE, *BAD, early], None, NOW).advisory
-    assert readiness.standing([returned, *FINE, *BAD, early], None, NOW).told
+    assert kpi.standing([*FINE, *BAD, early], None, NOW).advisory
+    assert kpi.standing([returned, *FINE, *BAD, early], None, NOW).told
 
 
 def test_what_is_no_measurement_is_passed_over() -> None:

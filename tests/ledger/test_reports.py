@@ -15,7 +15,7 @@ from ledger_lines import content as of_its_own
 
 from judgekit.errors import UsageError
 from judgekit.evaluation import diagrams
-from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels, times
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels, store
 from judgekit.ledger.records import KINDS, kind
 from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
@@ -243,10 +243,10 @@ def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
     [("14d", 14), ("2w", 14), ("36h", 1.5), ("0d", 0), ("2026-03-19", 1.5), ("2026-03-20T13:00:00+01:00", 0)],
 )
 def test_points_in_time(text: str, ago: float) -> None:
-    assert times.point(text, NOW) == NOW - timedelta(days=ago)
+    assert store.point(text, NOW) == NOW - timedelta(days=ago)
 
 
 @pytest.mark.parametrize("text", ["", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"])
 def test_no_point_in_time(text: str) -> None:
     with pytest.raises(UsageError, match="is no point in time"):
-        times.point(text, NOW)
+        store.point(text, NOW)
