@@ -5,54 +5,33 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from judgekit.cli.output import say, warn
-from judgekit.hooks.install import Scope
+from judgekit.hooks.launch import Scope
 
+if TYPE_CHECKING:
+    from judgekit.hooks.files import FileChange
+    from judgekit.hooks.git_hook import HookChange
 
-class FileChange(Protocol):
-    """What would become of one file; None stands for no file."""
-
-    @property
-    def path(self) -> Path: ...
-
-    @property
-    def before(self) -> bytes | None: ...
-
-    @property
-    def after(self) -> bytes | None: ...
-
-    @property
-    def changes(self) -> bool: ...
-
-
-def show(change: FileChange) -> int:
-    """Print the file as it would be, and on stderr what would be done; return the exit code."""
-    if not change.changes:
-        absent = change.before is None
-        warn(f"no {change.path}" if absent else f"{change.path} would stay as it is")
-    elif change.after is None:
-        warn(f"would remove {change.path}")
-    else:
-        warn(f"would write {change.path}")
-    if change.after is not None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(change.after)
-        sys.stdout.flush()
-    return 0
-
-
-_Scope = Annotated[
+_ClientScope = Annotated[
+    Scope,
+    typer.Option(help="Whose settings: yours, the project's shared ones, or yours for this project."),
+]
+_GitScope = Annotated[
     Scope,
     typer.Option(help="local: this repository; user: the folder of hooks that all your repositories share."),
 ]
 _Print = Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")]
 
+installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
+uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
 
-def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
+
+@installing.command("git")
+def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Let git ask the gate before every push from this repository."""
     from judgekit.hooks import git_hook, git_status
 
@@ -60,10 +39,9 @@ def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
     git_status.refuse_managed(place)
     change = git_hook.planned_install(place.hooks)
     if print_:
-        return show(change)
+        return _show(change)
     git_hook.install(change)
-    what = "wrote" if change.changes else "nothing to change in"
-    say(f"{what} {change.path}: git asks the gate before a push")
+    say(f"{_wrote(change)}: git asks the gate before a push")
     if change.kept.exists():
         runs = os.access(change.kept, os.X_OK)
         what = "runs first" if runs else "is not run, as it was not before: it lacks its run bit"
@@ -74,13 +52,14 @@ def install_git(scope: _Scope = "local", print_: _Print = False) -> int:
     return 0
 
 
-def uninstall_git(scope: _Scope = "local", print_: _Print = False) -> int:
+@uninstalling.command("git")
+def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Take the gate out of git's hooks; a hook that was there before comes back as it was."""
     from judgekit.hooks import git_hook, git_status
 
     change = git_hook.planned_uninstall(git_status.of_scope(scope, Path.cwd()).hooks)
     if print_:
-        return show(change)
+        return _show(change)
     git_hook.uninstall(change)
     if not change.changes:
         say(f"nothing to change: judgekit's hook is not in {change.path}")
@@ -89,26 +68,28 @@ def uninstall_git(scope: _Scope = "local", print_: _Print = False) -> int:
     return 0
 
 
+@installing.command("pre-commit")
 def install_pre_commit(print_: _Print = False) -> int:
     """Add the gate to this project's .pre-commit-config.yaml."""
     from judgekit.hooks import install, pre_commit
 
     change = pre_commit.planned_install(install.project_folder())
     if print_:
-        return show(change)
+        return _show(change)
     pre_commit.write(change)
-    say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}")
+    say(_wrote(change))
     say("each clone needs, once: pre-commit install --hook-type pre-push")
     return 0
 
 
+@uninstalling.command("pre-commit")
 def uninstall_pre_commit(print_: _Print = False) -> int:
     """Take the gate out of this project's .pre-commit-config.yaml."""
     from judgekit.hooks import install, pre_commit
 
     change = pre_commit.planned_uninstall(install.project_folder())
     if print_:
-        return show(change)
+        return _show(change)
     pre_commit.write(change)
     if not change.changes:
         say(f"nothing to change: the gate is not in {change.path}")
@@ -117,40 +98,8 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
     return 0
 
 
-def _mode() -> str:
-    from judgekit.config import settings
-    from judgekit.errors import JudgekitError
-    from judgekit.gate import policy
-    from judgekit.gate.policy import commits_of
-    from judgekit.git import Repository
-    from judgekit.hooks import install
-
-    repository = Repository(Path.cwd())
-    try:
-        # What the remote has holds, and not the working tree.
-        commit = next(iter(commits_of(repository, (), "origin")), None)
-        with policy.rules(repository, commit) as folder:
-            gate = settings.load(folder if commit else install.project_folder()).gate
-    except JudgekitError as error:
-        return f"unknown, {error}"
-    return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
-
-
-installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
-uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
-installing.command("git")(install_git)
-installing.command("pre-commit")(install_pre_commit)
-uninstalling.command("git")(uninstall_git)
-uninstalling.command("pre-commit")(uninstall_pre_commit)
-
-_InstallScope = Annotated[
-    Scope,
-    typer.Option(help="Whose settings: yours, the project's shared ones, or yours for this project."),
-]
-
-
 @installing.command("claude-code")
-def install_claude_code(scope: _InstallScope = "user", print_: _Print = False) -> int:
+def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Let Claude Code ask the prompt hook on every prompt."""
     from judgekit.hooks import install
 
@@ -158,10 +107,14 @@ def install_claude_code(scope: _InstallScope = "user", print_: _Print = False) -
     change = install.planned_install(scope, project)
     _say_project(scope, project)
     if print_:
-        return show(change)
+        return _show(change)
     install.install(change)
-    what = "wrote" if change.changes else "nothing to change in"
-    say(f"{what} {change.path}: Claude Code asks judgekit on every prompt {_reach(scope, project)}")
+    reach = {
+        "user": "in all your projects",
+        "project": f"of everyone who works in {project} and has judgekit",
+        "local": f"of yours in {project}",
+    }[scope]
+    say(f"{_wrote(change)}: Claude Code asks judgekit on every prompt {reach}")
     say(_store(project))
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
     for note in install.notes(scope, project):
@@ -170,7 +123,7 @@ def install_claude_code(scope: _InstallScope = "user", print_: _Print = False) -
 
 
 @uninstalling.command("claude-code")
-def uninstall_claude_code(scope: _InstallScope = "user", print_: _Print = False) -> int:
+def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Take the prompt hook out of Claude Code's settings; all else in them stays as it is."""
     from judgekit.hooks import install
 
@@ -178,7 +131,7 @@ def uninstall_claude_code(scope: _InstallScope = "user", print_: _Print = False)
     change = install.planned_uninstall(scope, project)
     _say_project(scope, project)
     if print_:
-        return show(change)
+        return _show(change)
     install.uninstall(change)
     if not change.changes:
         say(f"nothing to change: the hook is not in {change.path}")
@@ -189,12 +142,40 @@ def uninstall_claude_code(scope: _InstallScope = "user", print_: _Print = False)
     return 0
 
 
-def _reach(scope: Scope, project: Path) -> str:
-    return {
-        "user": "in all your projects",
-        "project": f"of everyone who works in {project} and has judgekit",
-        "local": f"of yours in {project}",
-    }[scope]
+def _wrote(change: FileChange | HookChange) -> str:
+    return f"{'wrote' if change.changes else 'nothing to change in'} {change.path}"
+
+
+def _show(change: FileChange | HookChange) -> int:
+    """Print the file as it would be, and on stderr what would be done; return the exit code."""
+    if not change.changes:
+        absent = change.before is None
+        warn(f"no {change.path}" if absent else f"{change.path} would stay as it is")
+    else:
+        warn(f"would {'remove' if change.after is None else 'write'} {change.path}")
+    if change.after is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(change.after)
+        sys.stdout.flush()
+    return 0
+
+
+def _mode() -> str:
+    from judgekit.config import settings
+    from judgekit.errors import JudgekitError
+    from judgekit.gate import policy
+    from judgekit.git import Repository
+    from judgekit.hooks import install
+
+    repository = Repository(Path.cwd())
+    try:
+        # What the remote has holds, and not the working tree.
+        commit = next(iter(policy.commits_of(repository, (), "origin")), None)
+        with policy.rules(repository, commit) as folder:
+            gate = settings.load(folder if commit else install.project_folder()).gate
+    except JudgekitError as error:
+        return f"unknown, {error}"
+    return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
 
 
 def _say_project(scope: Scope, project: Path) -> None:
@@ -212,8 +193,8 @@ def _store(project: Path) -> str:
         roots = [Path(search.resolve(root, str(project))) for root in settings.load(project).retrieval.roots]
     except JudgekitError as error:
         return f"memories: unknown, {error}"
-    found = [str(root) for root in roots if root.is_dir()]
-    if not found:
+    stores = [str(root) for root in roots if root.is_dir()]
+    if not stores:
         wanted = ", ".join(map(str, roots))
         return f"memories: none in this project yet, the hook stays silent here (it looks in {wanted})"
-    return f"memories: {', '.join(found)}"
+    return f"memories: {', '.join(stores)}"

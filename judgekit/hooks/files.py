@@ -1,23 +1,42 @@
-"""Writes another program's settings file: whole or not at all, and never over somebody else's edit.
+"""Writes another program's file: whole or not at all, and never over somebody else's edit.
 
-What did not exist before an installation is recorded, so that taking it out leaves nothing behind.
+What stood there before an installation is recorded, so that taking it out leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import stat
-import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from judgekit import environment
 from judgekit.errors import InputError
 
 _UNTOUCHED = "nothing was changed"
+
+
+class FileChange(NamedTuple):
+    """What would become of one file; None stands for no file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+class Record(NamedTuple):
+    """What is remembered of a file: what it held before an installation, and the SHA-256 of what we wrote."""
+
+    before: bytes | None
+    sha256: str
 
 
 def read(path: Path) -> bytes | None:
@@ -30,7 +49,7 @@ def read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        _refuse(path, error, "cannot be read")
+        raise _refused(path, error, "cannot be read") from None
 
 
 def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]:
@@ -40,32 +59,35 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
     is not `before` any more, and when it cannot be written; then nothing has changed.
     """
     target = Path(os.path.realpath(path))
+    made: list[Path] = []
     try:
         if before is not None:
-            _check_writable(path, target)
-        made = _make_folder(target.parent) if after is not None else []
-        try:
-            _swap(path, target, before, after)
-        except BaseException:
-            remove_folders(made)
-            raise
-    except OSError as error:
-        _refuse(path, error, "cannot be written")
+            _refuse_read_only(path, target)
+        if after is None:
+            _check_unchanged(path, before)
+            target.unlink()
+            return []
+        for folder in reversed([each for each in target.parents if not each.exists()]):
+            folder.mkdir()
+            made.append(folder)
+        _write(path, target, before, after)
+    except BaseException as error:
+        remove_folders(made)
+        if isinstance(error, OSError):
+            raise _refused(path, error, "cannot be written") from None
+        raise
     return made
 
 
 def remove_folders(folders: list[Path]) -> list[Path]:
     """Remove the folders that are empty, the deepest first, and return those that are left."""
-    left = []
     for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()
-        if folder.exists():
-            left.append(folder)
-    return left
+    return [folder for folder in folders if folder.exists()]
 
 
-def _check_writable(path: Path, target: Path) -> None:
+def _refuse_read_only(path: Path, target: Path) -> None:
     """Refuse a file that its owner made read-only: renaming over it would not ask."""
     mode = target.stat().st_mode
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
@@ -76,108 +98,48 @@ def _check_writable(path: Path, target: Path) -> None:
         )
 
 
-def _make_folder(folder: Path) -> list[Path]:
-    missing = []
-    for path in (folder, *folder.parents):
-        if path.exists():
-            break
-        missing.append(path)
-    made: list[Path] = []
-    for path in reversed(missing):
-        try:
-            path.mkdir()
-        except OSError:
-            remove_folders(made)
-            raise
-        made.append(path)
-    return made
-
-
-def _swap(path: Path, target: Path, before: bytes | None, after: bytes | None) -> None:
-    if after is None:
-        _check_unchanged(path, before)
-        target.unlink()
-        return
-    temporary = _written(target, after, exists=before is not None)
+def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None:
+    """Write a file beside `target` and rename it, unless another program changed the old one meanwhile."""
+    temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
     try:
-        _check_unchanged(path, before)
-        if before is None:
-            _put(temporary, target)
+        with temporary.open("xb") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        if before is not None:
+            owner, mine = target.stat(), temporary.stat()
+            if hasattr(os, "chown") and (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
+                os.chown(temporary, owner.st_uid, owner.st_gid)
+            shutil.copystat(target, temporary)
+            os.utime(temporary)
         else:
-            temporary.replace(target)
+            with contextlib.suppress(PermissionError, NotImplementedError):  # no hard links here
+                os.link(temporary, target)  # unlike a rename it never replaces
+                return
+        _check_unchanged(path, before)
+        temporary.replace(target)
     except FileExistsError:
-        _changed(path)
+        raise _changed(path) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _put(temporary: Path, target: Path) -> None:
-    """Give a new file its name. Raises `FileExistsError` when another program made one meanwhile."""
-    try:
-        os.link(temporary, target)  # unlike a rename it never replaces
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if target.exists():
-            raise FileExistsError from None
-        temporary.replace(target)
-
-
-def _written(target: Path, content: bytes, *, exists: bool) -> Path:
-    """Return a new file beside `target` with the content, and its mode and owner if there is one."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if exists:
-            _take_after(temporary, target)
-        else:
-            temporary.chmod(0o666 & ~_umask())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
-
-
-def _take_after(temporary: Path, target: Path) -> None:
-    owner = target.stat()
-    mine = temporary.stat()
-    if hasattr(os, "chown") and (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
-        os.chown(temporary, owner.st_uid, owner.st_gid)
-    shutil.copystat(target, temporary)
-    os.utime(temporary)
-
-
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
-
-
 def _check_unchanged(path: Path, before: bytes | None) -> None:
     if read(path) != before:
-        _changed(path)
+        raise _changed(path)
 
 
-def _changed(path: Path) -> NoReturn:
-    raise InputError(
+def _changed(path: Path) -> InputError:
+    return InputError(
         f"{path}: another program changed it just now; {_UNTOUCHED} by this command, run it again"
-    ) from None
+    )
 
 
-def _refuse(path: Path, error: OSError, what: str) -> NoReturn:
-    raise InputError(
+def _refused(path: Path, error: OSError, what: str) -> InputError:
+    return InputError(
         f"{path}: {what} ({error.strerror}); see that it is a file, and that it and its folder are yours to "
         f"read and write; {_UNTOUCHED}"
-    ) from None
-
-
-class _Record(NamedTuple):
-    folders: list[str]  # made for some file
-    files: dict[str, bool]  # that were written, and whether they were there before with nothing in them
+    )
 
 
 def location() -> Path:
@@ -185,48 +147,57 @@ def location() -> Path:
     return Path(environment.state_home(), "installed.json")
 
 
-def add(file: Path, folders: list[Path], *, before: bytes | None) -> None:
-    """Remember what `file` was before it was written, None being absent, and the folders made for it."""
-    known, written = _load()
-    empty = before == b"" or (before is not None and written.get(str(file), False))
-    _save(_Record(sorted({*known, *map(str, folders)}), {**written, str(file): empty}))
+def remember(file: Path, folders: list[Path], original: bytes | None, written: bytes) -> None:
+    """Remember what `file` held before it was `written`, None being absent, and the folders made for it."""
+    known, files = _load()
+    files[str(file)] = Record(original, hashlib.sha256(written).hexdigest())
+    _save(sorted({*known, *map(str, folders)}), files)
 
 
-def was_empty(file: Path) -> bool:
-    """Whether `file` was there with nothing in it before something was installed in it."""
-    return _load().files.get(str(file), False)
+def recorded(file: Path) -> Record | None:
+    """Return what is remembered of a file."""
+    return _load()[1].get(str(file))
 
 
 def forget(file: Path) -> None:
     """Remove the folders that were made for `file` and are empty, and all memory of it."""
-    record = _load()
-    ours = [Path(folder) for folder in record.folders if Path(folder) in file.parents]
-    if str(file) not in record.files and file.parent.name == ".claude":
+    folders, files = _load()
+    ours = [Path(folder) for folder in folders if Path(folder) in file.parents]
+    if files.pop(str(file), None) is None and file.parent.name == ".claude":
         ours.append(file.parent)
-    left = {str(remove_folder) for remove_folder in remove_folders(ours)}
-    gone = {str(path) for path in ours} - left
-    remaining = _Record(
-        [folder for folder in record.folders if folder not in gone],
-        {name: empty for name, empty in record.files.items() if name != str(file)},
-    )
-    if remaining != record:
-        _save(remaining)
+    left = remove_folders(ours)
+    _save([folder for folder in folders if Path(folder) not in ours or Path(folder) in left], files)
 
 
-def _load() -> _Record:
+def _load() -> tuple[list[str], dict[str, Record]]:
+    """Return the folders that were made, and the record of each file.
+
+    Earlier versions kept no copy, only whether a file had been there with nothing in it.
+    """
     try:
         data: Any = json.loads(location().read_bytes())
-        return _Record([str(each) for each in data["folders"]], dict(data["files"]))
-    except (OSError, ValueError, TypeError, KeyError):
-        return _Record([], {})
+        files = {
+            name: Record(b"" if kept else None, "")
+            if isinstance(kept, bool)
+            else Record(None if kept[0] is None else kept[0].encode(), str(kept[1]))
+            for name, kept in data["files"].items()
+        }
+        return [str(each) for each in data["folders"]], files
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return [], {}
 
 
-def _save(record: _Record) -> None:
+def _save(folders: list[str], files: dict[str, Record]) -> None:
     """Write the record, or remove it when it holds nothing; an installation does not fail for its sake."""
     path = location()
+    kept = {
+        name: (None if before is None else before.decode(), sha256)
+        for name, (before, sha256) in files.items()
+    }
     with contextlib.suppress(OSError, InputError):
-        if any(record):
-            environment.private_folder(str(path.parent))
-            replace(path, read(path), json.dumps(record._asdict(), indent=2).encode())
-        else:
+        if not folders and not files:
             path.unlink(missing_ok=True)
+            return
+        environment.private_folder(str(path.parent))
+        path.touch(mode=0o600)  # a client's settings may hold keys
+        replace(path, read(path), json.dumps({"folders": folders, "files": kept}, indent=2).encode())

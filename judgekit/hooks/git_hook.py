@@ -25,7 +25,7 @@ BLOCKED = (
 )
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_PYTHON = re.compile(
+_INSTALLATION = re.compile(
     r"^python=((?:(?!^python=).)*?)\n(?:root=((?:(?!^root=).)*?)\n)?before=", re.MULTILINE | re.DOTALL
 )
 
@@ -49,7 +49,6 @@ class HookChange(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
         return self.before != self.after or self.moves or self.lame
 
     @property
@@ -84,20 +83,15 @@ def kind(content: bytes | None) -> Kind:
     return "ours" if found[1] == _sum(content[found.end() :]) else "edited"
 
 
-def python_of(content: bytes) -> str:
-    """Return the interpreter that a hook of ours runs."""
-    return _value(content, 1)
+def installation(content: bytes) -> tuple[str, str]:
+    """Return the interpreter that a hook of ours runs, and the folder of its judgekit.
 
-
-def root_of(content: bytes) -> str:
-    """Return the folder of the judgekit that a hook of ours runs, "" where it is older and names none."""
-    return _value(content, 2)
-
-
-def _value(content: bytes, group: int) -> str:
-    found = _PYTHON.search(os.fsdecode(content))
-    words = (found[group] or "") if found else ""
-    return "".join(shlex.split(words)) if len(words) <= _LONGEST else ""
+    The latter is "" where the hook is older and names none.
+    """
+    found = _INSTALLATION.search(os.fsdecode(content))
+    quoted = found.groups(default="") if found else ("", "")
+    python, root = ("".join(shlex.split(each)) if len(each) <= _LONGEST else "" for each in quoted)
+    return python, root
 
 
 def endpoint(hooks: Path) -> Path:
@@ -143,7 +137,7 @@ def install(change: HookChange) -> None:
 
     Raises `InputError` when that cannot be done; then nothing has changed.
     """
-    if not change.changes:
+    if not change.changes or change.after is None:
         return
     if change.moves:
         _move(change.path, change.kept)
@@ -154,7 +148,7 @@ def install(change: HookChange) -> None:
         if change.moves:
             _move(change.kept, change.path)
         raise
-    files.add(change.path, made, before=None)
+    files.remember(change.path, made, None, change.after)
 
 
 def uninstall(change: HookChange) -> None:

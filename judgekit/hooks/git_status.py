@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -18,13 +19,7 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.hooks.install import Scope
-
-
-_NO_PROJECT = (
-    "git shares no hooks with those who clone a project: judgekit install pre-commit, or a line in what the "
-    "project uses for hooks (docs/gate-install.md)"
-)
+    from judgekit.hooks.launch import Scope
 
 
 class HooksFolder(NamedTuple):
@@ -46,16 +41,18 @@ class HooksFolder(NamedTuple):
 
 def find(folder: Path) -> HooksFolder:
     """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
-    tree = _tree(folder)
+    try:
+        tree = _asked(Repository(folder), "--show-toplevel", folder)
+        repository = Repository(tree)
+    except UsageError:
+        tree, bare = None, Repository(folder, bare=True)
+        repository = Repository(_asked(bare, "--absolute-git-dir", folder), bare=True)
     # Relative paths in git's configuration count from where hooks are run.
-    bare = Repository(folder, bare=True)
-    repository = (
-        Repository(tree) if tree else Repository(_asked(bare, "--absolute-git-dir", folder), bare=True)
-    )
     hooks = _asked(repository, "--git-path", repository.folder, "hooks")
     common = _asked(repository, "--git-common-dir", repository.folder)
-    own = [path for path in (common, tree) if path is not None]
-    return HooksFolder(hooks, tree, not any(_below(hooks, path) for path in own))
+    real = hooks.resolve()
+    is_own = any(real.is_relative_to(path.resolve()) for path in (common, tree) if path is not None)
+    return HooksFolder(hooks, tree, not is_own)
 
 
 def of_scope(scope: Scope, folder: Path) -> HooksFolder:
@@ -65,33 +62,28 @@ def of_scope(scope: Scope, folder: Path) -> HooksFolder:
     Raises `UsageError` where there is no such place, or it is another scope's.
     """
     if scope == "project":
-        raise UsageError(_NO_PROJECT)
-    if scope == "user":
-        return _users(folder)
-    place = find(folder)
-    if place.shared:
-        told = "core.hooksPath makes it so; --scope user installs there, for all of them"
-        raise UsageError(f"{place.hooks} is not this repository's alone: {told}")
-    return place
-
-
-def _users(folder: Path) -> HooksFolder:
-    named = configured(folder, "core.hooksPath", "--global", "--type=path")
+        raise UsageError(
+            "git shares no hooks with those who clone a project: judgekit install pre-commit, or a line in "
+            "what the project uses for hooks (docs/gate-install.md)"
+        )
+    if scope == "local":
+        place = find(folder)
+        if place.shared:
+            told = "core.hooksPath makes it so; --scope user installs there, for all of them"
+            raise UsageError(f"{place.hooks} is not this repository's alone: {told}")
+        return place
+    named = _configured(folder, "core.hooksPath", "--global", "--type=path")
     if named is not None and Path(named).is_absolute():
         return HooksFolder(Path(named), None, shared=True)
-    try:
-        place = find(folder)
-    except UsageError:
-        place = None
-    if place is None or not place.shared:
-        told = (
-            "git config --global core.hooksPath FOLDER sets one, which then replaces every repository's own"
-        )
-        raise UsageError(f"no folder of hooks for all your repositories is set up; {told}")
-    return place
+    with contextlib.suppress(UsageError):
+        around = find(folder)
+        if around.shared:
+            return around
+    told = "git config --global core.hooksPath FOLDER sets one, which then replaces every repository's own"
+    raise UsageError(f"no folder of hooks for all your repositories is set up; {told}")
 
 
-def configured(folder: Path, key: str, *options: str) -> str | None:
+def _configured(folder: Path, key: str, *options: str) -> str | None:
     """Return a value of git's configuration, None where there is none."""
     try:
         raw = Repository(folder).ask("config", *options, "--get", key)
@@ -109,13 +101,6 @@ def refuse_managed(place: HooksFolder) -> None:
         )
 
 
-def _tree(folder: Path) -> Path | None:
-    try:
-        return _asked(Repository(folder), "--show-toplevel", folder)
-    except UsageError:
-        return None
-
-
 def _asked(repository: Repository, option: str, base: Path, *words: str) -> Path:
     try:
         raw = repository.ask("rev-parse", option, *words)
@@ -124,13 +109,8 @@ def _asked(repository: Repository, option: str, base: Path, *words: str) -> Path
     return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
 
 
-def _below(path: Path, folder: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
 _AGAIN = "judgekit install git sets it up anew"
 _SECONDS = 10
-_MENTION = b"judgekit"
 
 
 class HookFinding(NamedTuple):
@@ -151,42 +131,43 @@ def findings(folder: Path) -> Iterator[HookFinding]:
     except InputError as error:
         yield HookFinding("wrong", str(error))
         return
-    yield from _why(folder, place)
-    found = git_hook.kind(content)
-    if content is None or found == "foreign":
+    origin = _configured(folder, "core.hooksPath", "--show-origin")
+    if origin is not None:
+        where = origin.partition("\t")[0]
+        yield HookFinding("ok", f"hooks are in {place.hooks}, as core.hooksPath says ({where})")
+    kind = git_hook.kind(content)
+    if content is None or kind == "foreign":
         yield from _without(place, path, content)
     else:
-        yield _ours(path, found, content)
+        yield _ours(path, kind, content)
         yield from _runs(place, path, content)
-        yield from _kept(path)
-    yield from _configured(folder)
+        kept = path.with_name(KEPT)
+        if os.access(kept, os.X_OK):
+            yield HookFinding(
+                "ok", f"{kept}, which was there before, runs first and can stop a push by itself"
+            )
+        elif os.path.lexists(kept):
+            yield HookFinding("note", f"{kept}, which was there before, is not run: it had no run bit")
+    yield from _in_configuration(folder)
     yield from (HookFinding("note", line) for line in notes(place))
 
 
 def notes(place: HooksFolder) -> Iterator[str]:
     """Yield what a person should know about the place where the hook is."""
-    if place.in_tree and not _ignored(place):
+    tree, hook = place.tree, str(place.hooks / HOOK)
+    if tree and place.in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
         told = "leave the hook out of commits, it names paths of this machine; or install pre-commit"
         yield f"{place.hooks} lies among the project's files; {told}"
     if place.shared:
         yield f"{place.hooks} serves all repositories that core.hooksPath leads to it"
-    tree = place.tree
-    if tree is not None and any(tree.glob("lefthook.y*ml")):
+    if tree and any(tree.glob("lefthook.y*ml")):
         yield "lefthook install replaces hooks: put the gate into its configuration (docs/gate-install.md)"
-
-
-def _why(folder: Path, place: HooksFolder) -> Iterator[HookFinding]:
-    origin = configured(folder, "core.hooksPath", "--show-origin")
-    if origin is not None:
-        yield HookFinding(
-            "ok", f"hooks are in {place.hooks}, as core.hooksPath says ({origin.partition(chr(9))[0]})"
-        )
 
 
 def _without(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[HookFinding]:
     if content is None:
         yield HookFinding("note", f"no {path}; judgekit install git lets git ask the gate")
-    elif _MENTION in content or _by_pre_commit(place, content):
+    elif b"judgekit" in content or _by_pre_commit(place, content):
         yield HookFinding("ok", f"{path} is another program's and leads to the gate")
     else:
         yield HookFinding(
@@ -194,38 +175,37 @@ def _without(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[
         )
     if content is not None and not os.access(path, os.X_OK):
         yield HookFinding("note", f"{path} lacks its run bit: git skips it")
-    if os.path.lexists(path.with_name(KEPT)):
+    kept = path.with_name(KEPT)
+    if os.path.lexists(kept):
         lost = "it ran before judgekit's hook, which another program has replaced"
-        yield HookFinding("note", f"{path.with_name(KEPT)} is not run: {lost}; move it back or remove it")
+        yield HookFinding("note", f"{kept} is not run: {lost}; move it back or remove it")
 
 
 def _by_pre_commit(place: HooksFolder, content: bytes) -> bool:
     if b"pre-commit.com" not in content or place.tree is None:
         return False
-    raw = files.read(place.tree / pre_commit.FILE) or b""
-    return pre_commit.ID.encode() in raw
+    return pre_commit.ID.encode() in (files.read(place.tree / pre_commit.FILE) or b"")
 
 
-def _ours(path: Path, found: git_hook.Kind, content: bytes) -> HookFinding:
-    python, root = git_hook.python_of(content), git_hook.root_of(content)
-    by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+def _ours(path: Path, kind: git_hook.Kind, content: bytes) -> HookFinding:
+    python, root = git_hook.installation(content)
     if not os.access(path, os.X_OK):
         return HookFinding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
-    if found == "edited":
-        return HookFinding(
-            "note", f"{path} is judgekit's, edited by hand: neither renewed nor removed by judgekit"
-        )
+    if kind == "edited":
+        edited = "edited by hand: neither renewed nor removed by judgekit"
+        return HookFinding("note", f"{path} is judgekit's, {edited}")
     if not root:
         older = "is older: it lets PYTHONPATH and PATH name what lies in the repository"
         return HookFinding("note", f"{path} {older}; {_AGAIN}")
     if content != git_hook.text(python, root):
         return HookFinding("note", f"{path} is from another version of judgekit; {_AGAIN}")
+    by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
     return HookFinding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
 
 
 def _runs(place: HooksFolder, path: Path, content: bytes) -> Iterator[HookFinding]:
     """Yield whether the hook finds a judgekit; one that came with a clone is not tried."""
-    python, root = git_hook.python_of(content), git_hook.root_of(content)
+    python, root = git_hook.installation(content)
     if not python or not os.access(python, os.X_OK):
         instead = programs.find("judgekit", os.environ)
         lost = f"{path}: its interpreter {python} is gone"
@@ -255,17 +235,7 @@ def _has_us(python: str, root: str) -> bool:
     return done.returncode == 0
 
 
-def _kept(path: Path) -> Iterator[HookFinding]:
-    kept = path.with_name(KEPT)
-    if not os.path.lexists(kept):
-        return
-    if os.access(kept, os.X_OK):
-        yield HookFinding("ok", f"{kept}, which was there before, runs first and can stop a push by itself")
-    else:
-        yield HookFinding("note", f"{kept}, which was there before, is not run: it had no run bit")
-
-
-def _configured(folder: Path) -> Iterator[HookFinding]:
+def _in_configuration(folder: Path) -> Iterator[HookFinding]:
     """Yield the hooks that git 2.54 and newer run from its configuration."""
     try:
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
@@ -273,11 +243,5 @@ def _configured(folder: Path) -> Iterator[HookFinding]:
         return
     for line in lines_of(os.fsdecode(raw)):
         name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
-        command = configured(folder, f"hook.{name}.command") or ""
+        command = _configured(folder, f"hook.{name}.command") or ""
         yield HookFinding("note", f'git 2.54 and newer also run the configured hook "{name}": {command}')
-
-
-def _ignored(place: HooksFolder) -> bool:
-    return place.tree is not None and Repository(place.tree).holds(
-        "check-ignore", "--quiet", str(place.hooks / HOOK)
-    )

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from judgekit import environment, programs
-from judgekit.errors import ConfigError, JudgekitError, UsageError
+from judgekit.errors import ConfigError, UsageError
 from judgekit.git import GitError, Repository
 from judgekit.hooks import entries, files
+from judgekit.hooks.files import FileChange
+from judgekit.hooks.launch import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-Scope = Literal["user", "project", "local"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-
-
-class SettingsChange(NamedTuple):
-    """What an installation would make of one settings file; None stands for no file."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is anything to do."""
-        return self.before != self.after
 
 
 def settings_file(scope: Scope, project: Path) -> Path:
@@ -54,7 +42,7 @@ def project_folder(folder: Path | None = None) -> Path:
     return Path(environment.project_root(str(folder or Path.cwd())))
 
 
-def planned_install(scope: Scope, project: Path, python: str | None = None) -> SettingsChange:
+def planned_install(scope: Scope, project: Path, python: str | None = None) -> FileChange:
     """Return what installing the hook would change.
 
     `python` is the interpreter that runs it (this one); the project scope, which is shared, names none.
@@ -67,41 +55,56 @@ def planned_install(scope: Scope, project: Path, python: str | None = None) -> S
         raise UsageError(f"{path} is your own settings file: --scope user writes it; or go into a project")
     before = files.read(path)
     hook = entries.portable() if scope == "project" else entries.fastest(python)
-    after = entries.installed(_text(path, before), hook, str(path))
-    return SettingsChange(path, before, after.encode())
+    text = _text(path, before)
+    after = entries.installed(text, hook, str(path))
+    return FileChange(path, before, before if after == text else _bytes(after))
 
 
-def planned_uninstall(scope: Scope, project: Path) -> SettingsChange:
+def planned_uninstall(scope: Scope, project: Path) -> FileChange:
     """Return what taking the hook out would change: a file that holds nothing else goes.
 
     Raises as `planned_install` does.
     """
     path = settings_file(scope, project)
     before = files.read(path)
-    text = _text(path, before)
-    if not entries.found(text, str(path)):
-        return SettingsChange(path, before, before)
-    after = entries.uninstalled(text, str(path))
-    gone = not after and not files.was_empty(path)
-    return SettingsChange(path, before, None if gone else after.encode())
+    return FileChange(path, before, _original(path, before))
 
 
-def install(change: SettingsChange) -> None:
+def install(change: FileChange) -> None:
     """Write a planned installation.
 
     Raises `InputError` when that cannot be done; then nothing has changed.
     """
-    if change.changes:
-        made = files.replace(change.path, change.before, change.after)
-        files.add(change.path, made, before=change.before)
+    if change.changes and change.after is not None:
+        original = _original(change.path, change.before)
+        made = files.replace(*change)
+        files.remember(change.path, made, original, change.after)
 
 
-def uninstall(change: SettingsChange) -> None:
+def uninstall(change: FileChange) -> None:
     """Carry out a planned removal, that of folders made for it too. Raises as `install` does."""
-    if not change.changes:
-        return
-    files.replace(change.path, change.before, change.after)
-    files.forget(change.path)
+    if change.changes:
+        files.replace(*change)
+        files.forget(change.path)
+
+
+def _original(path: Path, content: bytes | None) -> bytes | None:
+    """Return what a settings file is without our entries.
+
+    That is what it was before, byte for byte, where nobody has changed it since.
+    """
+    text = _text(path, content)
+    if not entries.found(text, str(path)):
+        return content
+    record = files.recorded(path)
+    if record and record.sha256 == hashlib.sha256(content or b"").hexdigest():
+        return record.before
+    left = entries.uninstalled(text, str(path))
+    return _bytes(left) if left else b"" if record and record.before == b"" else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")  # half of a pair of surrogates can only stand escaped
 
 
 def _text(path: Path, content: bytes | None) -> str:
@@ -167,10 +170,7 @@ def doubled(project: Path) -> Iterator[str]:
 
 def installed(scope: Scope, project: Path) -> list[entries.HookEntry]:
     """Return our entries in a scope's settings; none where the file cannot be read or is not JSON."""
-    path = settings_file(scope, project)
-    with contextlib.suppress(OSError, UnicodeDecodeError, JudgekitError):
-        return entries.found(path.read_bytes().decode(), str(path))
-    return []
+    return entries.ours(settings(settings_file(scope, project)))
 
 
 def plugin_enabled(project: Path) -> bool:
@@ -199,11 +199,8 @@ def _managed_files() -> list[Path]:
 def _strangers(scope: Scope, project: Path) -> Iterator[str]:
     """Yield hooks that run judgekit among other things: they are not ours to change."""
     path = settings_file(scope, project)
-    hooks = settings(path).get("hooks")
-    groups = hooks.get("UserPromptSubmit") if isinstance(hooks, dict) else None
-    for group in groups if isinstance(groups, list) else ():
-        listed = group.get("hooks") if isinstance(group, dict) else None
-        for hook in listed if isinstance(listed, list) else ():
+    for event, group in entries.listed(settings(path)):
+        for hook in group["hooks"] if event == "UserPromptSubmit" else ():
             if entries.mentions_us(hook):
                 yield (
                     f"{path} also has a hook that seems to run judgekit: {hook.get('command')}; if it does, "
@@ -246,9 +243,9 @@ _MEMORY = "The doctor asks the prompt hook a question"
 
 
 class ScopeStatus(NamedTuple):
-    """What is known of the hook in one scope.
+    """What is known of the hook in one scope: `problem` is None where it answers or was not `asked`.
 
-    `problem` is None where it answers or was not `asked`; `missing` are the events it is not called on.
+    `missing` are the events it is not called on.
     """
 
     scope: Scope
@@ -263,26 +260,20 @@ class ScopeStatus(NamedTuple):
 def findings(project: Path) -> Iterator[ScopeStatus]:
     """Yield one finding for every scope in which the hook is set up; each is asked once, for 10 s at most."""
     for scope in SCOPES:
-        found = installed(scope, project)
-        if found:
-            yield _finding(scope, project, found)
-
-
-def _finding(scope: Scope, project: Path, found: list[entries.HookEntry]) -> ScopeStatus:
-    hook = next(
-        (hook_entry.hook for hook_entry in found if hook_entry.event == "UserPromptSubmit"), found[0].hook
-    )
-    covered = {hook_entry.event for hook_entry in found}
-    asked = scope == "user" or hook in (entries.portable(), entries.fastest())
-    return ScopeStatus(
-        scope,
-        settings_file(scope, project),
-        form(hook),
-        hook == entries.portable(),
-        asked,
-        tuple(event for event in entries.EVENTS if event not in covered),
-        (problem(hook) if asked else _gone(hook)),
-    )
+        hooks = {event: hook for event, _, hook in reversed(installed(scope, project))}
+        if not hooks:
+            continue
+        hook = hooks.get("UserPromptSubmit") or [*hooks.values()][-1]
+        asked = scope == "user" or hook in (entries.portable(), entries.fastest())
+        yield ScopeStatus(
+            scope,
+            settings_file(scope, project),
+            form(hook),
+            hook == entries.portable(),
+            asked,
+            tuple(event for event in entries.EVENTS if event not in hooks),
+            problem(hook) if asked else _gone(hook),
+        )
 
 
 def form(hook: dict[str, Any]) -> str:
@@ -307,16 +298,19 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     gone = _gone(hook)
     if gone:
         return gone
+    # Where there is no `args` the client starts a shell.
+    shell = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
+    argv = entries.argument_vector(hook) or [] if "args" in hook else shell
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
     with tempfile.TemporaryDirectory(prefix="judgekit-doctor-", ignore_cleanup_errors=True) as folder:
-        _write_store(Path(folder))
+        _write_store(Path(folder, ".claude", "memory"))
+        payload = {"hook_event_name": "UserPromptSubmit", "prompt": _PROMPT, "cwd": folder}
         try:
             done = subprocess.run(  # noqa: S603 - what the user's own settings run on every prompt
-                _started(hook),
-                input=json.dumps(
-                    {"hook_event_name": "UserPromptSubmit", "prompt": _PROMPT, "cwd": folder}
-                ).encode(),
+                argv,
+                input=json.dumps(payload).encode(),
                 cwd=folder,
-                env=_environment(folder),
+                env={**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
                 capture_output=True,
                 timeout=deadline,
                 check=False,
@@ -325,9 +319,10 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
             return f"it does not answer within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it says nothing"
     if done.returncode:
-        return f"it ends with code {done.returncode}: {_last_line(done.stderr)}"
-    return None if b"<memory-" in done.stdout else f"it does not answer: {_last_line(done.stderr)}"
+        return f"it ends with code {done.returncode}: {said}"
+    return None if b"<memory-" in done.stdout else f"it does not answer: {said}"
 
 
 def _gone(hook: dict[str, Any]) -> str | None:
@@ -339,20 +334,7 @@ def _gone(hook: dict[str, Any]) -> str | None:
     )
 
 
-def _started(hook: dict[str, Any]) -> list[str]:
-    """Return what the client starts for a hook: the program itself, or a shell where there is no `args`."""
-    if "args" in hook:
-        return entries.argument_vector(hook) or []
-    return [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-
-
-def _environment(folder: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
-    return {**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))}
-
-
-def _write_store(project: Path) -> None:
-    store = project / ".claude" / "memory"
+def _write_store(store: Path) -> None:
     (store / "decisions").mkdir(parents=True)
     memory = {
         "schema_version": "1.0",
@@ -366,7 +348,3 @@ def _write_store(project: Path) -> None:
     (store / "decisions" / "doctor.json").write_text(json.dumps(memory), encoding="utf-8")
     line = f"- [DECISION] {_MEMORY} -> .claude/memory/decisions/doctor.json #tags:doctor\n"
     (store / "index.md").write_text(line, encoding="utf-8")
-
-
-def _last_line(said: bytes) -> str:
-    return said.decode(errors="replace").strip().rpartition("\n")[2] or "it says nothing"

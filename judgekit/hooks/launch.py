@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Literal, TypeAlias
+
+Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPTIONS = ("-I", "-S", "-c")

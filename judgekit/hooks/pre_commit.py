@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from judgekit.config import yamlfile
 from judgekit.errors import ConfigError
 from judgekit.hooks import files
+from judgekit.hooks.files import FileChange
 from judgekit.hooks.git_hook import BLOCKED
-from judgekit.hooks.install import SettingsChange
 from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
@@ -42,39 +42,38 @@ ITEM = f"""\
 """
 
 
-def planned_install(project: Path) -> SettingsChange:
+def planned_install(project: Path) -> FileChange:
     """Return what adding the hook to a project's configuration would change.
 
     Raises `ConfigError` when that file is not what pre-commit reads, `InputError` when it cannot be read.
     """
     path, before, text = _read(project)
-    position, is_alone = _found(path, text)
-    if position is not None and not is_alone:
-        return SettingsChange(path, before, before)
     with _named(path):
-        rest = text if position is None else yamlfile.without_item(text, "repos", position)
-        if position is not None and _repos(text)[position] == yamlfile.parsed(ITEM)[0]:
-            return SettingsChange(path, before, before)
-        return SettingsChange(path, before, yamlfile.with_item(rest, "repos", ITEM).encode())
+        repos, position = _found(text)
+        if position is not None:
+            if not _is_plain(repos[position]) or repos[position] == yamlfile.parsed(ITEM)[0]:
+                return FileChange(path, before, before)
+            text = yamlfile.without_item(text, "repos", position)
+        return FileChange(path, before, yamlfile.with_item(text, "repos", ITEM).encode())
 
 
-def planned_uninstall(project: Path) -> SettingsChange:
+def planned_uninstall(project: Path) -> FileChange:
     """Return what taking the hook out would change; a file that holds nothing else goes. Raises as above."""
     path, before, text = _read(project)
-    position, is_alone = _found(path, text)
-    if position is None:
-        return SettingsChange(path, before, before)
-    if not is_alone:
-        raise ConfigError(f"{ID} stands among other hooks; take it out by hand", path=path, key="repos")
     with _named(path):
+        repos, position = _found(text)
+        if position is None:
+            return FileChange(path, before, before)
+        if not _is_plain(repos[position]):
+            raise ConfigError(f"{ID} stands among other hooks; take it out by hand", key="repos")
         rest = yamlfile.without_item(text, "repos", position)
-    return SettingsChange(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
+    return FileChange(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
 
 
-def write(change: SettingsChange) -> None:
+def write(change: FileChange) -> None:
     """Carry out a planned change; raises `InputError` when that cannot be done, then nothing has changed."""
     if change.changes:
-        files.replace(change.path, change.before, change.after)
+        files.replace(*change)
 
 
 def _read(project: Path) -> tuple[Path, bytes | None, str]:
@@ -86,20 +85,21 @@ def _read(project: Path) -> tuple[Path, bytes | None, str]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
 
 
-def _repos(text: str) -> list[Any]:
+def _found(text: str) -> tuple[list[Any], int | None]:
+    """Return the entries of a configuration, and the place of the one with our hook."""
     data = yamlfile.parsed(text) or {}
-    return list(data.get("repos") or []) if isinstance(data, dict) else []
+    repos = list(data.get("repos") or []) if isinstance(data, dict) else []
+    return repos, next((place for place, repo in enumerate(repos) if ID in _ids(repo)), None)
 
 
-def _found(path: Path, text: str) -> tuple[int | None, bool]:
-    """Return the place of the entry with our hook, and whether it is as we write it: local, alone."""
-    with _named(path):
-        for position, repo in enumerate(_repos(text)):
-            hooks = repo.get("hooks") if isinstance(repo, dict) else None
-            ids = [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
-            if ID in ids:
-                return position, repo.get("repo") == "local" and ids == [ID]
-    return None, False
+def _is_plain(repo: dict[str, Any]) -> bool:
+    """Whether the entry with our hook is as we write it: local, alone."""
+    return repo.get("repo") == "local" and _ids(repo) == [ID]
+
+
+def _ids(repo: Any) -> list[Any]:  # noqa: ANN401 - whatever YAML a project has
+    hooks = repo.get("hooks") if isinstance(repo, dict) else None
+    return [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
 
 
 @contextmanager

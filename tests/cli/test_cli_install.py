@@ -120,9 +120,8 @@ def test_print_makes_no_folder(judgekit: Callable[..., Outcome], project: Path, 
     [
         (b'{\n  "model": "opus",\n}', ":3: not valid JSON"),
         (b'{\n// why\n"model": "opus"}', ":2: not valid JSON"),
-        (b'{\n"hooks": []}', ":2: hooks: expected an object of events"),
-        (b'{"hooks": {"UserPromptSubmit": {}}}', ":1: hooks.UserPromptSubmit: expected an array"),
-        (b"[]", ":1: expected an object of settings"),
+        (b'{\n"hooks": []}', ": hooks: expected an object of events"),
+        (b"[]", ": expected an object of settings"),
         (b'{"a": "\xff"}', ":1: not UTF-8"),
     ],
 )

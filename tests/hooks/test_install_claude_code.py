@@ -1,30 +1,46 @@
-"""The hook in Claude Code's settings files, and out again, folders and all."""
+"""The hook in Claude Code's settings files, and out again; whether it answers there, and how often."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import stat
+import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from git_repo import GitRepo
 
 from judgekit.errors import ConfigError, InputError, UsageError
-from judgekit.hooks import entries, files
-from judgekit.hooks import install as claude_code
-from judgekit.hooks.install import SCOPES, Scope
+from judgekit.hooks import entries, files, install, launch
+from judgekit.hooks.install import SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ORIGINALS = [None, b"", b" \n", b"{}", b'\xef\xbb\xbf{\r\n\t"model": "opus"\r\n}', b'{"hooks":{"Stop":[]}}\n']
+    from judgekit.hooks.launch import Scope
+
+ORIGINALS = [
+    None,
+    b"",
+    b" \n",
+    b"{}",
+    b'\xef\xbb\xbf{\r\n\t"model": "opus"\r\n}',
+    b'{"model":1, "model": 2.50,\n\n  "hooks" : {"Stop":[ ]}, "a": "\\u00e9"}\n',
+]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    (path / ".git").mkdir(parents=True)
-    return path
+    return GitRepo(tmp_path / "project").folder
+
+
+@pytest.fixture(autouse=True)
+def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test depend on where this interpreter lies."""
+    monkeypatch.setattr(sys, "prefix", "/opt/judgekit")
 
 
 def tree(*folders: Path) -> dict[str, bytes | None]:
@@ -33,27 +49,31 @@ def tree(*folders: Path) -> dict[str, bytes | None]:
 
 def walk(folder: Path) -> Iterator[tuple[Path, bytes | None]]:
     for path in sorted(folder.rglob("*")):
-        if "judgekit" not in path.relative_to(folder).parts:  # our own folder, in the home folder
+        if not {"judgekit", ".git"} & {*path.relative_to(folder).parts}:  # our own folder, in the home folder
             yield path, None if path.is_dir() else path.read_bytes()
 
 
-def install(scope: Scope, project: Path) -> claude_code.SettingsChange:
-    change = claude_code.planned_install(scope, project)
-    claude_code.install(change)
+def put(scope: Scope, project: Path, python: str | None = None) -> files.FileChange:
+    change = install.planned_install(scope, project, python)
+    install.install(change)
     return change
 
 
-def uninstall(scope: Scope, project: Path) -> claude_code.SettingsChange:
-    change = claude_code.planned_uninstall(scope, project)
-    claude_code.uninstall(change)
+def take_out(scope: Scope, project: Path) -> files.FileChange:
+    change = install.planned_uninstall(scope, project)
+    install.uninstall(change)
     return change
 
 
-def prepare(scope: Scope, project: Path, original: bytes | None) -> None:
-    if original is not None:
-        path = claude_code.settings_file(scope, project)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(original)
+def write(scope: Scope, project: Path, content: bytes | dict[str, Any]) -> Path:
+    path = install.settings_file(scope, project)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def hooks(*each: dict[str, Any], event: str = "UserPromptSubmit") -> dict[str, Any]:
+    return {"hooks": {event: [{"hooks": list(each)}]}}
 
 
 @pytest.mark.parametrize("original", ORIGINALS)
@@ -61,138 +81,337 @@ def prepare(scope: Scope, project: Path, original: bytes | None) -> None:
 def test_in_and_out_leaves_no_trace(
     scope: Scope, original: bytes | None, project: Path, isolated: Path
 ) -> None:
-    prepare(scope, project, original)
+    if original is not None:
+        write(scope, project, original)
     before = tree(project, isolated)
-    assert install(scope, project).changes
+    change = put(scope, project)
+    assert change.changes
     assert tree(project, isolated) != before
-    assert not install(scope, project).changes
-    assert uninstall(scope, project).changes
+    assert stat.S_IMODE(files.location().stat().st_mode) == 0o600, "settings may hold keys"
+    assert not put(scope, project).changes
+    if scope != "project":
+        assert put(scope, project, "/elsewhere/python3").changes
+    assert take_out(scope, project).changes
     assert tree(project, isolated) == before
-    assert not uninstall(scope, project).changes
+    assert not take_out(scope, project).changes
     assert not files.location().exists()
 
 
-@pytest.mark.parametrize("original", [each for each in ORIGINALS if each != b""])
-@pytest.mark.parametrize("scope", SCOPES)
-def test_no_memory_of_the_installation_is_needed(
-    scope: Scope, original: bytes | None, project: Path, isolated: Path
-) -> None:
-    prepare(scope, project, original)
+@pytest.mark.parametrize(
+    "record", [None, "[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"]
+)
+def test_no_record_of_the_installation_is_needed(project: Path, isolated: Path, record: str | None) -> None:
+    write("local", project, b'{\n  "model": "opus"\n}\n')
     before = tree(project, isolated)
-    install(scope, project)
-    shutil.rmtree(isolated / "judgekit")
-    uninstall(scope, project)
+    put("user", project)
+    put("local", project)
+    if record is None:
+        shutil.rmtree(isolated / "judgekit")
+    else:
+        files.location().write_text(record)
+    take_out("user", project)
+    take_out("local", project)
     assert tree(project, isolated) == before
 
 
-def test_a_folder_that_was_there_stays(project: Path) -> None:
-    (project / ".claude").mkdir()
-    install("project", project)
-    uninstall("project", project)
-    assert (project / ".claude").is_dir()
-
-
-def test_a_folder_made_for_two_files_goes_with_the_second(project: Path) -> None:
-    install("project", project)
-    install("local", project)
-    uninstall("project", project)
-    assert (project / ".claude").is_dir()
-    uninstall("local", project)
-    assert not (project / ".claude").exists()
-
-
-def test_a_folder_that_is_used_meanwhile_stays(project: Path) -> None:
-    install("project", project)
-    (project / ".claude" / "agents").mkdir()
-    uninstall("project", project)
-    assert (project / ".claude" / "agents").is_dir()
-
-
-def test_an_empty_file_stays_one_after_a_change_of_form(project: Path) -> None:
-    prepare("local", project, b"")
-    install("local", project)
-    change = claude_code.planned_install("local", project, python="/elsewhere/python3")
-    assert change.changes
-    claude_code.install(change)
-    uninstall("local", project)
-    assert claude_code.settings_file("local", project).read_bytes() == b""
-
-
-@pytest.mark.parametrize("damage", ["[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"])
-def test_a_damaged_record_is_none(project: Path, damage: str) -> None:
-    install("project", project)
-    files.location().write_text(damage)
-    uninstall("project", project)
-    assert not (project / ".claude").exists()
+def test_a_record_that_an_earlier_version_wrote_is_read(project: Path) -> None:
+    paths = [put(scope, project).path for scope in ("project", "local")]
+    folder = str(project / ".claude")
+    earlier = {"folders": [folder], "files": {str(paths[0]): True, str(paths[1]): False}}
+    files.location().write_text(json.dumps(earlier))
+    take_out("project", project)
+    take_out("local", project)
+    assert paths[0].read_bytes() == b"", "it was there, empty"
+    assert not paths[1].exists()
 
 
 def test_an_installation_does_not_fail_for_its_records_sake(project: Path, isolated: Path) -> None:
     (isolated / "judgekit").write_text("a file in our folder's place")
-    install("project", project)
-    uninstall("project", project)
+    put("project", project)
+    take_out("project", project)
     assert not (project / ".claude").exists()
 
 
-def test_shared_settings_name_nothing_of_this_machine(project: Path) -> None:
-    change = claude_code.planned_install("project", project)
-    assert change.after is not None
-    hooks = json.loads(change.after)["hooks"]
-    assert hooks["UserPromptSubmit"][0]["hooks"] == [entries.portable()]
-    assert str(Path.home()) not in change.after.decode()
+def test_folders_that_others_use_stay(project: Path) -> None:
+    put("project", project)
+    put("local", project)
+    take_out("project", project)
+    assert (project / ".claude").is_dir(), "the second file is in it"
+    (project / ".claude" / "agents").mkdir()
+    take_out("local", project)
+    assert (project / ".claude" / "agents").is_dir()
 
 
-@pytest.mark.parametrize("scope", ["user", "local"])
-def test_other_settings_start_the_hook_fast(scope: Scope, project: Path) -> None:
-    change = claude_code.planned_install(scope, project)
-    assert change.after is not None
-    assert json.loads(change.after)["hooks"]["UserPromptSubmit"][0]["hooks"] == [entries.fastest()]
-    assert not change.path.exists(), "a plan writes nothing"
+def test_a_folder_that_was_there_stays(project: Path) -> None:
+    (project / ".claude").mkdir()
+    put("project", project)
+    take_out("project", project)
+    assert (project / ".claude").is_dir()
+
+
+def test_edits_made_after_the_installation_stay(project: Path) -> None:
+    path = put("project", project).path
+    path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "model": "opus",\n', 1))
+    take_out("project", project)
+    assert path.read_bytes() == b'{\n  "model": "opus"\n}\n'
+
+
+def test_an_edit_between_plan_and_writing_stays(project: Path) -> None:
+    write("local", project, b"{}")
+    change = install.planned_install("local", project)
+    assert change.path.read_bytes() == b"{}", "a plan writes nothing"
+    change.path.write_bytes(b'{"theirs": 1}')
+    with pytest.raises(InputError):
+        install.install(change)
+    assert change.path.read_bytes() == b'{"theirs": 1}'
+    assert not files.location().exists()
+
+
+def test_which_form_is_written(project: Path) -> None:
+    for scope in SCOPES:
+        form = entries.portable() if scope == "project" else entries.fastest()
+        written = install.planned_install(scope, project).after or b""
+        assert json.loads(written)["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
+        assert (str(launch.ROOT) in written.decode()) == (scope != "project")
 
 
 def test_the_clients_folder_can_be_elsewhere(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
-    assert claude_code.settings_file("user", project) == isolated / ".claude" / "settings.json"
+    assert install.settings_file("user", project) == isolated / ".claude" / "settings.json"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
-    install("user", project)
+    put("user", project)
     assert (tmp_path / "elsewhere" / "settings.json").is_file()
     assert not (isolated / ".claude").exists()
-    uninstall("user", project)
+    take_out("user", project)
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_project_in_the_home_folder_is_not_the_users_settings(isolated: Path) -> None:
     with pytest.raises(UsageError, match="--scope user"):
-        claude_code.planned_install("project", isolated)
+        install.planned_install("project", isolated)
     assert not (isolated / ".claude").exists()
 
 
-def test_what_is_not_utf8_is_refused(project: Path) -> None:
-    prepare("local", project, b'{\n"a": "\xe9"}')
-    for plan in (claude_code.planned_install, claude_code.planned_uninstall):
-        with pytest.raises(ConfigError, match=r"settings.local.json:2: not UTF-8"):
+@pytest.mark.parametrize(("content", "line"), [(b'{\n"a": "\xe9"}', 2), ("{}".encode("utf-16"), 1)])
+def test_what_is_not_utf8_is_refused(project: Path, content: bytes, line: int) -> None:
+    write("local", project, content)
+    for plan in (install.planned_install, install.planned_uninstall):
+        with pytest.raises(ConfigError, match=rf"settings.local.json:{line}: not UTF-8"):
             plan("local", project)
 
 
-def test_utf16_is_refused(project: Path) -> None:
-    prepare("local", project, "{}".encode("utf-16"))
-    with pytest.raises(ConfigError, match="not UTF-8"):
-        claude_code.planned_install("local", project)
+# Whether it answers.
 
 
-def test_an_edit_between_plan_and_writing_stays(project: Path) -> None:
-    prepare("local", project, b"{}")
-    change = claude_code.planned_install("local", project)
-    change.path.write_bytes(b'{"theirs": 1}')
-    with pytest.raises(InputError):
-        claude_code.install(change)
-    assert change.path.read_bytes() == b'{"theirs": 1}'
-    assert not files.location().exists()
+def command(program: str, *args: str) -> dict[str, Any]:
+    return {"type": "command", "command": program, "args": list(args)}
 
 
-def test_edits_made_after_the_installation_stay(project: Path) -> None:
-    install("project", project)
-    path = claude_code.settings_file("project", project)
-    path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "model": "opus",\n', 1))
-    uninstall("project", project)
-    assert path.read_bytes() == b'{\n  "model": "opus"\n}\n'
+def script(folder: Path, text: str) -> dict[str, Any]:
+    """Return a hook of ours whose program does something else."""
+    program = folder / "judgekit"
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    return command(str(program), "hook")
+
+
+def test_the_hook_answers_whatever_the_user_configured(
+    isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
+    monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
+    assert install.problem(entries.fastest()) is None
+    assert install.problem(command(sys.executable, "-m", "judgekit", "hook")) is None
+    shell = {"type": "command", "command": f"'{sys.executable}' -P -m judgekit hook"}
+    assert install.problem(shell) is None
+    assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
+
+
+def test_the_portable_form_answers_where_judgekit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    assert install.problem(entries.portable()) is None
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    if not shutil.which("judgekit"):
+        assert install.problem(entries.portable()) == "its program judgekit is not on this shell's PATH"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo hello", "it does not answer: it says nothing"),
+        ("echo wrong >&2; echo worse >&2; exit 2", "it ends with code 2: worse"),
+        ("exec sleep 30", "it does not answer within 2 s"),
+    ],
+)
+def test_what_does_not_answer_is_said(tmp_path: Path, text: str, said: str) -> None:
+    assert install.problem(script(tmp_path, text), deadline=2) == said
+
+
+def test_what_is_gone_or_cannot_be_started_is_said(tmp_path: Path) -> None:
+    hook = command(sys.executable, *launch.OPTIONS, launch.code(str(tmp_path)))
+    assert "No module named 'judgekit'" in str(install.problem(hook))
+    hook = entries.fastest(str(tmp_path / "bin" / "python3"))
+    assert install.problem(hook) == f"its program {tmp_path}/bin/python3 is gone"
+    hook = script(tmp_path, "exit 0")
+    Path(hook["command"]).chmod(0o644)
+    assert install.problem(hook) == "it cannot be started (Permission denied)"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_each_scope_is_found(scope: Scope, project: Path) -> None:
+    assert list(install.findings(project)) == []
+    put(scope, project)
+    (status,) = install.findings(project)
+    assert (status.scope, status.path) == (scope, install.settings_file(scope, project))
+    assert (status.asked, status.missing, status.portable) == (True, (), scope == "project")
+    assert status.form.startswith("the portable form" if scope == "project" else "the fastest form, /")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_command_of_a_clone_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
+    """What stands in a project's folder may come from anybody; the user's own settings do not."""
+    write(scope, project, hooks(script(tmp_path, f"touch '{tmp_path}/run'")))
+    (status,) = install.findings(project)
+    assert status.asked is (tmp_path / "run").exists() is (scope == "user")
+    assert status.problem == ("it does not answer: it says nothing" if scope == "user" else None)
+
+
+def test_an_interpreter_of_a_clone_that_is_gone_is_said(project: Path) -> None:
+    write("local", project, hooks(entries.fastest("/no/such/python3")))
+    (status,) = install.findings(project)
+    assert status.problem == "its program /no/such/python3 is gone"
+    assert status.form == "the fastest form of another installation, /no/such/python3"
+
+
+def test_events_that_are_missing_are_named(project: Path) -> None:
+    write("user", project, hooks(command(sys.executable, "-m", "judgekit", "hook")))
+    (status,) = install.findings(project)
+    assert status.missing == ("PostToolUse", "Stop", "SessionStart")
+    assert status.form == f"another form, {sys.executable} -m judgekit hook"
+    write("user", project, hooks(entries.fastest(), event="PostToolUse"))
+    (status,) = install.findings(project)
+    assert status.missing == ("UserPromptSubmit", "Stop", "SessionStart")
+
+
+# What else decides whether the hook runs, and how often.
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_switch_that_stops_all_hooks_is_said(scope: Scope, project: Path) -> None:
+    path = write(scope, project, {"disableAllHooks": True})
+    (line,) = install.switched_off(project)
+    assert line.startswith(f"{path} sets disableAllHooks")
+    assert line in list(install.notes("user", project))
+    write(scope, project, {"disableAllHooks": False})
+    assert list(install.switched_off(project)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "switch"),
+    [
+        ("managed-settings.json", "allowManagedHooksOnly"),
+        ("managed-settings.d/20-hooks.json", "disableAllHooks"),
+    ],
+)
+def test_a_policy_is_said(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, switch: str
+) -> None:
+    monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(json.dumps({switch: True}))
+    (line,) = install.switched_off(project)
+    assert line == f"{tmp_path / name} (managed) sets {switch}: Claude Code runs no hook of yours"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'])
+def test_unreadable_settings_say_nothing(project: Path, content: str) -> None:
+    write("local", project, content.encode())
+    assert list(install.switched_off(project)) == []
+    assert install.installed("local", project) == []
+    assert not install.plugin_enabled(project)
+
+
+def test_how_often_a_prompt_is_answered(project: Path) -> None:
+    write("user", project, hooks(entries.fastest()))
+    write("local", project, hooks(entries.fastest()))
+    assert list(install.doubled(project)) == [], "equal commands are one answer"
+    write("project", project, hooks(entries.portable()))
+    (line,) = install.doubled(project)
+    assert "2 answers: the hook is in the user settings and in the project settings" in line
+    write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
+    (line,) = install.doubled(project)
+    assert "in the user settings and in the plugin" in line
+
+
+@pytest.mark.parametrize(
+    ("user", "local", "enabled"),
+    [
+        ({"judgekit@a": True}, None, True),
+        ({"judgekit@a": True}, {"judgekit@a": False}, False),
+        ({"judgekit@a": False}, {"judgekit@a": True}, True),
+        ({"judgekit-other@a": True}, None, False),
+        (["judgekit@a"], None, False),
+    ],
+)
+def test_whether_the_plugin_is_on(project: Path, user: object, local: object, *, enabled: bool) -> None:
+    write("user", project, {"enabledPlugins": user})
+    write("local", project, {} if local is None else {"enabledPlugins": local})
+    assert install.plugin_enabled(project) is enabled
+
+
+def test_a_hook_that_runs_us_among_other_things_is_said(project: Path) -> None:
+    write("user", project, hooks(command("judgekit hook | tee log") | {"args": None}))
+    assert ["judgekit hook | tee log" in line for line in install.notes("user", project)] == [True]
+    write("user", project, {"hooks": {"UserPromptSubmit": [3, {"hooks": 3}, {"hooks": [3]}]}})
+    assert list(install.notes("user", project)) == []
+
+
+def test_local_settings_that_git_would_take_are_said(project: Path, tmp_path: Path) -> None:
+    write("local", project, {})
+    assert ["git does not ignore" in line for line in install.notes("local", project)] == [True]
+    (project / ".gitignore").write_text(".claude/settings.local.json\n")
+    assert list(install.notes("local", project)) == []
+    (tmp_path / "elsewhere" / ".claude").mkdir(parents=True)
+    assert list(install.notes("local", tmp_path / "elsewhere")) == [], (
+        "without git there is nothing to ignore"
+    )
+
+
+def test_a_shared_hook_that_finds_nothing_here_is_said(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ["not on this shell's PATH" in line for line in install.notes("project", project)] == [True]
+    script(tmp_path, "")
+    assert list(install.notes("project", project)) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "scope", "said"),
+    [
+        ("{tmp}/venv", "user", "a temporary folder"),
+        ("{tmp}/venv", "local", "a temporary folder"),
+        ("{home}/.cache/uv/environments-v2/x", "user", "a cache"),
+        ("{project}/.venv", "user", "depends on this one's .venv"),
+        ("{project}/.venv", "local", None),
+        ("{home}/.judgekit-venv", "user", None),
+    ],
+)
+def test_an_interpreter_that_may_go_is_said(
+    project: Path,
+    tmp_path: Path,
+    isolated: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefix: str,
+    scope: Scope,
+    said: str | None,
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    where = prefix.format(tmp=tmp_path / "tmp", home=isolated, project=project)
+    monkeypatch.setattr(sys, "prefix", where)
+    (project / ".gitignore").write_text(".claude/\n")
+    lines = list(install.notes(scope, project))
+    assert len(lines) == (said is not None)
+    assert said is None or said in lines[0]

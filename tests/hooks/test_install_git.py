@@ -19,7 +19,7 @@ from judgekit.hooks.git_hook import HOOK, KEPT, LEGACY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.hooks.install import Scope
+    from judgekit.hooks.launch import Scope
 
 FOREIGN = b"#!/bin/sh\r\necho \xff\n"
 
@@ -51,7 +51,7 @@ def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
     hook = hooks / HOOK
     assert os.access(hook, os.X_OK)
     assert git_hook.kind(hook.read_bytes()) == "ours"
-    assert git_hook.python_of(hook.read_bytes()) == sys.executable
+    assert git_hook.installation(hook.read_bytes())[0] == sys.executable
     assert not install(repository.folder).changes
     assert uninstall(repository.folder).changes
     assert state(hooks) == {}
@@ -94,7 +94,7 @@ def test_an_older_hook_of_ours_is_renewed(repository: GitRepo, hooks: Path) -> N
     (hooks / HOOK).write_bytes(git_hook.text("/gone/python"))
     (hooks / HOOK).chmod(0o755)
     assert install(repository.folder).changes
-    assert git_hook.python_of((hooks / HOOK).read_bytes()) == sys.executable
+    assert git_hook.installation((hooks / HOOK).read_bytes())[0] == sys.executable
     assert not (hooks / KEPT).exists()
 
 
@@ -237,7 +237,7 @@ def test_the_hook_is_sound_shell(python: str, tmp_path: Path) -> None:
     hook = tmp_path / HOOK
     hook.write_bytes(git_hook.text(python))
     assert b"@" not in hook.read_bytes().replace(b'"$@"', b"")
-    assert git_hook.python_of(hook.read_bytes()) == python
+    assert git_hook.installation(hook.read_bytes())[0] == python
     subprocess.run(["sh", "-n", hook], check=True, timeout=10)
     assigned = next(
         line for line in os.fsdecode(hook.read_bytes()).splitlines() if line.startswith("python=")
