@@ -10,14 +10,13 @@ from judgekit import environment
 from judgekit.config import arguments
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
-from judgekit.judging import comparing, documents
-from judgekit.judging.comparison import LETTERS, Comparison
-from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging import documents, service
+from judgekit.judging.comparison import Comparison, ComparisonInput
 from judgekit.judging.extract import extract
 from judgekit.judging.search import Result, SearchResult, search
 from judgekit.judging.service import JudgeRequest, judge_documents
 from judgekit.judging.subject import Task, file_of
-from judgekit.judging.verdict import Finding, Round, Verdict
+from judgekit.judging.verdict import LETTERS, Finding, Round, Verdict
 from judgekit.rubric import loader
 from judgekit.rubric.loader import LoadedRubric, find_rubric
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
@@ -131,8 +130,8 @@ def compare(
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
     project = Path(environment.project_root(str(Path.cwd())))
-    comparison_input = ComparisonInput(prompt, files, comparing.authors(author_family, len(files)))
-    return comparing.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
+    comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
+    return service.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
 
 def hook(payload: Mapping[str, Any]) -> str:

@@ -386,7 +386,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "config.arguments.payload",
             "config.arguments.roots",
         ),
-        *("engine.team.keep_lines", "judging.record.unsettled", "text.rubric_name"),
+        *(
+            "engine.team.keep_lines",
+            "judging.record.unsettled",
+            "judging.round.failure_of",
+            "text.rubric_name",
+        ),
     ),
     "puts its text beside others, or compares it, and looks at it no further": (
         *(
@@ -410,7 +415,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *(
             "judging.fingerprint.recorded",
-            "judging.comparison_input.terms_of",
+            "judging.comparison.terms_of",
             "judging.pair_replies.pair_labels",
         ),
     ),

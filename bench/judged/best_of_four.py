@@ -13,9 +13,9 @@ from bench.judged.margins import Ranked, credit, grid, learn, walk
 from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
 from judgekit.config.names import TIERS, TierName
-from judgekit.judging.comparison import LETTERS
-from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
+from judgekit.judging.verdict import LETTERS
 from judgekit.providers import replay
 
 if TYPE_CHECKING:

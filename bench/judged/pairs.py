@@ -16,8 +16,8 @@ from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.readings import samples
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.votes import ORDERS
+from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.jury import ORDERS
 from judgekit.providers import replay
 from judgekit.rubric.loader import comparing_rubric
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.escalation import FinalityRules
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}

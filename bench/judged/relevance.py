@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import VerdictWord
 
 PANEL: dict[TierName, str] = {"quick": "claude-3-haiku", "deep": "llama3-70b", "tiebreaker": "gpt-4o"}

@@ -28,8 +28,7 @@ from judgekit.text import escaped, lines_of, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.comparison import Comparison, ComparisonInput
     from judgekit.judging.service import JudgeRequest
 
 
@@ -68,7 +67,7 @@ def compare(
     ] = False,
 ) -> int:
     """Say which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    from judgekit.judging import comparing
+    from judgekit.judging import service
     from judgekit.judging.service import JudgeRequest
 
     judge_request = JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
@@ -76,7 +75,7 @@ def compare(
     project = Path(environment.project_root(str(Path.cwd())))
     if show_prompt:
         return _show(comparison_input, project, judge_request)
-    comparison = comparing.compare(comparison_input, project, judge_request)
+    comparison = service.compare(comparison_input, project, judge_request)
     if format_ is Shape.TABLE:
         for line in _lines(comparison):
             say(line)
@@ -90,8 +89,8 @@ def compare(
 
 
 def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> ComparisonInput:
-    from judgekit.judging import comparing, documents
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging import documents, service
+    from judgekit.judging.comparison import ComparisonInput
 
     if not prompt.strip():
         raise UsageError("--prompt is empty; say what the texts were to answer")
@@ -102,16 +101,16 @@ def _contest(files: Sequence[str], prompt: str, families: Sequence[str] | None) 
     folder = next((file for file in files if file and Path(file).is_dir()), None)
     if folder is not None:
         raise InputError(f"{folder}: a folder; compare takes files")
-    authors = comparing.authors(families or None, len(files))
+    authors = service.authors(families or None, len(files))
     return ComparisonInput(
         prompt, tuple(documents.read_file(file, sys.stdin.buffer) for file in files), authors
     )
 
 
 def _show(comparison_input: ComparisonInput, project: Path, judge_request: JudgeRequest) -> int:
-    from judgekit.judging.comparing import prompts
+    from judgekit.judging.service import comparison_prompts
 
-    for tier, model, asked in prompts(comparison_input, project, judge_request):
+    for tier, model, asked in comparison_prompts(comparison_input, project, judge_request):
         for messages in asked:
             say(messages_text(f"compare: {tier} ({model})", messages))
     return Exit.ACCEPTED

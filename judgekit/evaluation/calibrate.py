@@ -41,8 +41,7 @@ from judgekit.judging.calibration import (
     Subjects,
     bound,
 )
-from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.escalation import EscalationRules, FinalityRule, FinalityRules
 from judgekit.judging.fingerprint import TOGETHER, Was
 from judgekit.judging.verdict import RubricRef
 from judgekit.rubric.schema import ScoreRubric

@@ -12,7 +12,7 @@ from judgekit.evaluation.charts import Page
 from judgekit.evaluation.diagrams import Curve, FigurePanel, ReliabilityGroup
 from judgekit.evaluation.readings import Reader, name_of
 from judgekit.evaluation.stats import difference, interval, mean
-from judgekit.judging.votes import ORDERS
+from judgekit.judging.jury import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

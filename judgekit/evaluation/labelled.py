@@ -27,8 +27,8 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, mod
 from judgekit.config.problems import problem_in
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
-from judgekit.judging.comparison import LETTERS
 from judgekit.judging.logprobs import ScoreSource
+from judgekit.judging.verdict import LETTERS
 from judgekit.rubric.cases import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 

@@ -15,9 +15,9 @@ from judgekit.errors import InputError
 from judgekit.evaluation import reply_source
 from judgekit.evaluation.samples import Sample, TierOpinion, Walked
 from judgekit.judging import jury, ranking
-from judgekit.judging.comparison import LETTERS, TIE
-from judgekit.judging.finality import FinalityRules
+from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.ranking import Ranks
+from judgekit.judging.verdict import LETTERS, TIE
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:

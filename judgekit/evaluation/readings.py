@@ -10,13 +10,12 @@ from judgekit.config.names import TIERS
 from judgekit.errors import InputError, InvalidReply
 from judgekit.evaluation import ranked, reply_source
 from judgekit.evaluation.samples import FAILED, Sample, TierOpinion
-from judgekit.judging import jury, votes
+from judgekit.judging import jury
+from judgekit.judging.escalation import certainty, margin
 from judgekit.judging.extract import read
-from judgekit.judging.finality import certainty, margin
 from judgekit.judging.fingerprint import TOGETHER, USUALLY, Asked, together
-from judgekit.judging.jury import Mark, Opinion
+from judgekit.judging.jury import Mark, Opinion, TierVote, Vote
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
-from judgekit.judging.votes import TierVote, Vote
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -153,16 +152,16 @@ class Reader:
     # --- pairs
 
     def _tier_vote(self, case: Case, said: Recorded) -> TierVote:
-        return votes.tier_vote(
+        return jury.tier_vote(
             [(reply_source.endpoint(each), _vote(case, each)) for each in said.jury or [said]], said.rule
         )
 
     def _pair(self, case: Case, said: Mapping[TierName, Recorded], cut: frozenset[TierName]) -> Sample:
         """Return a pair told from the side of the first winner, as the rules of escalation see it."""
         found = {tier: self._tier_vote(case, each) for tier, each in said.items()}
-        outcomes = votes.outcomes(found)
+        outcomes = jury.outcomes(found)
         voices = {tier: TierOpinion(outcomes[tier], tier_vote.lead) for tier, tier_vote in found.items()}
-        label, first = self.labels(case)[""], votes.favourite(found)
+        label, first = self.labels(case)[""], jury.favourite(found)
         right: Outcome = "improve" if label == "tie" else "accept" if label == first else "reject"
         # Where no winner is the costly error, a tie over a win does not count as right.
         lenient, words = self.mode == "lenient", list(outcomes.values())
@@ -240,14 +239,14 @@ def _likely(probability: float | None) -> Mark | None:
 
 def _vote(case: Case, said: Recorded) -> Vote | None:
     if said.orders is not None:
-        return votes.vote([Vote(word) if word else None for word in said.orders.values()])
+        return jury.vote([Vote(word) if word else None for word in said.orders.values()])
     if said.probabilities is not None:
-        if set(said.probabilities) != set(votes.WINS):
+        if set(said.probabilities) != set(jury.WINS):
             got = ", ".join(sorted(said.probabilities)) or "nothing"
             raise InputError(f"{case.where}: probabilities: expected A and B, got {got}")
         ahead = said.probabilities["A"] - said.probabilities["B"]
-        return Vote(votes.word_of(ahead), share=abs(ahead) or 1.0)
-    word = next((each for each in (*votes.WINS, "tie") if each == said.choice), None)
+        return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)
+    word = next((each for each in (*jury.WINS, "tie") if each == said.choice), None)
     if word is None and said.failure is None:
         raise InputError(f"{case.where}: expected orders or a choice of {', '.join(BETTER)}")
     return Vote(word) if word else None

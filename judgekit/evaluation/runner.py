@@ -19,9 +19,9 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.labelled import Recorded
 from judgekit.judging import fence, fingerprint, redact, service
 from judgekit.judging.compare import CompareTask, PairJudge
-from judgekit.judging.comparison import LETTERS
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRules
+from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.escalation import FinalityRules
+from judgekit.judging.jury import ORDERS, Vote, of_calls
 from judgekit.judging.logprobs import score_source
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
@@ -30,7 +30,7 @@ from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Document, Task, file_of, is_cut
-from judgekit.judging.votes import ORDERS, Vote, of_calls
+from judgekit.judging.verdict import LETTERS
 from judgekit.providers import running
 from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import open_gateway
@@ -42,11 +42,10 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.labelled import Case, Variant
-    from judgekit.judging.comparison import CompareRound
     from judgekit.judging.judge import Judge
+    from judgekit.judging.jury import PairWord
     from judgekit.judging.options import JudgeOptions
-    from judgekit.judging.verdict import Round, Verdict
-    from judgekit.judging.votes import PairWord
+    from judgekit.judging.verdict import CompareRound, Round, Verdict
     from judgekit.providers.base import Endpoint, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 

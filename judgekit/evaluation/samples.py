@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config.names import Outcome, TierName
-    from judgekit.judging.escalation import EscalationRules
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.escalation import EscalationRules, FinalityRules
 
 
 class TierOpinion(NamedTuple):

@@ -10,7 +10,7 @@ from judgekit.config import settings
 from judgekit.errors import UsageError
 from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query

@@ -24,10 +24,9 @@ from judgekit.gate.policy import commits_of
 from judgekit.gate.report import Begin, Report, Row
 from judgekit.judging import authors, documents, service
 from judgekit.judging.cache import CountingCache
-from judgekit.judging.record import rubric_ref
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Author, Document
-from judgekit.judging.verdict import Override, Subject, Verdict
+from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
 from judgekit.ledger import (
     Ledger,
     LedgerError,

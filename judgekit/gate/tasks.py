@@ -17,9 +17,8 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
-from judgekit.judging.record import rubric_ref
 from judgekit.judging.service import AS_CONFIGURED
-from judgekit.judging.verdict import Override, Subject, Verdict
+from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
 from judgekit.ledger import Ledger, LedgerError, verdict_line
 
 if TYPE_CHECKING:

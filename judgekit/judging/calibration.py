@@ -27,7 +27,7 @@ from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import fingerprint
 from judgekit.judging.binomial import lower, upper
-from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fingerprint import USUALLY, Asked, Readings, Was
 from judgekit.judging.options import USUAL
 from judgekit.judging.verdict import RubricRef

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import GatewayError
 from judgekit.judging import prompt, redact
-from judgekit.judging.comparison import TIE, CompareRound
-from judgekit.judging.comparison_input import comparison, identical, terms_of, unprepared
+from judgekit.judging.comparison import comparison, identical, terms_of, unprepared
 from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.judge import Judge
+from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, ended, of_calls, outcomes, tier_vote
 from judgekit.judging.pair_replies import (
     POINTS,
     EarlierOpinion,
@@ -23,11 +23,10 @@ from judgekit.judging.pair_replies import (
     pair_messages,
     point_question,
 )
-from judgekit.judging.round import Points, Question, ask_pointwise, gather_limited, run_round
-from judgekit.judging.session import Stopwatch
+from judgekit.judging.pointwise import Points, ask_pointwise
+from judgekit.judging.round import Question, Stopwatch, gather_limited, run_round
 from judgekit.judging.subject import CONTEXT_CHARS, Part, is_cut
-from judgekit.judging.verdict import Usage
-from judgekit.judging.votes import ORDERS, WINS, TierVote, Vote, ended, of_calls, outcomes, tier_vote
+from judgekit.judging.verdict import TIE, CompareRound, Usage
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
@@ -36,12 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.config.names import TierName
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput, Ended
+    from judgekit.judging.comparison import Comparison, ComparisonInput, Ended
+    from judgekit.judging.jury import PairWord
     from judgekit.judging.options import JudgeOptions
-    from judgekit.judging.round import Answer
-    from judgekit.judging.session import Session
-    from judgekit.judging.votes import PairWord
+    from judgekit.judging.round import Answer, Session
     from judgekit.providers.base import Endpoint, Message
 
 

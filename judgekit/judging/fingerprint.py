@@ -17,7 +17,7 @@ from pydantic import Field
 from judgekit.config.names import TIERS, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.judging import compare, logprobs, pair_replies, pointwise, prompt, select
-from judgekit.judging.comparison_input import ComparisonInput
+from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.options import USUAL, JudgeOptions, JuryRule
 from judgekit.judging.score import ScoreTask

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from judgekit.judging.authors import apart
 from judgekit.judging.escalation import EscalationRules
-from judgekit.judging.independence import apart
 from judgekit.judging.options import USUAL, AnyRubric, JudgeOptions
-from judgekit.judging.session import Session
+from judgekit.judging.round import Session
 from judgekit.providers.base import models_by_tier
 from judgekit.providers.model_info import with_family
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache
-    from judgekit.judging.finality import FinalityRules
-    from judgekit.judging.independence import Independence
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.providers.base import Endpoint, Gateway, PanelModels
     from judgekit.providers.resolve import Others
     from judgekit.rubric.loader import LoadedRubric

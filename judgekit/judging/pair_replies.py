@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
 from judgekit.judging import prompt
-from judgekit.judging.comparison import TIE
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.replies import MAX_REASONING, _text
+from judgekit.judging.verdict import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging.prompt import PromptCandidate
+from judgekit.judging.round import Answer, Paid, Stopwatch, failure_of
 from judgekit.providers.base import Message, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.session import Remembered, Session
+    from judgekit.judging.round import Remembered, Session
     from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
@@ -231,3 +232,48 @@ def _check(tokens: Sequence[str]) -> None:
             FailureKind.BAD_REQUEST,
             f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What is asked of a pointwise model: one question at a time after a context they share.
+
+    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer.
+    """
+
+    system: str
+    context: str
+    questions: Mapping[str, str]
+    tokens: Sequence[str]
+    call_key: CallKey
+    examples: Sequence[Example] = ()
+
+    def prompts(self) -> list[tuple[Message, ...]]:
+        """Return the messages of each question, in order."""
+        return [
+            messages(self.system, self.examples, self.context, question)
+            for question in self.questions.values()
+        ]
+
+
+async def ask_pointwise(
+    session: Session, endpoint: Endpoint, points: Points, timeout: float
+) -> Answer[dict[str, dict[str, float]]]:
+    """Return for each question the probability of each token; each may take `timeout` seconds."""
+    watch = Stopwatch()
+    try:
+        found, usage, model = await ask(
+            Remembering(Paid(session), session.remembered, session),
+            endpoint,
+            system=points.system,
+            context=points.context,
+            questions=points.questions,
+            tokens=points.tokens,
+            call_key=points.call_key,
+            timeout=session.call_timeout(timeout * len(points.questions)),
+            examples=points.examples,
+        )
+    except GatewayError as error:
+        spent = of_failure(error)
+        return Answer(None, failure_of(error.kind, error.message), spent, watch.ms, endpoint.model)
+    return Answer(found, None, usage, watch.ms, model)

@@ -15,26 +15,24 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from judgekit.errors import GatewayError
 from judgekit.judging import logprobs, redact
-from judgekit.judging.comparison import TIE, CompareRound
-from judgekit.judging.comparison_input import Ended, comparison, identical, terms_of, unprepared
-from judgekit.judging.finality import DIGITS
+from judgekit.judging.comparison import Ended, comparison, identical, terms_of, unprepared
+from judgekit.judging.escalation import DIGITS
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import has_quorum, voter
-from judgekit.judging.round import gather_limited
+from judgekit.judging.round import Stopwatch, gather_limited
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.session import Stopwatch
 from judgekit.judging.subject import Document, Task, is_cut
+from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config.names import ModeName, Outcome, TierName
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.comparison import Comparison, ComparisonInput
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.session import Session
+    from judgekit.judging.round import Session
     from judgekit.judging.verdict import Consensus, Verdict
     from judgekit.providers.base import Endpoint, Message
     from judgekit.rubric.schema import Scale

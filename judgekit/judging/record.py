@@ -6,17 +6,14 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from judgekit import errors
-from judgekit.judging.verdict import Round, RubricRef, Subject, Verdict
+from judgekit.judging.verdict import Subject, Verdict, cost_of, failures, rubric_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.errors import CostSource
-    from judgekit.judging.comparison import CompareRound
     from judgekit.judging.escalation import Final
     from judgekit.judging.state import JudgingState
     from judgekit.judging.subject import Document
@@ -43,46 +40,6 @@ class Judgement:
     calibration: str | None = None
     calibration_warning: str | None = None
     independent: bool | None = None
-
-
-def rubric_ref(loaded: LoadedRubric) -> RubricRef:
-    """Return the reference that verdicts carry."""
-    own = loaded.rubric
-    return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
-
-
-class TotalCost(TypedDict):
-    """What a judging cost in US dollars, who says so, and whether that holds every call."""
-
-    cost_usd: float | None
-    cost_source: CostSource | None
-    cost_complete: bool
-
-
-def cost_of(rounds: Sequence[Round | CompareRound]) -> TotalCost:
-    """Return what all rounds cost together."""
-    taken = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
-    usd, source = errors.added(taken)
-    return TotalCost(
-        cost_usd=None if usd is None else round(usd, 6),
-        cost_source=source,
-        cost_complete=not any(call_usage.unpriced_calls for call_usage in taken),
-    )
-
-
-def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
-    """Say in one line which tiers failed and why; tiers that failed in the same way are named together.
-
-    Where several calls of one model failed in a tier for reasons of one kind, the first of them is told.
-    """
-    tiers: dict[str, list[str]] = {}
-    told: set[tuple[str, str, str]] = set()
-    for each in rounds:
-        if each.failure and (of := (each.tier, each.model, each.failure.kind)) not in told:
-            told.add(of)
-            named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
-            named += [each.tier] if each.tier not in named else []
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
 
 
 def verdict(judged: Judgement, duration_ms: int) -> Verdict:

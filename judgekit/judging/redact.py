@@ -18,8 +18,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.comparison import Comparison, ComparisonInput
     from judgekit.judging.options import JudgeOptions
     from judgekit.judging.prompt import PromptCandidate
     from judgekit.judging.secret_search import SecretMatch

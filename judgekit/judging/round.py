@@ -1,33 +1,155 @@
 """One round: ask a model, read its reply, ask once more if it cannot be read; a failure is a value.
 
-Several calls for one answer run at once, within the limits of the judging and of the provider.
+A session holds what one judging may still take in seconds and US dollars. Several calls for one answer run
+at once, within the limits of the judging and of the provider.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from judgekit.errors import AmbiguousReply, CallUsage, FailureKind, GatewayError, InvalidReply, of_failure
-from judgekit.judging import logprobs, pointwise
+from judgekit.judging import cache as reply_cache
+from judgekit.judging import logprobs
 from judgekit.judging.extract import read
+from judgekit.judging.fence import Fence
 from judgekit.judging.replies import json_schema
 from judgekit.judging.scan import QUOTES, scan
-from judgekit.judging.session import Paid, Session, Stopwatch
 from judgekit.judging.verdict import Failure
+from judgekit.providers import running
 from judgekit.providers.base import Message, Request
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from judgekit.judging.session import Session
-    from judgekit.providers.base import CallKey, Endpoint, Reply
+    from judgekit.judging.cache import Cache
+    from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply
+
+
+Value = TypeVar("Value")
+INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
+_LONG = 8_000  # characters, for which a change of threads takes less than the work
+_LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
+
+Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
+"""What models answered to which messages."""
+
+
+@dataclass(slots=True)
+class Session:
+    """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
+
+    Pointwise questions share one `fence`, so that a small model reads what they have in common once, and
+    what it answered is `remembered`: a deeper tier of the same model may ask the very same. `cache` holds
+    replies of earlier sessions.
+    """
+
+    gateway: Gateway
+    seconds: float
+    max_cost_usd: float | None = None
+    call_seconds: float | None = None
+    spent_usd: float = 0.0
+    unpriced: bool = False
+    started: float = field(default_factory=time.monotonic)
+    fence: Fence = field(default_factory=Fence)
+    remembered: Remembered = field(default_factory=dict)
+    cache: Cache | None = None
+
+    def call_timeout(self, tier_timeout: float) -> float:
+        """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
+        seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
+        if seconds < _LEAST_SECONDS:
+            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=CallUsage())
+        self.afford()
+        return seconds
+
+    def afford(self) -> None:
+        """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
+        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
+            spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
+            raise GatewayError(FailureKind.BUDGET, spent, usage=CallUsage())
+        if self.max_cost_usd is not None and self.unpriced:
+            told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
+            raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
+
+    def left(self) -> float:
+        """Return the seconds that are left, negative when the deadline is over."""
+        return self.started + self.seconds - time.monotonic()
+
+    async def aside(self, work: Callable[[], Value], size: int) -> Value:
+        """Return what `work` makes of texts of `size` characters; the event loop does not wait for long ones.
+
+        Raises `GatewayError` when the deadline comes first; the work may go on then, and nobody hears of it.
+        """
+        if size < _LONG:
+            return work()
+        try:
+            async with asyncio.timeout(max(0.0, self.left())):
+                return await running.aside(work)
+        except TimeoutError:
+            told = "the deadline came while its text was being prepared"
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
+
+    async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        """Return what was replied to the same request in an earlier session, None where that is not kept."""
+        if (cache := self.cache) is None:
+            return None
+        return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
+
+    async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        """Keep a reply for later sessions."""
+        if (cache := self.cache) is not None:
+            await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
+
+    def spend(self, usage: CallUsage) -> None:
+        """Count the cost of a call that failed; one that nobody states cannot be counted."""
+        self.spent_usd += usage.cost_usd or 0.0
+
+    def pay(self, usage: CallUsage) -> None:
+        """Count the cost of a reply; where nobody states it, no limit can be kept any more."""
+        self.spend(usage)
+        self.unpriced |= usage.cost_usd is None
+
+
+class Paid:
+    """The gateway of a session that begins no call which it cannot afford, and counts what each one cost."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's reply, as `Gateway.complete` says."""
+        self._session.afford()
+        try:
+            reply = await self._session.gateway.complete(endpoint, request)
+        except GatewayError as error:
+            self._session.spend(of_failure(error))
+            raise
+        self._session.pay(reply.usage)
+        return reply
+
+    async def aclose(self) -> None:
+        """Close nothing: the gateway is the session's."""
+
+
+class Stopwatch:
+    """Milliseconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    @property
+    def ms(self) -> int:
+        """Whole milliseconds so far."""
+        return round((time.perf_counter() - self._start) * 1000)
 
 
 _NOT: Final = r"(?:can(?:no|')?t|can not|won't|will not|must not|(?:am|are|'m|'re) (?:not able|unable))"
@@ -61,7 +183,6 @@ def cause(raw: str) -> FailureKind:
     return FailureKind.TRUNCATED if not last.closed and (not tail or in_string) else FailureKind.INVALID_REPLY
 
 
-Value = TypeVar("Value")
 Other = TypeVar("Other")
 ReplyModel = TypeVar("ReplyModel", bound=BaseModel)
 
@@ -137,7 +258,7 @@ async def run_round(
             session.spend(spent)
             usage = usage.plus(spent)
             # An unreadable first reply says more than the re-ask that the deadline cut.
-            failure = failure or _failure(error.kind, error.message)
+            failure = failure or failure_of(error.kind, error.message)
             if error.kind is not FailureKind.INVALID_REPLY:
                 break
             continue  # an empty one: there is nothing to answer to
@@ -147,12 +268,12 @@ async def run_round(
             work = partial(read, reply.text, question.reply, held=reply.held)
             value = await session.aside(work, len(reply.text))
         except GatewayError as error:
-            failure = failure or _failure(error.kind, error.message)
+            failure = failure or failure_of(error.kind, error.message)
             break
         except InvalidReply as error:
             ambiguous = isinstance(error, AmbiguousReply)
             kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
-            failure = _failure(kind, str(error))
+            failure = failure_of(kind, str(error))
             if reply.text.strip():  # providers refuse an empty message
                 messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
         else:
@@ -162,52 +283,7 @@ async def run_round(
     return Answer(None, failure, usage, watch.ms, model)
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
-    """What is asked of a pointwise model: one question at a time after a context they share.
-
-    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer.
-    """
-
-    system: str
-    context: str
-    questions: Mapping[str, str]
-    tokens: Sequence[str]
-    call_key: CallKey
-    examples: Sequence[pointwise.Example] = ()
-
-    def prompts(self) -> list[tuple[Message, ...]]:
-        """Return the messages of each question, in order."""
-        return [
-            pointwise.messages(self.system, self.examples, self.context, question)
-            for question in self.questions.values()
-        ]
-
-
-async def ask_pointwise(
-    session: Session, endpoint: Endpoint, points: Points, timeout: float
-) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token; each may take `timeout` seconds."""
-    watch = Stopwatch()
-    try:
-        found, usage, model = await pointwise.ask(
-            pointwise.Remembering(Paid(session), session.remembered, session),
-            endpoint,
-            system=points.system,
-            context=points.context,
-            questions=points.questions,
-            tokens=points.tokens,
-            call_key=points.call_key,
-            timeout=session.call_timeout(timeout * len(points.questions)),
-            examples=points.examples,
-        )
-    except GatewayError as error:
-        spent = of_failure(error)
-        return Answer(None, _failure(error.kind, error.message), spent, watch.ms, endpoint.model)
-    return Answer(found, None, usage, watch.ms, model)
-
-
-def _failure(kind: FailureKind, message: str) -> Failure:
+def failure_of(kind: FailureKind, message: str) -> Failure:
     return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
 
 

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from judgekit.errors import GatewayError
 from judgekit.judging import authors, jury, logprobs, pointwise, prompt, redact
-from judgekit.judging.escalation import UNDETERMINED, Final
+from judgekit.judging.authors import is_independent, lacking
+from judgekit.judging.escalation import UNDETERMINED, Final, margin
 from judgekit.judging.fence import Fence
-from judgekit.judging.finality import margin
-from judgekit.judging.independence import is_independent, lacking
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import Opinion
 from judgekit.judging.logprobs import WORDS
+from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.record import Judgement, unsettled, verdict
 from judgekit.judging.replies import ScoreReply, score_reply_model
-from judgekit.judging.round import Answer, Points, Question, ask_pointwise, gather_limited, joined, run_round
-from judgekit.judging.session import Stopwatch
+from judgekit.judging.round import Answer, Question, Stopwatch, gather_limited, joined, run_round
 from judgekit.judging.state import JudgingState
 from judgekit.judging.subject import is_cut
 from judgekit.judging.verdict import Finding
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.options import JudgeOptions
-    from judgekit.judging.session import Session
+    from judgekit.judging.round import Session
     from judgekit.judging.subject import Document, Part
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Message, Reply

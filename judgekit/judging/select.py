@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.errors import CallUsage, GatewayError
 from judgekit.judging import jury, pointwise, prompt, redact
-from judgekit.judging.escalation import Final
-from judgekit.judging.finality import certainty
+from judgekit.judging.escalation import Final, certainty
 from judgekit.judging.judge import Judge
 from judgekit.judging.jury import Mark
+from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import PromptCandidate, candidate_text
-from judgekit.judging.record import cost_of, failures, rubric_ref
 from judgekit.judging.replies import KEEP, select_reply_model
-from judgekit.judging.round import Answer, Points, Question, ask_pointwise, gather_limited, joined, run_round
-from judgekit.judging.session import Stopwatch
+from judgekit.judging.round import Answer, Question, Stopwatch, gather_limited, joined, run_round
 from judgekit.judging.state import round_record
 from judgekit.judging.subject import CONTEXT_CHARS
-from judgekit.judging.verdict import Decision, Selection
+from judgekit.judging.verdict import Decision, Selection, cost_of, failures, rubric_ref
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import SelectRubric
 
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from judgekit.judging.fence import Fence
     from judgekit.judging.jury import Marks
     from judgekit.judging.options import JudgeOptions
-    from judgekit.judging.session import Session
+    from judgekit.judging.round import Session
     from judgekit.judging.verdict import Round
     from judgekit.providers.base import Endpoint, Message
     from judgekit.rubric.schema import WorkedExample

@@ -1,4 +1,4 @@
-"""The flow behind `judgekit judge`: documents in, verdicts out, a few at a time."""
+"""The flows behind `judgekit judge` and `judgekit compare`: texts in, verdicts out, a few at a time."""
 
 from __future__ import annotations
 
@@ -10,30 +10,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
+from judgekit.config import settings
 from judgekit.config import settings as configuration
 from judgekit.config.names import TIERS
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
 from judgekit.judging.cache import user_cache
+from judgekit.judging.compare import PairJudge
+from judgekit.judging.comparison import LEAST, MOST, ComparisonInput
 from judgekit.judging.judge import Judge
 from judgekit.judging.options import configured
+from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
 from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import is_recording, open_gateway, unpriced
 from judgekit.providers.resolve import Panel
 from judgekit.rubric import loader
+from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.config.settings import Config
+    from judgekit.judging.comparison import Comparison
     from judgekit.judging.shared import Shared
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Gateway, Message, PanelModels
     from judgekit.rubric.loader import LoadedRubric
+
 
 AT_ONCE = 8
 AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
@@ -267,3 +274,84 @@ def _named(rubric: str) -> str:
     with suppress(FileNotFoundError):  # the current folder is gone
         return str(Path(rubric).absolute())
     return rubric
+
+
+FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
+_TWO = 2
+
+
+def compare(
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
+) -> Comparison:
+    """Return which text is better; raises `ConfigError` or `UsageError`, never because a model failed."""
+
+    async def run() -> Comparison:
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            return await comparison_judge(gateway, comparison_input, project, judge_request).judge(
+                comparison_input
+            )
+
+    return running.run(run())
+
+
+def comparison_prompts(
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
+) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
+    found = comparison_judge(open_gateway({}), comparison_input, project, judge_request).for_subject(
+        comparison_input
+    )
+    models_by_tier = found.models_by_tier
+    if not models_by_tier:
+        return [(tier, "no model is set up", found.prompts(tier, comparison_input)) for tier in TIERS]
+    endpoints = [(tier, endpoint) for tier in TIERS for endpoint in models_by_tier.get(tier, ())]
+    return [
+        (tier, found.name(endpoint), found.prompts(tier, comparison_input, endpoint))
+        for tier, endpoint in endpoints
+    ]
+
+
+def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
+    """Return who wrote each of `count` texts: one text says it of all, several of one each.
+
+    Raises `UsageError` for any other number.
+    """
+    if given is None or isinstance(given, str):
+        return (given,) * count
+    told = tuple(given)
+    if len(told) > 1 and len(told) != count:
+        raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
+    return told * count if len(told) == 1 else told
+
+
+def comparison_judge(
+    gateway: Gateway,
+    comparison_input: ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
+) -> PairJudge | RankingJudge:
+    """Return the judge that a request and the configuration in `project` ask for.
+
+    Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
+    """
+    loaded = _rubric(judge_request.rubric, len(comparison_input.files), project)
+    pair = isinstance(loaded.rubric, CompareRubric)
+    count = 0 if pair else len(comparison_input.distinct)
+    common = judge_of(gateway, settings.load(project), loaded, project, judge_request, subjects=count)
+    return common.as_judge(PairJudge) if pair else common.as_judge(RankingJudge)
+
+
+def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:
+    if not LEAST <= count <= MOST:
+        raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
+    if reference is None:
+        reference = FOR_TWO if count == _TWO else FOR_MORE
+    loaded = loader.comparing_rubric(reference, project)
+    if isinstance(loaded.rubric, CompareRubric) and count > _TWO:
+        told = f"{loaded.rubric.ref} says which of two is better, and there are {count}"
+        raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
+    return loaded

@@ -22,7 +22,7 @@ from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.record import Judgement, verdict
-from judgekit.judging.session import Stopwatch
+from judgekit.judging.round import Stopwatch
 from judgekit.judging.state import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import bounded, running

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
+from judgekit import errors
 from judgekit.config.names import ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
 from judgekit.judging.subject import Author
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.rubric.loader import LoadedRubric
+
+TIE = "tie"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 
@@ -66,6 +75,24 @@ class Round(_Record):
     round: int
     tier: TierName
     model: str
+    opinion: dict[str, Any] | None = None
+    failure: Failure | None = None
+    latency_ms: int = 0
+    usage: Usage = Usage()
+
+
+class CompareRound(_Record):
+    """One call: an opinion or a failure. `order` holds the letters as the model saw them, one when scored.
+
+    `criterion` is the one that was asked about alone; of several replies `sample` is the number, from 1.
+    """
+
+    round: int
+    tier: TierName
+    model: str
+    order: list[Letter]
+    criterion: str | None = None
+    sample: int | None = None
     opinion: dict[str, Any] | None = None
     failure: Failure | None = None
     latency_ms: int = 0
@@ -162,3 +189,43 @@ class Selection(_Record):
     cost_usd: float | None = None
     cost_source: CostSource | None = None
     cost_complete: bool | None = None
+
+
+def rubric_ref(loaded: LoadedRubric) -> RubricRef:
+    """Return the reference that verdicts carry."""
+    own = loaded.rubric
+    return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
+
+
+class TotalCost(TypedDict):
+    """What a judging cost in US dollars, who says so, and whether that holds every call."""
+
+    cost_usd: float | None
+    cost_source: CostSource | None
+    cost_complete: bool
+
+
+def cost_of(rounds: Sequence[Round | CompareRound]) -> TotalCost:
+    """Return what all rounds cost together."""
+    taken = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
+    usd, source = errors.added(taken)
+    return TotalCost(
+        cost_usd=None if usd is None else round(usd, 6),
+        cost_source=source,
+        cost_complete=not any(call_usage.unpriced_calls for call_usage in taken),
+    )
+
+
+def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
+    """Say in one line which tiers failed and why; tiers that failed in the same way are named together.
+
+    Where several calls of one model failed in a tier for reasons of one kind, the first of them is told.
+    """
+    tiers: dict[str, list[str]] = {}
+    told: set[tuple[str, str, str]] = set()
+    for each in rounds:
+        if each.failure and (of := (each.tier, each.model, each.failure.kind)) not in told:
+            told.add(of)
+            named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
+            named += [each.tier] if each.tier not in named else []
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None

@@ -17,7 +17,7 @@ from judgekit.judging.escalation import EscalationRules
 if TYPE_CHECKING:
     from judgekit.config.names import Outcome, TierName
     from judgekit.evaluation.calibrate import ChosenRules
-    from judgekit.judging.finality import FinalityRule
+    from judgekit.judging.escalation import FinalityRule
 
 TWO: tuple[TierName, ...] = ("quick", "deep")
 THREE: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")

@@ -17,15 +17,15 @@ from scripted import scripted_endpoint
 from judgekit.config.settings import user_file
 from judgekit.evaluation import readings, runner
 from judgekit.evaluation.labelled import Case
-from judgekit.judging.comparison import CompareRound
-from judgekit.judging.votes import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.verdict import CompareRound
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from judgekit.judging.jury import PairWord
     from judgekit.judging.options import JuryRule
-    from judgekit.judging.votes import PairWord
 
 LOADED = loader.comparing_rubric("answer-preference")
 CRITERIA = 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.config.names import Outcome, TierName
-    from judgekit.judging.finality import FinalityRule, FinalityRules
+    from judgekit.judging.escalation import FinalityRule, FinalityRules
 
 pytestmark = pytest.mark.slow
 

@@ -20,16 +20,16 @@ from judgekit.evaluation.readings import Reader
 from judgekit.evaluation.samples import Sample, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.votes import TierVote, Vote
-from judgekit.judging.votes import ended as judged
+from judgekit.judging.jury import TierVote, Vote
+from judgekit.judging.jury import ended as judged
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from judgekit.config.names import TierName
-    from judgekit.judging.finality import FinalityRule, FinalityRules
-    from judgekit.judging.votes import PairWord
+    from judgekit.judging.escalation import FinalityRule, FinalityRules
+    from judgekit.judging.jury import PairWord
 
 RUNS = 200
 CONFIDENCE = 0.9

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.ranked import RankedCase
     from judgekit.judging.calibration import Calibration
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.subject import File
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric

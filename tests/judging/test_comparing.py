@@ -12,7 +12,7 @@ from making import comparison_input, file
 
 import judgekit
 from judgekit.errors import ConfigError, InputError, UsageError
-from judgekit.judging import comparing
+from judgekit.judging import service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_two_texts_from_python(server: Loopback, monkeypatch: pytest.MonkeyPatch
     assert (comparison.verdict, comparison.reasoning, comparison.rubric.id) == (
         "B",
         "It says yes.",
-        comparing.FOR_TWO,
+        service.FOR_TWO,
     )
     assert [subject.letter for subject in comparison.subjects] == ["A", "B"]
     assert comparison.consensus == "single"
@@ -108,7 +108,7 @@ def test_without_a_model_it_is_undetermined_and_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = tuple(file(name, name, sha256=name * 64, total=1) for name in "ab")
-    comparison = comparing.compare(comparison_input(PROMPT, files))
+    comparison = service.compare(comparison_input(PROMPT, files))
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
     assert "nothing was judged: no model found" in str(comparison.degraded)
 

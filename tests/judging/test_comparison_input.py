@@ -10,7 +10,7 @@ from making import comparison_input
 from judgekit.judging.subject import file_of
 
 if TYPE_CHECKING:
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.comparison import ComparisonInput
 
 
 def three_texts(*authors: str | None) -> ComparisonInput:

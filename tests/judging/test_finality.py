@@ -9,8 +9,7 @@ import pytest
 from making import finality_rule, finality_rules
 
 from judgekit.config.names import TIERS
-from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.finality import FinalityRules, certainty, margin
+from judgekit.judging.escalation import EscalationRules, Final, FinalityRules, certainty, margin
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 

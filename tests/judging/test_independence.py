@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import scripted_endpoint
 
-from judgekit.judging.independence import apart, is_independent
+from judgekit.judging.authors import apart, is_independent
 
 if TYPE_CHECKING:
     from judgekit.config.names import TierName

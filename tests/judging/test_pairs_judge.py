@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from scripted import Answer
 
     from judgekit.config.names import ModeName
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.comparison import Comparison, ComparisonInput
     from judgekit.providers.base import PanelModels, Reply, Request
 
 GOOD, POOR = "Danube, Dnieper, Dniester", "There are many beautiful rivers."

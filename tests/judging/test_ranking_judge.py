@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.comparison_input import ComparisonInput
+    from judgekit.judging.comparison import Comparison, ComparisonInput
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.ranking import Said
 
 MARGINS: dict[TierName, float] = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}

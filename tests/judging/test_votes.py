@@ -11,17 +11,17 @@ from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.votes import SAME, TierVote, Vote, ended, favourite, outcomes, vote
-from judgekit.judging.votes import tier_vote as cast_by
+from judgekit.judging.jury import SAME, TierVote, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.jury import tier_vote as cast_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.comparison_input import Ended
-    from judgekit.judging.finality import FinalityRules
+    from judgekit.judging.comparison import Ended
+    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.jury import PairWord
     from judgekit.judging.options import JuryRule
-    from judgekit.judging.votes import PairWord
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
-from judgekit.judging.comparison_input import ComparisonInput
-from judgekit.judging.finality import FinalityRule, FinalityRules
+from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.options import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, Outcome, TierName
     from judgekit.errors import CostSource
+    from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache
-    from judgekit.judging.independence import Independence
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.options import JuryRule
     from judgekit.judging.score import ExternalJudge
