@@ -367,6 +367,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "config.yamlfile.without_item",
             "engine.admission.error_body",
+            "engine.answers.many",
+            "engine.client.call",
             "engine.admission.refuse",
             "evaluation.judges.items",
         ),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import deque
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -27,8 +25,7 @@ from judgekit.cli.output import (
     verdict_text,
     warn,
 )
-from judgekit.engine import asking, client
-from judgekit.engine.asking import watched
+from judgekit.engine import client
 from judgekit.errors import Exit, InputError
 from judgekit.hooks import session
 from judgekit.text import escaped
@@ -36,7 +33,6 @@ from judgekit.text import escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.engine.many import Slot
     from judgekit.judging.subject import Document, File, Task
 
     RecordLine: TypeAlias = Mapping[str, Any]
@@ -52,7 +48,6 @@ _SENT = (
     "sha256",
     "total",
 )  # of a file: what models are shown of its path is the judge's matter
-_TASK_SECONDS = 3600.0  # the longest deadline that can be configured
 
 
 class Documents:
@@ -109,24 +104,25 @@ def judge_documents(
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
-    connection = session.connection(warn) if engine else None
-    if connection is None:
-        _here(documents, project, judge_request, on_verdict, at_once)
-        return
-    from judgekit.engine.many import Crowd
 
-    with connection:
-        body = _body(project, judge_request)
-        crowd: Crowd[Document] = Crowd(
-            connection.place, "/v1/judge", body, at_once=at_once, lost=_say_once_lost
+    def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
+        from judgekit.judging.service import JudgeRequest, judge_each
+
+        judge_each(
+            rest,
+            lambda verdict: on_verdict(verdict.record()),
+            Path(project),
+            JudgeRequest(**judge_request),
+            at_once=at_once,
         )
-        slots = crowd.answers(documents)
-        for slot in slots:
-            if slot.record is None:
-                warn("the engine does not take it, or answers no more: going on in this process")
-                _rest(chain([slot], slots), project, judge_request, on_verdict, at_once)
-                return
-            on_verdict(slot.record)
+
+    if not (engine and session.wanted()):
+        locally(documents, on_verdict)
+        return
+    from judgekit.engine import answers
+
+    body = _body(project, judge_request)
+    answers.many("judge", documents, body, locally, on_verdict, at_once=at_once, warn=warn)
 
 
 def task(
@@ -136,25 +132,26 @@ def task(
 
     Raises as `judge` does.
     """
-    connection = session.connection(warn) if engine else None
-    if connection is not None:
-        try:
-            with connection, watched(connection):
-                body = _body(project, judge_request)(document)
-                found = asking.value(connection.ask("POST", "/v1/task", body, seconds=_TASK_SECONDS))
-                return found["verdict"], found["notes"]
-        except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
-            warn(f"{error}: going on in this process")
-    from judgekit.gate import github, tasks
-    from judgekit.judging.service import JudgeRequest
 
-    folder = Path(project)
-    verdict, notes = tasks.judge(document, folder, JudgeRequest(**judge_request))
-    return verdict.record(), [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
+    def read(response: client.Response) -> tuple[RecordLine, list[str]]:
+        from judgekit.engine import answers
 
+        found = answers.value(response)
+        return found["verdict"], found["notes"]
 
-def _say_once_lost(why: str) -> None:
-    warn(f"{why}; another one is asked for what it left")
+    def locally(reason: client.NoEngine) -> tuple[RecordLine, list[str]]:
+        from judgekit.gate import github, tasks
+        from judgekit.judging.service import JudgeRequest
+
+        reason.tell(warn)
+        folder = Path(project)
+        verdict, notes = tasks.judge(document, folder, JudgeRequest(**judge_request))
+        return verdict.record(), [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
+
+    def body() -> bytes:
+        return _body(project, judge_request)(document)
+
+    return client.call("task", body, read, locally, use=engine and session.wanted())
 
 
 def _body(project: str, judge_request: RecordLine) -> Callable[[Document], bytes]:
@@ -172,54 +169,6 @@ def _body(project: str, judge_request: RecordLine) -> Callable[[Document], bytes
         return f'{same}, "document": {json.dumps(given)}}}'.encode()
 
     return body
-
-
-def _here(
-    documents: Iterable[Document],
-    project: str,
-    judge_request: RecordLine,
-    on_verdict: OnVerdict,
-    at_once: int,
-) -> None:
-    from judgekit.judging.service import JudgeRequest, judge_each
-
-    judge_each(
-        documents,
-        lambda verdict: on_verdict(verdict.record()),
-        Path(project),
-        JudgeRequest(**judge_request),
-        at_once=at_once,
-    )
-
-
-def _rest(
-    slots: Iterable[Slot[Document]],
-    project: str,
-    judge_request: RecordLine,
-    on_verdict: OnVerdict,
-    at_once: int,
-) -> None:
-    """Judge here what nobody answered, and tell the answered ones among it in their place."""
-    order: deque[RecordLine | None] = deque()
-
-    def unanswered() -> Iterator[Document]:
-        for slot in slots:
-            order.append(slot.record)
-            if slot.thing is not None:
-                yield slot.thing
-
-    def tell(record: RecordLine) -> None:
-        answered()
-        order.popleft()
-        on_verdict(record)
-
-    def answered() -> None:
-        while order and (known := order[0]) is not None:
-            order.popleft()
-            on_verdict(known)
-
-    _here(unanswered(), project, judge_request, tell, at_once)
-    answered()
 
 
 def _say_if_cut(file: File) -> None:

@@ -12,15 +12,12 @@ from judgekit import environment
 from judgekit.cli import plain
 from judgekit.cli.judge import Mode
 from judgekit.cli.output import check_filled, emit, say, warn
-from judgekit.engine import asking, client
-from judgekit.engine.asking import watched
+from judgekit.engine import client
 from judgekit.errors import UsageError
 from judgekit.hooks import session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-_SECONDS = 3600.0  # the longest deadline that can be configured
 
 
 def search(
@@ -38,7 +35,23 @@ def search(
         raise UsageError(wrong)
     check_filled("QUERY", query, "what to look for, in words")
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
-    found = (_of_engine(query, asked) if judge and not no_engine else None) or _here(query, asked)
+
+    def body() -> bytes:
+        roots = [str(Path(name).resolve()) for name in root or ()]
+        project = environment.project_root(str(Path.cwd()))
+        return json.dumps(
+            {**client.carried(project), **asked, "roots": roots or None, "query": query}
+        ).encode()
+
+    def locally(reason: client.NoEngine) -> dict[str, Any]:
+        from judgekit.judging import search as recall
+
+        reason.tell(warn)
+        return recall.search(query, **asked).model_dump(mode="json")
+
+    # The name of a root means something in this process alone.
+    use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and session.wanted()
+    found = client.call("search", body, _read, locally, use=use)
     for note in found.pop("notes"):
         warn(note)
     if found["degraded"]:
@@ -50,28 +63,10 @@ def search(
     return 0
 
 
-def _here(query: str, asked: dict[str, Any]) -> dict[str, Any]:
-    from judgekit.judging import search as recall
+def _read(response: client.Response) -> dict[str, Any]:
+    from judgekit.engine import answers
 
-    return recall.search(query, **asked).model_dump(mode="json")
-
-
-def _of_engine(query: str, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the engine found; None where there is none, or a root that only this process can name."""
-    if not all(Path(root).is_dir() for root in asked["roots"] or ()):
-        return None
-    connection = session.connection(warn)
-    if connection is None:
-        return None
-    project = environment.project_root(str(Path.cwd()))
-    roots = [str(Path(root).resolve()) for root in asked["roots"] or ()]
-    body = {**client.carried(project), **asked, "roots": roots or None, "query": query}
-    try:
-        with connection, watched(connection):
-            found: dict[str, Any] = asking.post(connection, "/v1/search", body, _SECONDS)
-    except (client.NoEngine, client.EngineLost, asking.EngineError) as error:
-        warn(f"{error}: going on in this process")
-        return None
+    found: dict[str, Any] = answers.value(response)
     return found
 
 

@@ -16,14 +16,17 @@ from judgekit.engine import address as places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
+    from collections.abc import Callable, Iterator
+    from typing import Self, TypeVar
 
     from judgekit.engine.address import EngineAddress
+
+    Value = TypeVar("Value")
 
 PROTOCOL = 1
 CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
 START_SECONDS = 15.0
+SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
 LOOK_SECONDS = 2.0  # of silence after which an engine is asked whether it is well
 HEALTH_SECONDS = 3.0  # that it may take to say so: it may be importing, and the machine busy
 VAIN_SECONDS = 600.0  # until an engine that did not come up is started again by those who do not wait for it
@@ -45,19 +48,48 @@ _HANDED_ON = (
 
 
 class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
-    """Nobody answers here: judge in this process, or start an engine."""
+    """Why a caller goes on without the engine: this class where none answers, else a subclass."""
+
+    another_may = True  # whether another engine may do what this one has not done
+
+    def tell(self, warn: Callable[[str], None]) -> None:
+        """Say that the work goes on without the engine, and why."""
+        warn(f"{self}: going on in this process")
+
+
+class EngineOff(NoEngine):
+    """The user has switched it off, or replies are recorded or played, which happens in the own process."""
+
+    def tell(self, warn: Callable[[str], None]) -> None:
+        """Say nothing: that is what the user wanted."""
+
+
+class NotStarted(NoEngine):
+    """None answers, and none could be started."""
 
 
 class EngineBusy(NoEngine):
-    """The engine takes no more work: its queue is full, or it is leaving; ask again in `retry_after` s."""
+    """Its queue is full, it is leaving, or not ready for ever; ask again in `retry_after` s."""
 
-    def __init__(self, message: str, retry_after: float) -> None:
+    def __init__(self, message: str, retry_after: float = 0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class EngineLost(Exception):  # noqa: N818 - named for what happened to the engine
-    """The engine went away, or said nothing in time, before its answer was whole."""
+class EngineLost(NoEngine):
+    """It went away before its answer was whole."""
+
+
+class EngineHung(EngineLost):
+    """It lives and does not answer: no other one can take its place."""
+
+    another_may = False
+
+
+class EngineFault(NoEngine):
+    """It met a fault of its own, or was sent more than it takes."""
+
+    another_may = False
 
 
 class Response:
@@ -85,8 +117,8 @@ class Connection:
     """A connection to the engine at `place`, opened when something is asked and kept for the next request.
 
     Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
-    When nothing comes for `silence` seconds in the middle of an answer, the engine counts as lost; after
-    every `look` seconds without anything it is asked whether it is well, and counts as lost when it is not.
+    After every `look` seconds without anything the engine is asked whether it is well, and counts as lost
+    when it is not.
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
@@ -95,7 +127,7 @@ class Connection:
         self._token = ""
         self._buffer = b""
         self._whole = True
-        self.silence = self.look = float("inf")
+        self.look = float("inf")
         self._retry_after, self._served = 0.0, False
 
     def open(self) -> None:
@@ -250,23 +282,21 @@ class Connection:
     def _receive(self, end: float) -> bytes:
         if self._socket is None:
             raise EngineLost("the connection was closed")
-        now = time.monotonic()
-        end = min(end, now + self.silence)
-        while now < end:
+        while (now := time.monotonic()) < end:
             try:
                 self._socket.settimeout(min(end - now, self.look))
                 return self._socket.recv(_CHUNK)
             except TimeoutError:
-                now = time.monotonic()
+                left = end - time.monotonic()
             except OSError:  # reset: it was killed
                 return b""
-            if now < end and not is_well(self.place, min(end - now, HEALTH_SECONDS)):
+            if left > 0 and not is_well(self.place, min(left, HEALTH_SECONDS)):
                 break
-        raise self._lost("it did not answer in time")
+        raise self._lost("it did not answer in time", EngineHung)
 
-    def _lost(self, why: str) -> EngineLost:
+    def _lost(self, why: str, kind: type[EngineLost] = EngineLost) -> EngineLost:
         self.close()
-        return EngineLost(f"the engine was lost: {why}")
+        return kind(f"the engine was lost: {why}")
 
 
 class _Unanswered(Exception):  # noqa: N818 - inside this module
@@ -280,7 +310,7 @@ def is_well(place: EngineAddress | None, seconds: float = HEALTH_SECONDS) -> boo
             connection.ask("GET", "/v1/health", seconds=seconds).read()
     except EngineBusy:
         return True
-    except (NoEngine, EngineLost):
+    except NoEngine:
         return False
     return True
 
@@ -337,7 +367,7 @@ def _age(path: str) -> float:
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
     """Return a connection to the engine, which is started when there is none; it may not be ready yet.
 
-    Requests to it wait until it is. Raises `NoEngine` when none listens within `seconds`.
+    Requests to it wait until it is. Raises `NotStarted` when none listens within `seconds`.
     """
     connection = Connection()
     try:
@@ -355,9 +385,9 @@ def _open_when_it_listens(connection: Connection, seconds: float) -> None:
         ended = starter is None or _exit_code(starter)
         try:
             connection.open()
-        except NoEngine:
+        except NoEngine as error:
             if ended not in (None, TAKEN) or time.monotonic() > end:
-                raise
+                raise NotStarted(f"no engine could be started ({error})") from None
         else:
             if ended is None and starter is not None:
                 _reap(starter)
@@ -379,10 +409,37 @@ def wait_until_ready(seconds: float = START_SECONDS) -> bool:
                     return True
                 if b'"failure":"' in told:
                     return False
-        except (NoEngine, EngineLost):
+        except NoEngine:
             pass
         time.sleep(_POLL)
     return False
+
+
+def call(
+    operation: str,
+    body: Callable[[], bytes],
+    read: Callable[[Response], Value],
+    locally: Callable[[NoEngine], Value],
+    *,
+    use: bool = True,
+    begin: Callable[[], Connection] = connect_or_start,
+    seconds: float = SECONDS,
+) -> Value:
+    """Have the engine do an operation, and return what `read` makes of its response.
+
+    Where it cannot be had or does not do it, return what `locally` makes of the reason. `use` is what the
+    configuration says of using an engine, `begin` finds one, `seconds` bound its work. An error in what was
+    asked is none of the engine's: `read` raises it.
+    """
+    try:
+        if not (use and wanted()):
+            raise EngineOff("no engine is wanted")
+        with begin() as connection:
+            connection.look = LOOK_SECONDS
+            return read(connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds))
+    except NoEngine as error:
+        reason = error
+    return locally(reason)
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:

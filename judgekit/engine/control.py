@@ -49,7 +49,7 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
     try:
         with client.Connection(place) as connection:
             told = json.loads(connection.ask("GET", "/v1/health", seconds=ANSWER_SECONDS).read())
-    except (client.NoEngine, client.EngineLost, ValueError, RecursionError):
+    except (client.NoEngine, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
 
@@ -104,7 +104,7 @@ def _asked_to_leave(place: EngineAddress) -> bool:
     try:
         with client.Connection(place) as connection:
             connection.ask("POST", "/v1/stop", seconds=ANSWER_SECONDS).read()
-    except (client.NoEngine, client.EngineLost):
+    except client.NoEngine:
         return False
     return True
 

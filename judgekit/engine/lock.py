@@ -127,11 +127,13 @@ def leaving(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
     """Tell the engines of other versions to leave soon, and clear up after those that died."""
     for other in address.relatives(place):
-        with suppress(OSError, client.EngineLost):
+        with suppress(OSError):
             try:
                 with client.Connection(other) as connection:
                     body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
                     connection.ask("POST", "/v1/stop", body, seconds=1)
+            except client.EngineLost:
+                pass
             except client.NoEngine:
                 _clear_up(other)
     leaving(place)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.engine import asking, client
+from judgekit.engine import client
 from judgekit.errors import JudgekitError
 from judgekit.gate.report import Begin, Report, Row
 from judgekit.hooks import session
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from judgekit.gate.push import Outcome, Passed, Run
     from judgekit.gate.updates import RefUpdate
     from judgekit.ledger.records import GateMode
-
-SECONDS = 3600.0  # no configured budget is longer
-SILENCE = 15.0  # seconds after which an engine that should give signs of life counts as lost
 
 
 class GateOptions(NamedTuple):
@@ -66,34 +63,40 @@ def since(base: str, wanted: GateOptions) -> Report:
 
 
 def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Outcome]) -> Report:
-    start = time.monotonic()
-    connection = session.connection(wanted.warn) if wanted.engine else None
-    spent, run = 0.0, os.urandom(16).hex()
-    if connection is not None:
-        start = time.monotonic()  # a start of the engine is none of the budget, as an import is not
+    begun, run = time.monotonic(), os.urandom(16).hex()
+
+    def request() -> bytes:
+        nonlocal begun
+        begun = time.monotonic()  # a start of the engine is none of the budget, as an import is not
+        return json.dumps({**client.carried(git=True), **body, "run": run, "mode": wanted.mode}).encode()
+
+    def read(response: client.Response) -> Report:
+        from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
+
         try:
-            with connection:
-                return _of_engine(connection, {**body, "run": run}, wanted)
-        except (client.NoEngine, client.EngineLost, JudgekitError):
-            spent = time.monotonic() - start  # whatever it is, it is found here again, and said
-    from judgekit.gate.push import Run  # noqa: PLC0415 - pydantic; the engine has it
+            for event in answers.events(response):
+                kind = event.pop("event")
+                if kind == "begin":
+                    wanted.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+                elif kind == "passed":
+                    wanted.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
+                elif kind == "end":
+                    return Report(**event)
+        except JudgekitError as error:  # whatever it is, it is found here again, and said
+            raise client.EngineFault(str(error)) from None
+        raise client.EngineLost("the engine was lost: its answer has no end")
 
-    def on_verdict(passed: Passed) -> None:
-        wanted.on_verdict(passed.row())
+    def locally(reason: client.NoEngine) -> Report:
+        from judgekit.gate.push import Run  # noqa: PLC0415 - pydantic; the engine has it
 
-    return here(Run(wanted.mode, on_verdict, wanted.on_start, spent, run)).report()
+        asked = not isinstance(reason, client.EngineOff | client.NotStarted)
+        spent = time.monotonic() - begun if asked else 0.0
+        if not asked:
+            reason.tell(wanted.warn)
 
+        def on_verdict(passed: Passed) -> None:
+            wanted.on_verdict(passed.row())
 
-def _of_engine(connection: client.Connection, body: dict[str, Any], wanted: GateOptions) -> Report:
-    connection.silence = SILENCE
-    request = json.dumps({**client.carried(git=True), **body, "mode": wanted.mode}).encode()
-    answer = connection.ask("POST", "/v1/gate", request, seconds=SECONDS)
-    for event in asking.events(answer):
-        kind = event.pop("event")
-        if kind == "begin":
-            wanted.on_start(Begin(**event))  # type: ignore[typeddict-item]  # the same
-        elif kind == "passed":
-            wanted.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # as the protocol has it
-        elif kind == "end":
-            return Report(**event)
-    raise client.EngineLost("the engine was lost: its answer has no end")
+        return here(Run(wanted.mode, on_verdict, wanted.on_start, spent, run)).report()
+
+    return client.call("gate", request, read, locally, use=wanted.engine and session.wanted())

@@ -44,8 +44,7 @@ def shown_by_judge(
         if not candidate.damaged
     ]
     try:
-        ask = _of_engine if _uses_engine(configured) else _here
-        kept, undecided, degraded = ask(prompt, asked, alone, payload, configured)
+        kept, undecided, degraded = _ask(prompt, asked, alone, payload, configured)
     except UnjudgedError as why:
         notes.append(str(why))
         return None
@@ -63,14 +62,7 @@ def shown_by_judge(
     return selection.ShownMemories(ranked.pinned, injected, mentioned)
 
 
-def _uses_engine(configured: Settings) -> bool:
-    from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import session  # noqa: PLC0415 - the same
-
-    return client.wanted() and session.allowed(configured)
-
-
-def _of_engine(
+def _ask(
     prompt: str,
     asked: Sequence[Candidate],
     alone: Sequence[Candidate],
@@ -79,40 +71,47 @@ def _of_engine(
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
     from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
+    from judgekit.hooks import session  # noqa: PLC0415 - the same
     from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded by then
 
-    body = {
-        **client.carried(configured.project),
-        "prompt": prompt,
-        "transcript_path": str(payload.get("transcript_path") or ""),
-        "candidates": [_told(candidate) for candidate in asked],
-        "alone": [asked.index(candidate) for candidate in alone],
-    }
-    seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
-    watchdog.extend(seconds + _SLACK / 2)
-    try:
-        with client.Connection() as connection:
-            connection.look = client.LOOK_SECONDS
-            answer = connection.ask("POST", "/v1/select", sqljson.written(body).encode(), seconds=seconds)
-            status, said = answer.status, sqljson.loads(answer.read().decode())
-    except client.EngineBusy as error:
-        raise UnjudgedError(f"not judged (the engine is busy: {error}); {_BM25}") from None
-    except client.EngineLost as error:
-        raise UnjudgedError(f"not judged ({error}); {_BM25}") from None
-    except client.NoEngine:
+    def body() -> bytes:
+        request = {
+            **client.carried(configured.project),
+            "prompt": prompt,
+            "transcript_path": str(payload.get("transcript_path") or ""),
+            "candidates": [_told(candidate) for candidate in asked],
+            "alone": [asked.index(candidate) for candidate in alone],
+        }
+        return sqljson.written(request).encode()
+
+    def read(response: client.Response) -> tuple[list[Candidate], list[Candidate], str | None]:
+        said = sqljson.loads(response.read().decode())
+        if response.status != _OK:
+            raise UnjudgedError(f"not judged ({said['error']['message']}); {_BM25}")
+        if said.get("nobody") is not None:
+            raise UnjudgedError(said["nobody"])
+        kept, undecided = ([asked[place] for place in said[part]] for part in ("kept", "undecided"))
+        return kept, undecided, said["degraded"]
+
+    def locally(reason: client.NoEngine) -> tuple[list[Candidate], list[Candidate], str | None]:
+        if isinstance(reason, client.EngineOff):
+            return _here(prompt, asked, alone, payload, configured)
+        if isinstance(reason, client.EngineBusy):
+            raise UnjudgedError(f"not judged (the engine is busy: {reason}); {_BM25}")
+        if isinstance(reason, client.EngineLost):
+            raise UnjudgedError(f"not judged ({reason}); {_BM25}")
         try:
             process = client.start_for_later()
         except client.NoEngine as error:
             raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
         if process is None:
             return _here(prompt, asked, alone, payload, configured)
-        raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}") from None
-    if status != _OK:
-        raise UnjudgedError(f"not judged ({said['error']['message']}); {_BM25}")
-    if said.get("nobody") is not None:
-        raise UnjudgedError(said["nobody"])
-    kept, undecided = ([asked[place] for place in said[part]] for part in ("kept", "undecided"))
-    return kept, undecided, said["degraded"]
+        raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}")
+
+    seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
+    watchdog.extend(seconds + _SLACK / 2)
+    use = session.allowed(configured)
+    return client.call("select", body, read, locally, use=use, begin=client.Connection, seconds=seconds)
 
 
 def _told(candidate: Candidate) -> dict[str, object]:

@@ -9,10 +9,9 @@ from judgekit import environment
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
-    from judgekit.engine import client
     from judgekit.hooks import settings
 
 
@@ -46,22 +45,6 @@ def wanted() -> bool:
 def allowed(configured: settings.Settings) -> bool:
     """Whether these settings let the engine be asked."""
     return configured.values.get("engine", {}).get("use", True) is not False
-
-
-def connection(warn: Callable[[str], None]) -> client.Connection | None:
-    """Return a connection to the engine, started where none runs; None where none is wanted or can be.
-
-    In the latter case `warn` is told so in a line.
-    """
-    from judgekit.engine import client  # noqa: PLC0415 - an edit needs no engine
-
-    if not wanted():
-        return None
-    try:
-        return client.connect_or_start()
-    except client.NoEngine as error:
-        warn(f"no engine could be started ({error}): going on in this process")
-        return None
 
 
 def begin(project: str) -> None:
