@@ -370,9 +370,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "engine.answers.many",
             "engine.client.call",
             "engine.admission.refuse",
-            "evaluation.judges.items",
+            "evaluation.report.report",
         ),
-        *("evaluation.judges.report", "evaluation.agreement.measured", "gate.push.verdict"),
+        *("gate.push.verdict",),
         *("evaluation.runner.reordered", "providers.endpoints.endpoint", "providers.profile.by_beginning"),
         *(
             "providers.endpoints.extra_arguments",
@@ -380,7 +380,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "evaluation.charts.document",
             "evaluation.charts.element",
         ),
-        *("evaluation.charts.fitted", "evaluation.charts.width_of", "evaluation.charts.write"),
+        *("evaluation.charts.short",),
         *(
             "config.arguments.families",
             "config.arguments.mapping",

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bench.judged.tables import Row, Table, lines
-from judgekit.evaluation.agreement import kappa, squares
+from judgekit.evaluation.stats import kappa, squares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

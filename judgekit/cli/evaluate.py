@@ -18,9 +18,9 @@ from judgekit.text import escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from judgekit.evaluation.agreement import Class, JudgeReport, JudgingReport
-    from judgekit.evaluation.retrieval import Resampling, RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
+    from judgekit.evaluation.retrieval import RetrievalReport
+    from judgekit.evaluation.stats import BootstrapInterval, Class, Resampling
     from judgekit.retrieval.compiled import Profile
 
 
@@ -78,8 +78,8 @@ def judge(
 
     Exit code 2 when a model that was asked did not answer: the figures rest on a part, or on nothing.
     """
-    from judgekit.evaluation import judges, labelled, runner
-    from judgekit.evaluation import judges as evaluation
+    from judgekit.evaluation import labelled, runner
+    from judgekit.evaluation import report as evaluation
     from judgekit.rubric import loader
 
     if html is not None:
@@ -99,7 +99,7 @@ def judge(
     report = evaluation.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
         try:
-            html.write_text(judges.html(report), encoding="utf-8")
+            html.write_text(evaluation.html(report), encoding="utf-8")
         except OSError as error:
             raise InputError(f"{html}: cannot be written ({error.strerror})") from None
         warn(f"drawn: {html}")

@@ -113,9 +113,9 @@ def _figures(each: Kpi) -> dict[str, Any]:
 
 
 def _write(path: Path, evidence: Evidence) -> None:
-    from judgekit.evaluation import diagrams
+    from judgekit.evaluation import charts
 
-    draw = diagrams.drawing if path.suffix == ".svg" else diagrams.html
+    draw = charts.kpi_svg if path.suffix == ".svg" else charts.kpi_page
     try:
         path.write_text(draw(evidence), encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Charts: loads matplotlib quietly when something is drawn, places texts, writes SVG and HTML pages."""
+"""Charts: draws with matplotlib, which is imported late and quietly, and writes SVG and HTML pages."""
 
 from __future__ import annotations
 
@@ -6,49 +6,53 @@ import contextlib
 import functools
 import io
 import logging
+import math
 import os
 import tempfile
 import warnings
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 
 from judgekit.config import checkout
 from judgekit.errors import UsageError
+from judgekit.ledger import kpi
+from judgekit.ledger.kpi import kpi_text, number
 from judgekit.text import escaped, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-
-INK = "#000000"  # what takes the colour of the text around the picture, light on dark or dark on light
-INCH = 72  # pixels: a length in matplotlib's points is one in pixels then
-FONT_SIZE = 12.0  # pixels
+    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.ledger.kpi import Evidence, Kpi
 
 Paint: TypeAlias = "Callable[[Figure], None]"
 """What puts a chart on an empty figure and gives the figure its size."""
 
-_VARIABLES = {"MPL_IGNORE_SYSTEM_FONTS": "1"}  # the fonts that matplotlib brings are enough to measure texts
+INK = "#000000"  # replaced by the colour of the text around the picture, light on dark or dark on light
+BLUE, RED = "#4477aa", "#cc3311"  # both have a contrast of 3 with white and with black paper
+WIDTH = 860  # pixels: of a chart that fills the page
+INCH = 72  # pixels: a length in matplotlib's points is one in pixels then
+_FAINT = 0.16  # opacity of lines that only guide the eye
+_LONGEST = 32  # characters of a name in a chart
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # a text stays one: it can be searched, copied and read aloud
     "svg.hashsalt": "judgekit",  # the same chart has the same bytes
     "text.parse_math": False,  # a name with dollar signs is a name
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
-    "font.size": FONT_SIZE,
+    "font.size": 12.0,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
 
 
 class Library(NamedTuple):
-    """What is used of matplotlib.
-
-    Under `settings` its own are as it ships them, whatever a matplotlibrc says, with ours on top.
-    """
+    """What is used of matplotlib; under `settings` its own are as it ships them, with ours on top."""
 
     figure: type[Figure]
     canvas: type[FigureCanvasSVG]
@@ -59,9 +63,8 @@ class Library(NamedTuple):
 def load() -> Library:
     """Import matplotlib; raises `UsageError` where it is not installed or cannot be imported.
 
-    On import it makes a folder for settings and one for a list of the fonts it finds, and on its first run
-    says that it does. Both lie in a temporary folder here that is gone afterwards; a folder that the user has
-    chosen for them (`MPLCONFIGDIR`) is used.
+    On import it makes a folder for settings and one for a list of the fonts it finds. Both lie in a temporary
+    folder here that is gone afterwards; a folder that the user has chosen (`MPLCONFIGDIR`) is used.
     """
     logging.getLogger("matplotlib").addHandler(logging.NullHandler())
     try:
@@ -78,22 +81,10 @@ def load() -> Library:
 
 
 @contextlib.contextmanager
-def painted(paint: Paint) -> Iterator[Figure]:
-    """Yield a figure with a chart on it; matplotlib's settings are ours until the end and then as before."""
-    library = load()
-    with library.settings(), warnings.catch_warnings():
-        # Browsers have fonts for the letters that the one for measuring lacks.
-        warnings.filterwarnings("ignore", r"(?s)Glyph .* missing from font", UserWarning)
-        figure = library.figure(dpi=INCH)
-        library.canvas(figure)
-        paint(figure)
-        yield figure
-
-
-@contextlib.contextmanager
 def _variables(folder: str) -> Iterator[None]:
     """Set the variables that matplotlib reads on import, unless the user did, for as long as it takes."""
-    ours = {"MPLCONFIGDIR": folder, **_VARIABLES}
+    # The fonts that matplotlib brings are enough to measure texts.
+    ours = {"MPLCONFIGDIR": folder, "MPL_IGNORE_SYSTEM_FONTS": "1"}
     added = [name for name in ours if name not in os.environ]
     os.environ.update({name: ours[name] for name in added})
     try:
@@ -103,104 +94,91 @@ def _variables(folder: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-WIDTH = 860  # pixels: of a chart that fills the page
-NAMES = 250  # pixels: the most that a column of names takes
-BLUE, RED = "#4477aa", "#cc3311"  # both three times as light or dark as white and as black paper
-FAINT = 0.16  # opacity of lines that only guide the eye
-_LONGEST = 400  # characters that are looked at
-
-
-def resize(figure: Figure, width: float, height: float) -> None:
-    """Give a figure its size."""
-    figure.set_size_inches(width / INCH, height / INCH)
-
-
-def axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes without a frame at a place on a figure that has its size."""
-    all_width, all_height = (float(side) * INCH for side in figure.get_size_inches())
-    bottom = all_height - top - height
-    place = (left / all_width, bottom / all_height, width / all_width, height / all_height)
-    added = figure.add_axes(place)
-    added.spines[:].set_visible(False)
-    added.tick_params(length=0, pad=8, colors=INK)
-    added.set_axisbelow(True)
-    return added
-
-
-def width_of(figure: Figure, text: str, size: float = FONT_SIZE) -> float:
-    """Return how wide a line of text is, in pixels; in letters that the font lacks, at least as wide."""
-    drawn = figure.text(0, 0, text, fontsize=size)
-    width = float(drawn.get_window_extent().width)
-    drawn.remove()
-    return width
-
-
-def widest(figure: Figure, texts: Iterable[str]) -> float:
-    """Return how wide the widest of some texts is, in pixels; 0 without any."""
-    return max((width_of(figure, text) for text in texts), default=0.0)
+@contextlib.contextmanager
+def painted(paint: Paint) -> Iterator[Figure]:
+    """Yield a figure with a chart on it; matplotlib's settings are ours until the end and then as before."""
+    library = load()
+    with library.settings(), warnings.catch_warnings():
+        # Browsers have fonts for the letters that the one for measuring lacks.
+        warnings.filterwarnings("ignore", r"(?s)Glyph .* missing from font", UserWarning)
+        figure = library.figure(dpi=INCH, layout="constrained")
+        library.canvas(figure)
+        paint(figure)
+        yield figure
 
 
 def name(text: str) -> str:
     """Return a name as one line of what can be seen; escaped where that is nothing, - for an empty one."""
-    return " ".join(visible(text[:_LONGEST]).split()) or escaped(text[:_LONGEST]).strip() or "-"
+    text = text[:400]
+    return " ".join(visible(text).split()) or escaped(text).strip() or "-"
 
 
-def fitted(figure: Figure, text: str, width: float) -> str:
-    """Return a name that is at most so wide: names of models differ at the end, so the middle is left out."""
+def short(text: str, longest: int = _LONGEST) -> str:
+    """Return a name without its middle where it is too long: names of models differ at their ends."""
     text = name(text)
-    if width_of(figure, text) <= width:
+    if len(text) <= longest:
         return text
-    fits, too_long = 0, len(text)
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        if width_of(figure, _without_middle(text, middle)) <= width:
-            fits = middle
-        else:
-            too_long = middle
-    return _without_middle(text, fits)
+    return f"{text[: longest // 2].rstrip()}…{text[len(text) - longest // 2 :].lstrip()}"
 
 
-def _without_middle(text: str, kept: int) -> str:
-    head = (kept + 1) // 2
-    tail = kept - head
-    return f"{text[:head].rstrip()}…{text[len(text) - tail :].lstrip()}"
-
-
-def write(figure: Figure, left: float, baseline: float, text: str, *, italic: bool = False) -> None:
-    """Write a line of text, its baseline so far below the upper edge of a figure that has its size."""
-    width, height = (float(side) * INCH for side in figure.get_size_inches())
-    style = "italic" if italic else "normal"
-    figure.text(left / width, 1 - baseline / height, text, color=INK, fontstyle=style)
-
+# --- SVG and pages
 
 NAMESPACE = "http://www.w3.org/2000/svg"
-_NOT_DRAWN = ("metadata", "style")
-_UNDATED = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 def element(paint: Paint, title: str, *, name: str, description: str = "") -> ET.Element:
     """Return a chart as an `svg` element.
 
-    `title` says to who cannot see it what it shows, `description` the figures, where nothing else on the page
-    does. `name` is unlike that of any other chart on the page: ids begin with it. Lines and texts have the
-    colour of the text around, the background is the page's.
+    `title` and `description` are for readers who cannot see it. `name` is unlike that of any other chart on
+    the page: ids begin with it. Lines and texts have the colour of the text around.
     """
     with painted(paint) as figure:
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata=_UNDATED)
+        undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(out, format="svg", metadata=undated)
         width, height = (round(float(side) * INCH) for side in figure.get_size_inches())
     drawn = ET.fromstring(out.getvalue())  # noqa: S314 - matplotlib wrote it a moment ago
     _tidy(drawn, name)
-    size = {"width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"}
-    svg = ET.Element("svg", {"xmlns": NAMESPACE, **size, **_STYLE, **_named(name, description)})
+    svg = ET.Element(
+        "svg",
+        {"xmlns": NAMESPACE, "width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"},
+        fill="currentColor",
+        role="img",
+    )
+    svg.attrib.update({"stroke-linejoin": "round", "aria-labelledby": f"{name}-title"})
     ET.SubElement(svg, "title", id=f"{name}-title").text = title
     if description:
+        svg.set("aria-describedby", f"{name}-desc")
         ET.SubElement(svg, "desc", id=f"{name}-desc").text = description
     svg.extend(drawn)
     return svg
 
 
-_STYLE = {"fill": "currentColor", "stroke-linejoin": "round", "stroke-linecap": "butt"}
+def _tidy(drawn: ET.Element, name: str) -> None:
+    """Leave tags without a namespace, ids that something refers to, and ink in the colour of the text."""
+    for above in list(drawn.iter()):
+        for part in [part for part in above if part.tag.endswith(("}metadata", "}style"))]:
+            above.remove(part)
+    prefixes = ("#", "url(#")
+    wanted = {
+        value.removeprefix("url(").strip("#)")
+        for part in drawn.iter()
+        for value in part.attrib.values()
+        if value.startswith(prefixes)
+    }
+    for part in drawn.iter():
+        part.tag, part.tail = part.tag.rpartition("}")[2], None
+        if part.tag != "text":
+            part.text = None
+        attributes = {key.rpartition("}")[2]: value for key, value in part.attrib.items()}
+        part.attrib.clear()
+        for key, value in attributes.items():
+            if key == "id" and value in wanted:
+                part.set(key, f"{name}-{value}")
+            elif key != "id" and value.startswith(prefixes):
+                part.set(key, value.replace("#", f"#{name}-", 1))
+            elif key != "id":
+                part.set(key, value.replace(INK, "currentColor") if key == "style" else value)
 
 
 def document(paint: Paint, title: str, description: str = "") -> str:
@@ -210,51 +188,6 @@ def document(paint: Paint, title: str, description: str = "") -> str:
     return ET.tostring(svg, encoding="unicode") + "\n"
 
 
-def _named(name: str, description: str) -> dict[str, str]:
-    described = {"aria-describedby": f"{name}-desc"} if description else {}
-    return {"role": "img", "aria-labelledby": f"{name}-title", **described}
-
-
-def _tag(each: ET.Element) -> str:
-    return each.tag.rpartition("}")[2]
-
-
-def _tidy(drawn: ET.Element, name: str) -> None:
-    """Leave tags without a namespace, ids that something refers to, and ink in the colour of the text."""
-    for above in list(drawn.iter()):
-        for part in [part for part in above if _tag(part) in _NOT_DRAWN]:
-            above.remove(part)
-    parts = list(drawn.iter())
-    wanted = {reference for part in parts for reference in _references(part)}
-    for part in parts:
-        part.tag, part.tail = _tag(part), None
-        if part.tag != "text":
-            part.text = None
-        attributes = {key.rpartition("}")[2]: value for key, value in part.attrib.items()}
-        if attributes.get("id") not in wanted:
-            attributes.pop("id", None)
-        part.attrib.clear()
-        part.attrib.update({key: _renamed(key, value, name) for key, value in attributes.items()})
-
-
-def _references(part: ET.Element) -> Iterator[str]:
-    for value in part.attrib.values():
-        for before in ("#", "url(#"):
-            if value.startswith(before):
-                yield value.removeprefix(before).removesuffix(")")
-
-
-def _renamed(key: str, value: str, name: str) -> str:
-    if key == "id":
-        return f"{name}-{value}"
-    if value.startswith("url(#"):
-        return value.replace("#", f"#{name}-", 1)
-    if key == "href":
-        return f"#{name}-{value[1:]}"
-    return value.replace(INK, "currentColor") if key == "style" else value
-
-
-_NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'"
 _PAGE_STYLE = (
     ":root{color-scheme:light dark}"
     "body{font:15px/1.5 sans-serif;margin:2em auto;max-width:66em;padding:0 1em}"
@@ -274,21 +207,18 @@ class Page:
         self._html = ET.Element("html", {"lang": "en"})
         head = ET.SubElement(self._html, "head")
         ET.SubElement(head, "meta", {"charset": "utf-8"})
-        ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": _NOTHING_LOADED})
+        nothing_loaded = "default-src 'none'; style-src 'unsafe-inline'"
+        ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": nothing_loaded})
         ET.SubElement(head, "meta", {"name": "viewport", "content": "width=device-width"})
         ET.SubElement(head, "title").text = title
         ET.SubElement(head, "style").text = _PAGE_STYLE
         self._body = ET.SubElement(self._html, "body")
-        ET.SubElement(self._body, "h1").text = title
         self._charts = 0
+        self.add("h1", title)
 
-    def heading(self, text: str) -> None:
-        """Begin a section."""
-        ET.SubElement(self._body, "h2").text = text
-
-    def paragraph(self, text: str) -> None:
-        """Add a paragraph."""
-        ET.SubElement(self._body, "p").text = text
+    def add(self, tag: str, text: str) -> None:
+        """Add a heading (`h2`) or a paragraph (`p`)."""
+        ET.SubElement(self._body, tag).text = text
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add a table; what follows a line break in a cell stands smaller below."""
@@ -301,13 +231,295 @@ class Page:
                 if below:
                     ET.SubElement(cell, "small").text = below
 
-    def chart(self, title: str, paint: Paint, description: str = "") -> None:
-        """Add a chart under its title."""
-        self._charts += 1
-        figure = ET.SubElement(self._body, "figure")
-        ET.SubElement(figure, "figcaption").text = title
-        figure.append(element(paint, title, name=f"chart{self._charts}", description=description))
+    def chart(self, title: str, paint: Paint | None, description: str = "") -> None:
+        """Add a chart under its title, where there is one."""
+        if paint is not None:
+            self._charts += 1
+            figure = ET.SubElement(self._body, "figure")
+            ET.SubElement(figure, "figcaption").text = title
+            figure.append(element(paint, title, name=f"chart{self._charts}", description=description))
 
     def text(self) -> str:
-        """Return the page."""
         return "<!doctype html>\n" + ET.tostring(self._html, encoding="unicode", method="html") + "\n"
+
+
+# --- Kinds of charts
+
+
+def _axes(figure: Figure, height: float, count: int, columns: int, width: float = WIDTH) -> list[Axes]:
+    """Give a figure its size in pixels and `count` axes without a frame; `height` is that of a row."""
+    rows = math.ceil(count / columns)
+    figure.set_size_inches(width / INCH, rows * height / INCH)
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in every[count:]:
+        axes.remove()
+    for axes in every[:count]:
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0, pad=8, colors=INK)
+        axes.set_axisbelow(True)
+        axes.grid(color=INK, alpha=_FAINT, linewidth=1)
+    return every[:count]
+
+
+class FigurePanel(NamedTuple):
+    """One figure of each name; None where it is not known.
+
+    The axis goes up to 1, unless all that is shown lies far below and `near` asks for a closer look.
+    """
+
+    title: str
+    spreads: Sequence[BootstrapInterval | None]
+    near: bool = False
+
+
+def intervals_chart(names: Sequence[str], panels: Sequence[FigurePanel]) -> Paint | None:
+    """Return a chart of all panels with any figure, None where none has."""
+    known = [panel for panel in panels if any(panel.spreads)]
+    if not known:
+        return None
+
+    at = ("axes fraction", "data")
+    beside: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": INK}
+
+    def paint(figure: Figure) -> None:
+        for place, axes in enumerate(_axes(figure, 24 * len(names) + 60, len(known), len(known))):
+            panel = known[place]
+            low, high = bounds(panel)
+            axes.set_xlim(low, high)
+            axes.set_xticks([low, 0, high] if low else [0, high / 2, high])
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(len(names) - 0.5, -0.5)
+            axes.set_yticks(range(len(names)), [short(each) for each in names] if place == 0 else None)
+            axes.tick_params(labelleft=place == 0)
+            axes.set_title(panel.title, loc="left", fontsize=12, fontweight="bold", color=INK)
+            for row, spread in enumerate(panel.spreads):
+                if spread is not None:
+                    axes.hlines(row, spread.low, spread.high, BLUE, linewidth=3, clip_on=False)
+                    axes.plot(spread.value, row, "o", color=BLUE, markersize=9, clip_on=False)
+                    axes.annotate(f"{spread.value:.2f}", (1, row), xycoords=at, **beside)
+
+    return paint
+
+
+def bounds(panel: FigurePanel) -> tuple[float, float]:
+    """Return where the axis of a panel begins and ends: it holds all intervals, and 0."""
+    tops = (0.1, 0.2, 0.5)
+    known = [spread for spread in panel.spreads if spread is not None]
+    highest, lowest = max(spread.high for spread in known), min(spread.low for spread in known)
+    low = next((-top for top in (0.0, *tops) if -top <= lowest), -1.0)
+    return low, next((top for top in tops if highest <= top), 1.0) if panel.near else 1.0
+
+
+_NONE, _ALL = (0.92, 0.945, 0.97), (0.12, 0.3, 0.49)  # red, green, blue of a cell for none or all of its row
+_DARK = 0.73  # from this share of a row on white is easier to read than black: both have a contrast of 4.5
+
+
+def confusion_chart(
+    words: Sequence[str], counts: Mapping[tuple[str, str], int], down: str, across: str
+) -> Paint:
+    """Return a chart of how often what is `down` came with what is `across`, by pairs of words."""
+    labels = [short(word, 16) for word in words]
+    longest = 9 * max(map(len, labels))
+
+    def paint(figure: Figure) -> None:
+        cell = max(56, longest)
+        (axes,) = _axes(figure, 40 * len(words) + 60, 1, 1, cell * len(words) + longest + 60)
+        axes.grid(visible=False)
+        axes.set_xlim(-0.5, len(words) - 0.5)
+        axes.set_ylim(len(words) - 0.5, -0.5)
+        axes.xaxis.tick_top()
+        axes.xaxis.set_label_position("top")
+        axes.set_xlabel(across, style="italic", color=INK)
+        axes.set_ylabel(down, style="italic", color=INK)
+        axes.set_xticks(range(len(words)), labels)
+        axes.set_yticks(range(len(words)), labels)
+        for row, label in enumerate(words):
+            total = max(1, sum(counts.get((label, other), 0) for other in words))
+            for column, other in enumerate(words):
+                count = counts.get((label, other), 0)
+                axes.bar(column, -0.95, 0.97, row + 0.475, color=shade(count / total), clip_on=False)
+                # Not INK: a cell is the same on light and on dark paper.
+                ink = "#ffffff" if count / total > _DARK else "#010101"
+                axes.text(column, row, str(count), ha="center", va="center", color=ink)
+
+    return paint
+
+
+def shade(share: float) -> tuple[float, float, float]:
+    """Return the red, green and blue of a cell with a share of its row."""
+    red, green, blue = (none + (every - none) * share for none, every in zip(_NONE, _ALL, strict=True))
+    return red, green, blue
+
+
+class ReliabilityGroup(NamedTuple):
+    """Answers of about the same probability: their mean, the share that came true, and how many they are."""
+
+    probability: float
+    share: float
+    number: int
+
+
+def reliability_chart(curves: Mapping[str, Sequence[ReliabilityGroup]]) -> Paint | None:
+    """Return a diagram for each name that has any group, the least likely first; None where none has."""
+    known = {name: groups for name, groups in curves.items() if groups}
+    if not known:
+        return None
+
+    def paint(figure: Figure) -> None:
+        for axes, (name, groups) in zip(_axes(figure, 270, len(known), 4), known.items(), strict=True):
+            axes.set_box_aspect(1)
+            axes.set_title(short(name, 20), loc="left", fontsize=12, color=INK, pad=10)
+            axes.set_xlim(0, 1)
+            axes.set_ylim(0, 1)
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_ticks([0, 0.5, 1])
+                axis.set_major_formatter("{x:g}")
+            axes.plot([0, 1], [0, 1], color=INK, alpha=0.4, linewidth=1, linestyle="dashed")
+            across, up = [group.probability for group in groups], [group.share for group in groups]
+            most = max(group.number for group in groups)
+            sizes = [max(25, 200 * group.number / most) for group in groups]  # square pixels
+            axes.plot(across, up, color=BLUE, linewidth=1.5, clip_on=False)
+            axes.scatter(across, up, s=sizes, color=BLUE, alpha=0.75, linewidth=0, clip_on=False)
+
+    return paint
+
+
+class ScatterPoint(NamedTuple):
+    """A name, what it costs, and how good it is."""
+
+    name: str
+    cost: float
+    good: BootstrapInterval
+
+
+def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint | None:
+    """Return a chart of some points, None of fewer than two: there is nothing to compare."""
+    if len(points) < 2:  # noqa: PLR2004 - what a comparison takes
+        return None
+
+    def paint(figure: Figure) -> None:
+        (axes,) = _axes(figure, max(320, 24 * len(points)), 1, 1)
+        for place, (name, cost, good) in enumerate(points):
+            axes.vlines(cost, good.low, good.high, BLUE, linewidth=3, alpha=0.5, clip_on=False)
+            # A legend tells points apart by their shape; there are ten shapes in two colours.
+            shape, colour = "osD^v<>PX*"[place % 10], (BLUE, RED)[place // 10 % 2]
+            axes.plot(cost, good.value, shape, color=colour, markersize=8, label=short(name), clip_on=False)
+        costs = [point.cost for point in points]
+        if min(costs) > 0 and max(costs) / min(costs) >= 20:  # noqa: PLR2004 - times; then their ratios are shown
+            axes.set_xscale("log")
+        else:
+            axes.set_xlim(0, (max(costs) or 1) * 1.08)
+        axes.set_ylim(max(-1.0, math.floor(min(point.good.low for point in points) * 10) / 10), 1)
+        axes.set_xlabel(across, style="italic", color=INK)
+        axes.set_ylabel(up, style="italic", color=INK)
+        axes.xaxis.set_major_formatter(lambda cost, _: f"{cost:.9f}".rstrip("0").rstrip("."))
+        axes.minorticks_off()
+        figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
+
+    return paint
+
+
+class Series(NamedTuple):
+    """One figure over time, None where nothing was measured, with its interval and its limits.
+
+    `last` says what it is last, `top` is where its axis ends, `written` says a value in words.
+    """
+
+    title: str
+    last: str
+    moments: Sequence[tuple[float | None, float | None, float | None]]
+    limits: Sequence[float]
+    top: float
+    written: Callable[[float], str]
+
+
+def series_chart(times: Sequence[str], many: Sequence[Series]) -> Paint:
+    """Return a chart of some series, which all have a moment for each of the times."""
+
+    def paint(figure: Figure) -> None:
+        last = max(1, len(times) - 1)
+        for axes, series in zip(_axes(figure, 186, len(many), 2), many, strict=True):
+            axes.grid(visible=False)
+            axes.set_xlim(0, last)
+            axes.set_ylim(0, series.top)
+            axes.set_title(series.title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=10)
+            axes.set_title(series.last, loc="right", fontsize=12, color=INK, pad=10)
+            axes.spines[["bottom", "top"]].set(visible=True, color=INK, alpha=_FAINT)
+            axes.set_yticks(series.limits, [series.written(limit) for limit in series.limits])
+            axes.hlines(series.limits, 0, last, RED, linestyles="dashed", linewidth=1)
+            axes.set_xticks([0, last][: len(times)], [*times[:1], *times[1:][-1:]])
+            points = [
+                [math.nan if value is None else min(value, series.top) for value in moment]
+                for moment in series.moments
+            ]
+            if all(math.isnan(value) for value, *_ in points):
+                axes.text(last / 2, series.top / 2, "nothing measured", ha="center", va="center", color=INK)
+                continue
+            values, lows, highs = zip(*points, strict=True)
+            around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
+            axes.fill_between(range(len(values)), lows, highs, **around)
+            axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)
+
+    return paint
+
+
+# --- The gate's KPIs
+
+_ROLLING = timedelta(days=7)
+_KPI_TITLE = "KPIs of the gate, each over the seven days before"
+
+
+class KpiPoint(NamedTuple):
+    """The measures over the seven days up to the end of `day`."""
+
+    day: datetime
+    kpis: list[Kpi]
+
+
+def kpi_svg(evidence: Evidence) -> str:
+    """Return a panel a KPI: its value over seven days, its interval, its limits; raises as `load` does."""
+    points = kpi_points(evidence)
+    return document(_kpi_chart(points), _KPI_TITLE, _kpi_words(points))
+
+
+def kpi_page(evidence: Evidence) -> str:
+    """Return a page with that picture; raises as `load` does."""
+    points = kpi_points(evidence)
+    page = Page("The gate's KPIs")
+    page.chart(_KPI_TITLE, _kpi_chart(points), _kpi_words(points))
+    return page.text()
+
+
+def kpi_points(evidence: Evidence) -> list[KpiPoint]:
+    """Return a point for each day from the first verdict to the last."""
+    days = sorted({verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts})
+    points = []
+    for count in range((days[-1] - days[0]).days + 1 if days else 0):
+        end = datetime.combine(days[0] + timedelta(days=count + 1), time(), UTC)
+        within = [verdict for verdict in evidence.verdicts if end - _ROLLING <= verdict.timestamp < end]
+        points.append(KpiPoint(end, kpi.measure(evidence.only(within))))
+    return points
+
+
+def _kpi_words(points: Sequence[KpiPoint]) -> str:
+    return "; ".join(map(kpi_text, points[-1].kpis)) if points else "nothing measured yet"
+
+
+def _kpi_chart(points: Sequence[KpiPoint]) -> Paint:
+    limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
+    days = [(point.day - timedelta(days=1)).date().isoformat() for point in points]
+    series = [_kpi_series(limit, [point.kpis[at] for point in points]) for at, limit in enumerate(limits)]
+    return series_chart(days, series)
+
+
+def _kpi_series(limit: kpi.Limit, kpis: Sequence[Kpi]) -> Series:
+    last = kpis[-1] if kpis else None
+    most = max([2 * (limit.high or 1), *(each.value or 0 for each in kpis)])
+    return Series(
+        limit.title,
+        "" if last is None or last.value is None else f"last {number(last, last.value)}",
+        [(each.value, *(each.interval or (None, None))) for each in kpis],
+        [edge for edge in (limit.low, limit.high) if edge is not None],
+        1.0 if limit.unit == "share" else most,
+        lambda value: f"{value:.0f} s" if limit.unit == "seconds" else f"{value:.0%}",
+    )

@@ -8,19 +8,16 @@ from itertools import islice
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from judgekit.errors import UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.collection import scope
 from judgekit.evaluation.stats import (
-    LEVEL,
-    RESAMPLES,
-    SEED,
     Bin,
     BootstrapInterval,
     LabelGroup,
     Measure,
+    ReportPart,
+    Resampling,
     intervals,
     mean,
 )
@@ -127,12 +124,6 @@ def _storable(text: str) -> str:
     return encodable(text).replace("\0", " ")
 
 
-class ReportPart(BaseModel):
-    """Base of the report's parts."""
-
-    model_config = ConfigDict(frozen=True)
-
-
 class ConfidenceReport(ReportPart):
     """How far confidences were right: `hits` were shown, `bins` and `labels` say how many were relevant."""
 
@@ -172,14 +163,6 @@ class ProfileUsed(ReportPart):
 
     retrieval: str
     version: str
-
-
-class Resampling(ReportPart):
-    """How the intervals came about."""
-
-    level: float = LEVEL
-    resamples: int = RESAMPLES
-    seed: int = SEED
 
 
 class RetrievalReport(ReportPart):

@@ -1,25 +1,47 @@
-"""How far a figure can be trusted: intervals from drawing the queries again, with replacement.
+"""Statistics over labelled items: agreement with labels, reliability of probabilities, bootstrap intervals.
 
-The percentile method of Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13, as
-Sakai, "Evaluating evaluation metrics based on the bootstrap", SIGIR 2006, uses it for retrieval. The seed
-is fixed, so an interval is reproducible, and figures over equally many queries rest on the same draws.
-
-Whether confidences mean what they say: of what is rated 0.7, seven in ten should turn out relevant.
+Intervals come from drawing the items again, with replacement: the percentile method of Efron and Tibshirani,
+"An Introduction to the Bootstrap", 1993, chapter 13, as Sakai, "Evaluating evaluation metrics based on the
+bootstrap", SIGIR 2006, uses it for retrieval. The seed is fixed, so an interval is reproducible, and figures
+over equally many items rest on the same draws.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+RESAMPLES, LEVEL, SEED = 2_000, 0.95, 20_020_401
+BINS = 10
+OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best
+
+Key = TypeVar("Key", bound="Hashable")
+Pair: TypeAlias = tuple[str, str]
+"""The label, and the answer."""
 
 
-RESAMPLES = 2_000
-LEVEL = 0.95
-SEED = 20_020_401
+class ReportPart(BaseModel):
+    """Base of the parts of reports."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Resampling(ReportPart):
+    """How the intervals came about."""
+
+    level: float = LEVEL
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+
+# --- Bootstrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,46 +54,15 @@ class BootstrapInterval:
 
 
 class Measure(NamedTuple):
-    """What each query adds to the two sums of which a figure is the ratio.
-
-    A query for which the figure means nothing adds 0 to both.
-    """
+    """What each item adds to the two sums of which a figure is the ratio; 0 where it means nothing."""
 
     gained: Sequence[float]
     possible: Sequence[float]
 
 
 def mean(values: Sequence[float]) -> Measure:
-    """Return the measure whose figure is the mean of `values`, one for each query."""
+    """Return the measure whose figure is the mean of `values`, one for each item."""
     return Measure(values, [1.0] * len(values))
-
-
-def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) -> BootstrapInterval | None:
-    """Return a measure's figure with its bounds; see `intervals`."""
-    return intervals({"": measure}, resamples=resamples, seed=seed)[""]
-
-
-def intervals(
-    measures: Mapping[str, Measure], *, resamples: int = RESAMPLES, seed: int = SEED
-) -> dict[str, BootstrapInterval | None]:
-    """Return the figure of each measure with its bounds, all from the same draws of the same queries.
-
-    None where there is nothing to divide by. Resamples without anything to divide by are left out. All
-    measures must be over the same queries (`ValueError`).
-    """
-    sizes = {len(column) for measure in measures.values() for column in measure}
-    if len(sizes) > 1:
-        raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
-    figures = {name: figure for name, measure in measures.items() if (figure := _ratio(measure)) is not None}
-    drawn: dict[str, list[float]] = {name: [] for name in figures}
-    for draw in _draws(max(sizes, default=0), resamples, seed):
-        for name, values in drawn.items():
-            gained, possible = measures[name]
-            below = sum(map(possible.__getitem__, draw))
-            if below:
-                values.append(sum(map(gained.__getitem__, draw)) / below)
-    found = {name: BootstrapInterval(figures[name], *_bounds(values)) for name, values in drawn.items()}
-    return {name: found.get(name) for name in measures}
 
 
 def resampled(
@@ -83,50 +74,128 @@ def resampled(
 ) -> BootstrapInterval | None:
     """Return any `figure` of `size` items, given by their places, with its bounds; None where it has none.
 
-    Draws for which it has none are left out. For ratios of sums `interval` is faster.
+    Draws for which it has none are left out.
     """
     value = figure(range(size))
     if value is None:
         return None
-    drawn = [found for draw in _draws(size, resamples, seed) if (found := figure(draw)) is not None]
-    return BootstrapInterval(value, *_bounds(drawn))
+    generator = Random(seed)  # noqa: S311 - statistics, no secret
+    draws = (generator.choices(range(size), k=size) for _ in range(resamples))
+    values = sorted(drawn for draw in draws if (drawn := figure(draw)) is not None)
+    outside, last = (1 - LEVEL) / 2, len(values) - 1
+    return BootstrapInterval(value, values[round(outside * last)], values[round((1 - outside) * last)])
 
 
-def difference(
-    first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = SEED
-) -> BootstrapInterval | None:
-    """Return by how much the mean of `first` is above that of `second`, paired by query.
+def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) -> BootstrapInterval | None:
+    """Return a measure's figure with its bounds; None where there is nothing to divide by."""
+    gained, possible = measure
+
+    def ratio(places: Sequence[int]) -> float | None:
+        below = sum(map(possible.__getitem__, places))
+        return sum(map(gained.__getitem__, places)) / below if below else None
+
+    return resampled(len(gained), ratio, resamples=resamples, seed=seed)
+
+
+def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | None]:
+    """Return the figure of each measure with its bounds, all from the same draws of the same items.
+
+    All measures must be over the same items (`ValueError`).
+    """
+    sizes = {len(column) for measure in measures.values() for column in measure}
+    if len(sizes) > 1:
+        raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
+    return {name: interval(measure) for name, measure in measures.items()}
+
+
+def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
+    """Return by how much the mean of `first` is above that of `second`, paired by item.
 
     Zero outside the bounds says that the two differ. Raises `ValueError` when they are not equally long.
     """
-    paired = [one - other for one, other in zip(first, second, strict=True)]
-    return interval(mean(paired), resamples=resamples, seed=seed)
+    return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
 
 
-def _draws(size: int, resamples: int, seed: int) -> Iterator[list[int]]:
-    if not size:
-        return
-    generator = Random(seed)  # noqa: S311 - statistics, no secret
-    everyone = range(size)
-    for _ in range(resamples):
-        yield generator.choices(everyone, k=size)
+# --- Agreement with labels: of pairs that could be read
 
 
-def _ratio(measure: Measure) -> float | None:
-    below = sum(measure.possible)
-    return sum(measure.gained) / below if below else None
+class Class(NamedTuple):
+    """One word: how many items are labelled so, how many were called so, and how many of each rightly."""
+
+    word: str
+    labelled: int
+    said: int
+    precision: BootstrapInterval | None
+    recall: BootstrapInterval | None
 
 
-def _bounds(values: list[float]) -> tuple[float, float]:
-    values.sort()
-    outside = (1 - LEVEL) / 2
-    last = len(values) - 1
-    return values[round(outside * last)], values[round((1 - outside) * last)]
+def accuracy(pairs: Sequence[Pair]) -> BootstrapInterval | None:
+    """Return the share of answers that are as labelled."""
+    return interval(mean([label == answer for label, answer in pairs]))
 
 
-BINS = 10
+def scale(words: Sequence[str]) -> list[str] | None:
+    """Return the words in their order where they have one: outcomes, or numbers; None for other words."""
+    unique = set(words)
+    if unique <= set(OUTCOMES):
+        return [word for word in OUTCOMES if word in unique]
+    try:
+        return sorted(unique, key=float)
+    except ValueError:
+        return None
 
-Key = TypeVar("Key", bound="Hashable")
+
+def squares(words: Sequence[str]) -> dict[Pair, float]:
+    """Return the squared distance of any two words of a scale: of the numbers, or of their places."""
+    try:
+        place = {word: float(word) for word in words}
+    except ValueError:
+        place = {word: float(number) for number, word in enumerate(words)}
+    return {(a, b): (place[a] - place[b]) ** 2 for a in words for b in words}
+
+
+def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
+    """Return Cohen's kappa of a table of pairs; None where chance alone could not disagree.
+
+    1 is perfect, 0 what two that do not look at the items would reach. Cohen, "A coefficient of agreement for
+    nominal scales", 1960; with a `distance` of words the weighted one, Cohen, "Weighted kappa", 1968.
+    """
+    labels, answers = Counter[str](), Counter[str]()
+    for (label, answer), count in counts.items():
+        labels[label] += count
+        answers[answer] += count
+
+    def apart(pair: Pair) -> float:
+        return float(pair[0] != pair[1]) if distance is None else distance[pair]
+
+    observed = sum(apart(pair) * count for pair, count in counts.items())
+    expected = sum(apart((a, b)) * labels[a] * answers[b] for a in labels for b in answers)
+    return 1 - observed * sum(counts.values()) / expected if expected else None
+
+
+def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapInterval | None]:
+    """Return Cohen's kappa and, for words with an order, the quadratically weighted one."""
+    words = scale([word for pair in pairs for word in pair])
+
+    def with_bounds(distance: Mapping[Pair, float] | None) -> BootstrapInterval | None:
+        return resampled(len(pairs), lambda places: kappa(Counter(map(pairs.__getitem__, places)), distance))
+
+    return with_bounds(None), with_bounds(squares(words)) if words else None
+
+
+def classes(pairs: Sequence[Pair]) -> list[Class]:
+    """Return precision and recall of each word, in their order where they have one."""
+    words = [word for pair in pairs for word in pair]
+    found = []
+    for word in scale(words) or sorted(set(words)):
+        hits = [label == answer == word for label, answer in pairs]
+        labelled, said = [label == word for label, _ in pairs], [answer == word for _, answer in pairs]
+        precision, recall = interval(Measure(hits, said)), interval(Measure(hits, labelled))
+        found.append(Class(word, sum(labelled), sum(said), precision, recall))
+    return found
+
+
+# --- Reliability: of what is rated 0.7, seven in ten should turn out true
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,42 +232,44 @@ def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | N
     return sum(errors) / len(errors) if errors else None
 
 
-def ece(probabilities: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float | None:
+def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Return the expected calibration error: 0 is perfect, None without any hit.
 
     The mean over the hits of how far the share that is true lies from the mean probability in their bin
     (see `table`). Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian
     binning", AAAI 2015.
     """
-    if not probabilities:
-        return None
-    found = table(probabilities, outcomes, bins)
-    return sum(each.count * abs(each.relevant - each.confidence) for each in found) / len(probabilities)
+    bins = table(probabilities, outcomes)
+    apart = sum(each.count * abs(each.relevant - each.confidence) for each in bins)
+    return apart / len(probabilities) if bins else None
 
 
-def table(probabilities: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> list[Bin]:
+def table(probabilities: Sequence[float], outcomes: Sequence[bool]) -> list[Bin]:
     """Return the bins, of equal width, that hold any hit, lowest first: a reliability diagram in numbers."""
-    groups = _grouped(probabilities, outcomes, lambda place: min(int(probabilities[place] * bins), bins - 1))
-    return [Bin(number / bins, (number + 1) / bins, *groups[number]) for number in sorted(groups)]
+    numbers = [min(int(probability * BINS), BINS - 1) for probability in probabilities]
+    groups = _grouped(numbers, probabilities, outcomes)
+    return [Bin(number / BINS, (number + 1) / BINS, *groups[number]) for number in sorted(groups)]
 
 
 def by_label(
     labels: Sequence[str], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> list[LabelGroup]:
     """Return the hits of each label, the most confident label first."""
-    groups = _grouped(probabilities, outcomes, labels.__getitem__)
-    found = [LabelGroup(label, *sums) for label, sums in groups.items()]
-    return sorted(found, key=lambda group: -group.confidence)
+    groups = _grouped(labels, probabilities, outcomes)
+    return sorted(
+        (LabelGroup(label, *figures) for label, figures in groups.items()),
+        key=lambda group: -group.confidence,
+    )
 
 
 def _grouped(
-    probabilities: Sequence[float], outcomes: Sequence[bool], key: Callable[[int], Key]
+    keys: Sequence[Key], probabilities: Sequence[float], outcomes: Sequence[bool]
 ) -> dict[Key, tuple[int, float, float]]:
-    """Return count, mean probability and share that is true of the hits by `key` of their place."""
+    """Return by key how many hits there are, their mean probability, and the share that is true."""
     members: dict[Key, list[tuple[float, bool]]] = {}
-    for place, pair in enumerate(zip(probabilities, outcomes, strict=True)):
-        members.setdefault(key(place), []).append(pair)
+    for key, probability, true in zip(keys, probabilities, outcomes, strict=True):
+        members.setdefault(key, []).append((probability, true))
     return {
-        name: (len(each), sum(one for one, _ in each) / len(each), sum(true for _, true in each) / len(each))
-        for name, each in members.items()
+        key: (len(hits), sum(one for one, _ in hits) / len(hits), sum(true for _, true in hits) / len(hits))
+        for key, hits in members.items()
     }

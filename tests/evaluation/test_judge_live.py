@@ -10,7 +10,7 @@ import pytest
 from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
-from judgekit.evaluation import judges, readings, runner
+from judgekit.evaluation import readings, report, runner
 from judgekit.evaluation.labelled import Case
 from judgekit.evaluation.runner import again, reordered
 from judgekit.judging import fence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.evaluation.agreement import JudgeReport
+    from judgekit.evaluation.report import JudgeReport
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 SELECT: dict[str, Any] = {
@@ -51,8 +51,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., d
             monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
             loaded = loader.find_rubric(rubric)
             opinions = runner.ask(cases, tmp_path, loaded, "strict")
-        report = judges.report(opinions.cases, "cases.jsonl", loaded, "strict")
-        return {judge.judge: judge for judge in report.judges}
+        found = report.report(opinions.cases, "cases.jsonl", loaded, "strict")
+        return {judge.judge: judge for judge in found.judges}
 
     return run
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from drawn import SVG, charts, texts
+from drawn import SVG, texts
+from drawn import charts as charts_of
 from ledger_lines import NOW, label, round_of, verdict
 from ledger_lines import content as of_its_own
 
 from judgekit.errors import UsageError
-from judgekit.evaluation import diagrams
+from judgekit.evaluation import charts
 from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels, store
 from judgekit.ledger.records import KINDS, kind
 from judgekit.ledger.records import line as record_line
@@ -217,25 +218,25 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
         for n in range(20)
     ]
     evidence = kpi.evidence([*lines, *(label(line, "go") for line in lines[:8])])
-    root = ET.fromstring(diagrams.drawing(evidence))  # ours
+    root = ET.fromstring(charts.kpi_svg(evidence))  # ours
     shown = texts(root)
     assert {kpi.LIMITS[each.name].title for each in kpi.measure(evidence)} <= set(shown)
     assert [each for each in shown if each in ("70%", "90%")] == ["70%", "90%"]
-    points = diagrams.points_of(evidence)
+    points = charts.kpi_points(evidence)
     assert len(points) == 10
     measured = sum(each.value is not None for point in points for each in point.kpis)
     dots = [element for element in root.iter(f"{SVG}use") if "opacity" not in element.attrib["style"]]
     assert len(dots) == measured
     assert (root.findtext(f"{SVG}desc") or "").count("; ") == 5
     assert "false-positive rate " in (root.findtext(f"{SVG}desc") or "")
-    page = diagrams.html(evidence)
+    page = charts.kpi_page(evidence)
     assert page.startswith("<!doctype html>")
-    assert texts(charts(page)[0]) == shown
+    assert texts(charts_of(page)[0]) == shown
 
 
 @pytest.mark.parametrize("lines", [[], [verdict()]])
 def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
-    assert "nothing measured" in diagrams.drawing(kpi.evidence(lines))
+    assert "nothing measured" in charts.kpi_svg(kpi.evidence(lines))
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from judgekit.evaluation.charts import INCH, load, painted
+from judgekit.evaluation.charts import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from matplotlib.text import Text
-
-    from judgekit.evaluation.charts import Paint
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Names that people, models and attackers give: each breaks something that a naive picture does.
@@ -45,63 +41,6 @@ def without_matplotlib() -> Iterator[None]:
         patch.setitem(sys.modules, "matplotlib", None)
         yield
     load.cache_clear()
-
-
-class Box(NamedTuple):
-    """Where a text is on a figure, in pixels from its lower left corner."""
-
-    text: str
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def overlaps(self, other: Box) -> bool:
-        """Whether the two have any place in common, a hair's breadth aside."""
-        across = min(self.right, other.right) - max(self.left, other.left)
-        up = min(self.top, other.top) - max(self.bottom, other.bottom)
-        return across > 1 and up > 1
-
-
-class Painted(NamedTuple):
-    """A figure's size in pixels, and its texts."""
-
-    width: float
-    height: float
-    boxes: list[Box]
-
-
-def measured(paint: Paint) -> Painted:
-    """Draw a chart and return what is on it."""
-    with painted(paint) as figure:
-        from matplotlib.text import Text  # noqa: PLC0415 - on import it looks for folders, which `painted` gives
-
-        figure.draw_without_rendering()
-        width, height = (float(side) * INCH for side in figure.get_size_inches())
-        shown = [text for text in figure.findobj(Text) if text.get_visible()]
-        return Painted(width, height, [_box(text) for text in shown if text.get_text()])
-
-
-def _box(text: Text) -> Box:
-    extent = text.get_window_extent()
-    return Box(text.get_text(), extent.x0, extent.y0, extent.x1, extent.y1)
-
-
-def faults(paint: Paint) -> list[str]:
-    """Return which texts of a chart run over its edge or into each other."""
-    found = measured(paint)
-    over = [
-        f"{box} is over the edge of {found.width} x {found.height}"
-        for box in found.boxes
-        if box.left < 0 or box.bottom < -1 or box.right > found.width or box.top > found.height + 1
-    ]
-    pairs = [
-        f"{box.text!r} is on {other.text!r}"
-        for number, box in enumerate(found.boxes)
-        for other in found.boxes[number + 1 :]
-        if box.overlaps(other)
-    ]
-    return over + pairs
 
 
 def charts(page: str) -> list[ET.Element]:
