@@ -39,7 +39,7 @@ from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
-from judgekit.rubric.cases import SelectCase, read_cases
+from judgekit.rubric.schema import SelectCase, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

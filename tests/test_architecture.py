@@ -22,7 +22,7 @@ HOMES = {
     "prometheus_client": "engine.team",
     "ruamel": "config.yamlfile",
     "tenacity": "providers.litellm",
-    "xllamacpp": "providers.local_process",
+    "xllamacpp": "providers.local",
 }
 # The same for libraries that one package is built on.
 PACKAGES = {"fastapi": "engine", "matplotlib": "evaluation", "starlette": "engine", "uvicorn": "engine"}

@@ -373,9 +373,9 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "evaluation.report.report",
         ),
         *("gate.push.verdict",),
-        *("evaluation.runner.reordered", "providers.endpoints.endpoint", "providers.profile.by_beginning"),
+        *("evaluation.runner.reordered", "providers.base.endpoint", "providers.registry.by_beginning"),
         *(
-            "providers.endpoints.extra_arguments",
+            "providers.base.extra_arguments",
             "providers.registry.family_of",
             "evaluation.charts.document",
             "evaluation.charts.element",

@@ -55,13 +55,13 @@ UNIVERSAL = {
 
 # `read_text` does so as well, and cannot be told not to.
 WHOLE = {
-    "config/checkout.py": "JSON that pip wrote",
+    "config/files.py": "JSON that pip wrote",
     "cli/app.py": "files in which the names of variables are looked for",
     "cli/rubric.py": "a YAML file is shown",
     "evaluation/runner.py": "a document, which has no lines for us",
     "hooks/git_hook.py": "our own template",
     "judging/shared.py": "one token, which has no lines",
-    "rubric/starter.py": "YAML, and cases that are copied",
+    "rubric/loader.py": "YAML, and cases that are copied",
 }
 
 

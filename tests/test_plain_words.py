@@ -17,17 +17,16 @@ from sent import document
 from judgekit.cli.app import run
 from judgekit.config import files as bundled
 from judgekit.config import yamlfile
-from judgekit.config.problems import problem
 from judgekit.config.settings import Config
-from judgekit.config.yamlfile import load_yaml
+from judgekit.config.yamlfile import load_yaml, problem
 from judgekit.engine import schemas
 from judgekit.engine.schemas import JudgeSent, LinesSent
 from judgekit.evaluation import collection, labelled
 from judgekit.ledger import records
 from judgekit.providers import replay
-from judgekit.providers.profile import ProfileFile
+from judgekit.providers.registry import ProfileFile
 from judgekit.retrieval import profiles
-from judgekit.rubric import cases
+from judgekit.rubric import schema as cases
 from judgekit.rubric.schema import RubricFile
 
 if TYPE_CHECKING:
@@ -173,4 +172,4 @@ def test_a_scale_without_end_costs_nothing() -> None:
 def test_one_place_puts_pydantic_s_errors_into_words() -> None:
     texts = {path.name: path.read_text() for path in Path(yamlfile.__file__).parent.rglob("*.py")}
     using = {name for name, text in texts.items() if re.search(r"""\[["']msg["']\]""", text)}
-    assert using <= {"problems.py", "fit.py"}  # the second is about the replies of models, which have no keys
+    assert using <= {"yamlfile.py", "fit.py"}  # the second is about the replies of models, which have no keys

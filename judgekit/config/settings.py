@@ -3,6 +3,8 @@
 `JUDGEKIT_*` variables, the project's `.judgekit/config.yaml`, its `.claude/memory/memory-config.json`, the
 user's `config.yaml`, the defaults. A project's files choose rubrics, modes, listed models, paths and limits
 inside what the user allows; they can neither say where text is sent nor raise a limit the user has set.
+
+Reads `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     ValidationError,
     WithJsonSchema,
@@ -20,14 +24,111 @@ from pydantic import (
 )
 
 from judgekit import environment
-from judgekit.config import memory_config, yamlfile
+from judgekit.config import files, yamlfile
 from judgekit.config.names import ModeName, Text, TierName
-from judgekit.config.problems import problem
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, problem
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class _Foreign(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _within(least: float, most: float) -> AfterValidator:
+    return AfterValidator(lambda number: max(least, min(number, most)))
+
+
+_UpTo20: TypeAlias = Annotated[int, _within(0, 20)]
+_Pool: TypeAlias = Annotated[int, _within(1, 30)]
+_Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False), _within(0.1, 3600)]
+
+
+class _Mode(_Foreign):
+    verification: Literal["strict", "lenient"] | None = None
+    max_output: _UpTo20 | None = None
+
+
+class _Modes(_Foreign):
+    auto: _Mode = _Mode()
+    search: _Mode = _Mode()
+
+
+class _TheirJudge(_Foreign):
+    enabled: bool | None = None
+    model: str | None = None
+    timeout_per_call: _Seconds | None = None
+    fallback_top_k: _UpTo20 | None = None
+    candidate_pool_size: _Pool | None = None
+    dual_verification: bool | None = None
+    include_conversation_context: bool | None = None
+    context_turns: _UpTo20 | None = None
+    modes: _Modes = _Modes()
+
+
+class _TheirRetrieval(_Foreign):
+    enabled: bool | None = None
+    max_inject: _UpTo20 | None = None
+    match_strategy: str | None = None
+    judge: _TheirJudge = _TheirJudge()
+
+
+class _MemoryConfig(_Foreign):
+    retrieval: _TheirRetrieval = _TheirRetrieval()
+    judge: _TheirJudge | None = None
+
+
+class _Listing(_Foreign):
+    """What a provider profile says of its models."""
+
+    models: dict[str, str | None] = {}
+
+
+def memory_config_file(project: Path) -> Path:
+    """Return the path of the project's memory settings."""
+    return project / environment.MEMORY / environment.MEMORY_CONFIG
+
+
+def memory_config(project: Path) -> dict[str, Any]:
+    """Return the settings as a configuration layer: only what the file says, under our names."""
+    path = memory_config_file(project)
+    # A clone's store may be a link; what lies elsewhere is not the project's to say.
+    if not path.parent.resolve().is_relative_to(project.resolve()):
+        return {}
+    if not yamlfile.check_own(path, path.parent):
+        return {}
+    theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+    judge = theirs.judge or theirs.retrieval.judge
+    layer: dict[str, Any] = {"retrieval": _their_retrieval(theirs.retrieval, judge)}
+    if judge.model is not None and judge.model in listed_models():
+        layer["judge"] = {"tiers": {"quick": judge.model}}
+    return layer
+
+
+def listed_models() -> set[str]:
+    """Return every model that a provider profile lists: what a project may choose from."""
+    listings = (yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files())
+    return {name for listing in listings for name in listing.models.values() if name}
+
+
+def _their_retrieval(theirs: _TheirRetrieval, judge: _TheirJudge) -> dict[str, Any]:
+    found = {
+        "enabled": theirs.enabled,
+        "max_inject": judge.modes.auto.max_output if theirs.max_inject is None else theirs.max_inject,
+        "scorer": {"title_tags": "keyword", "fts5_bm25": "fts5"}.get(theirs.match_strategy or ""),
+        "judge": None if judge.enabled is None else ("on" if judge.enabled else "off"),
+        "timeout": judge.timeout_per_call,
+        "fallback_top_k": judge.fallback_top_k,
+        "pool": judge.candidate_pool_size,
+        "context_turns": 0 if judge.include_conversation_context is False else judge.context_turns,
+        "mode": judge.modes.auto.verification,
+        "search_mode": judge.modes.search.verification,
+        "rubric": "memory-two-criteria" if judge.dual_verification else None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
 
 Layer: TypeAlias = dict[str, Any]
 
@@ -282,7 +383,7 @@ def project_file(project: Path) -> Path:
 def sources(project: Path | None) -> list[Path]:
     """Return every file that can change the configuration, whether it exists or not."""
     own = [user_file()]
-    return own if project is None else [*own, project_file(project), memory_config.file(project)]
+    return own if project is None else [*own, project_file(project), memory_config_file(project)]
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
@@ -332,7 +433,7 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
 
 
 def _project(project: Path) -> Layer:
-    return _merge(memory_config.read(project), _project_layer(project))
+    return _merge(memory_config(project), _project_layer(project))
 
 
 def _read(path: Path) -> Layer:
@@ -376,7 +477,7 @@ def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
     named = {tier: model for tier, model in layer.get("judge", {}).get("tiers", {}).items() if model}
     if not named:
         return
-    listed = memory_config.listed_models()
+    listed = listed_models()
     for tier, model in ((tier, model) for tier, models in named.items() for model in models):
         if model not in listed:
             raise _wrong(

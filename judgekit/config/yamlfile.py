@@ -1,4 +1,8 @@
-"""Reads the YAML and JSON files that users tune into validated models; errors name file, line and key."""
+"""Reads the YAML and JSON files that users tune into validated models; errors name file, line and key.
+
+One place reads the errors of pydantic and says them in plain words and the data's own keys. A YAML file is
+changed where one value stands, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,15 @@ import shutil
 import stat
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
-from ruamel.yaml.scanner import RoundTripScanner, Scanner
+from ruamel.yaml.scanner import RoundTripScanner
 
-from judgekit.config.problems import Location, kind_of, problem
 from judgekit.errors import ConfigError
 from judgekit.text import lines_of
 
@@ -28,14 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pydantic_core import ErrorDetails
+
+
+Location = tuple[int | str, ...]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
-MOST_KEPT = 256  # files whose models are kept
+MOST_KEPT = 256  # files whose content is kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
 MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
+_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
 
 
 class Strict(BaseModel):
@@ -45,99 +53,91 @@ class Strict(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
-State = tuple[int, int, int, int, int]
 
 
-def read(
-    path: Path,
-    model: type[Model],
-    *,
-    version_key: str | None = None,
-    context: object = None,
-    most: int = MAX_BYTES,
-) -> Model:
+def read(path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES) -> Model:
     """Return the file at `path`, of `most` bytes, as a `model`.
 
     `version_key` names a key that must be there before anything else is looked at, so that a file of
     another kind is called that instead of a list of unknown keys.
 
-    As long as a file stays as it is, it is parsed once: the model is shared, and not to be changed.
-
     Raises `ConfigError` naming file, line, key, what was expected and what to do.
     """
-    state = _state(path) if context is None else None
-    if state is None:
-        return _validated(load_yaml(path, most), path, model, version_key, context)
-    kept: Model = _kept(path, state, model, version_key, most)
-    return kept
-
-
-@lru_cache(MOST_KEPT)
-def _kept(path: Path, state: State, model: type[Model], version_key: str | None, most: int) -> Model:
-    return _validated(_parsed_once(path, state, most), path, model, version_key, None)
-
-
-@lru_cache(MOST_KEPT)
-def _parsed_once(path: Path, _state: State, most: int) -> dict[str, Any]:
-    """Return the mapping in a file; several models may read the same one."""
-    return load_yaml(path, most)
-
-
-def _state(path: Path) -> State | None:
-    """Return what changes with a file; None where it is missing, or was changed just now."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    if abs(time.time() - max(found.st_mtime, found.st_ctime)) < FRESH_SECONDS:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _validated(
-    data: dict[str, Any], path: Path, model: type[Model], version_key: str | None, context: object
-) -> Model:
+    data = load_yaml(path, most)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:
-        return model.model_validate(data, context=context)
+        return model.model_validate(data)
     except ValidationError as error:
-        told = problem(error.errors(include_url=False), data)
-        more = f" (and {told.others} more in this file)" if told.others else ""
-        line = line_of(data, told.location)
-        raise ConfigError(told.text + more, path=path, line=line, key=told.key) from None
+        wrong = problem(error.errors(include_url=False), data)
+        more = f" (and {wrong.others} more in this file)" if wrong.others else ""
+        line = line_of(data, wrong.location)
+        raise ConfigError(wrong.text + more, path=path, line=line, key=wrong.key) from None
 
 
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the mapping in a YAML 1.2 file, or in a JSON file, told by its name; duplicate keys are refused.
+    """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
+
+    As long as a file stays as it is, it is parsed once: the mapping is shared, and not to be changed.
 
     Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
     """
-    text = _text(path, most)
-    data = _load_json(text, path) if path.suffix == ".json" else _load(text, path)
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        told = f"expected a mapping (lines `key: value`), got {kind_of(data)}"
-        raise ConfigError(told, path=path, line=1)
-    return data
-
-
-def _load(text: str, path: Path) -> Any:  # noqa: ANN401 - any YAML
     try:
-        return _yaml("rt").load(text)
+        state = path.stat()
+    except (OSError, ValueError):
+        return _loaded(path, most)
+    if abs(time.time() - max(state.st_mtime, state.st_ctime)) < FRESH_SECONDS:
+        return _loaded(path, most)
+    same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    return _kept(path, most, same)
+
+
+@lru_cache(MOST_KEPT)
+def _kept(path: Path, most: int, _state: tuple[int, ...]) -> dict[str, Any]:
+    return _loaded(path, most)
+
+
+def _loaded(path: Path, most: int) -> dict[str, Any]:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
+            raise ConfigError("no regular file", path=path)
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
+        text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+    data = _parsed_json(text, path) if path.suffix == ".json" else parsed(text, path)
+    if data is not None and not isinstance(data, dict):
+        raise ConfigError(f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1)
+    return data or {}
+
+
+def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
+    """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
+    try:
+        return _yaml().load(text)
     except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
+        line = error.problem_mark.line + 1 if path and error.problem_mark else None
         raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
-    except YAMLError as error:
-        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
-    except ValueError as error:  # a number of too many digits, a day that there is not
+    except (YAMLError, ValueError) as error:  # a number of too many digits, a day that there is not
         raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
 
 
-def _load_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
+def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
+    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+            raise ValueError(f"duplicate key {json.dumps(twice)}")
+        return found
+
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_members)
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=members)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{error.msg}; mend the JSON", path=path, line=error.lineno) from None
     except RecursionError:
@@ -146,42 +146,21 @@ def _load_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
         raise ConfigError(f"{error}; mend the JSON", path=path) from None
 
 
-def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"duplicate key {json.dumps(key)}")
-        found[key] = value
-    return found
-
-
-class _Levels:
+class _Scanner(RoundTripScanner):
     """Refuses deep nesting while a text is read, before it takes a parser's time."""
 
-    indents: list[int]
-    flow_context: list[str]
-    reader: Any
-
     def add_indent(self, column: int) -> bool:
-        self._check()
-        return super().add_indent(column)  # type: ignore[misc,no-any-return]  # a scanner comes after it
+        self._check_depth()
+        return super().add_indent(column)
 
     def fetch_flow_collection_start(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as ruamel has it
-        self._check()
-        super().fetch_flow_collection_start(*args, **named)  # type: ignore[misc]  # the same
+        self._check_depth()
+        super().fetch_flow_collection_start(*args, **named)
 
-    def _check(self) -> None:
+    def _check_depth(self) -> None:
         if len(self.indents) + len(self.flow_context) > MOST_LEVELS:
-            told = f"nested more than {MOST_LEVELS} levels deep"
-            raise MarkedYAMLError(problem=told, problem_mark=self.reader.get_mark())
-
-
-class _Scanner(_Levels, Scanner):
-    pass
-
-
-class _RoundTripScanner(_Levels, RoundTripScanner):
-    pass
+            problem = f"nested more than {MOST_LEVELS} levels deep"
+            raise MarkedYAMLError(problem=problem, problem_mark=self.reader.get_mark())
 
 
 class _Composer(Composer):
@@ -209,177 +188,38 @@ class _Composer(Composer):
     def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
         self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
         if size > MOST_NODES:
-            told = f"aliases that stand for more than {MOST_NODES:,} values"
-            raise MarkedYAMLError(problem=told, problem_mark=node.start_mark)
+            problem = f"aliases that stand for more than {MOST_NODES:,} values"
+            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return node
 
 
-def _yaml(kind: Literal["rt", "safe"]) -> YAML:
-    found = YAML(typ=kind, pure=True)
-    found.Scanner = _RoundTripScanner if kind == "rt" else _Scanner
-    found.Composer = _Composer
-    return found
+def _yaml() -> YAML:
+    yaml = YAML(pure=True)
+    yaml.Scanner, yaml.Composer = _Scanner, _Composer
+    return yaml
 
 
-def put(path: Path, section: str, key: str, value: str) -> None:
-    """Set `key` in a `section` of a YAML file, made if need be; every other character stays as it is.
-
-    Raises `ConfigError` when the file cannot be read or written, or is laid out so that this is not safe.
-    """
-    wanted = load_yaml(path) if path.exists() else {}
-    text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
-    under = wanted.get(section) or {}
-    changed = _put(text, section, key, value)
-    try:
-        found = _yaml("safe").load(changed)
-        sound = isinstance(under, dict) and found == {**wanted, section: {**under, key: value}}
-    except YAMLError:
-        sound = False
-    if not sound:
-        raise ConfigError(f"set it to {value} by hand; this file's layout is too unusual", path=path, key=key)
-    _replace(path, changed)
+def _plainly(problem: str | None) -> str:
+    """Return what a YAML parser found wrong, without the words of its trade."""
+    words = (problem or "not valid YAML").partition("\n")[0]
+    words = words.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
+    words = words.replace("but got '<stream end>'", "but the file ends here")
+    if words.startswith("found duplicate key "):
+        return words.partition(" with value ")[0]
+    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
+    return _QUOTED.sub("", words)
 
 
-def _put(text: str, section: str, key: str, value: str) -> str:
-    """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
-    root = _yaml("rt").compose(text)
-    found = root and _member(root, section)
-    if found is None and root is not None and root.flow_style:
-        return _insert(text, root, f"{section}: {{{key}: {value}}}")
-    if found is None:
-        newline = _newline(text)
-        return f"{_ended(text, newline)}{section}:{newline}  {key}: {value}{newline}"
-    if not isinstance(found, MappingNode):  # nothing, or null
-        return (
-            f"{text[: found.start_mark.index].rstrip(' ')} {{{key}: {value}}}{text[found.end_mark.index :]}"
-        )
-    member = _member(found, key)
-    if member is None:
-        return _insert(text, found, f"{key}: {value}")
-    return text[: member.start_mark.index] + value + text[member.end_mark.index :]
-
-
-def with_item(text: str, key: str, item: str) -> str:
-    """Return YAML `text` with `item` (lines, the first begins with `- `) put last into the list under `key`.
-
-    Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
-    """
-    newline = _newline(text)
-    root, found = _list(text, key)
-    if found is not None and (found.value or not found.flow_style):
-        if not isinstance(found, SequenceNode) or found.flow_style:
-            raise ConfigError("this list's layout is too unusual; put the item in by hand", key=key)
-        place, indent = _content_end(text, found), found.start_mark.column
-    else:
-        place, indent = (len(text), 2) if found is None else (found.start_mark.index, 2)
-    lines = "".join(f"{' ' * indent}{line}{newline}" for line in lines_of(item))
-    head = text[:place]
-    if found is None:
-        head = f"{_ended(head, newline)}{key}:{newline}"
-    elif found.flow_style:  # an empty list
-        head = f"{head.rstrip(' ')}{newline}"
-        lines = lines.removesuffix(newline)
-        place = found.end_mark.index
-    changed = _ended(head, newline) + lines + text[place:]
-    return _as_wanted(changed, root, key, [*_items(root, key), *parsed(item)])
-
-
-def without_item(text: str, key: str, position: int) -> str:
-    """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
-    root, found = _list(text, key)
-    if not isinstance(found, SequenceNode) or found.flow_style:
-        raise ConfigError("this list's layout is too unusual; take the item out by hand", key=key)
-    items = _items(root, key)
-    start = text.rindex("\n", 0, found.value[position].start_mark.index) + 1
-    following = found.value[position + 1 :]
-    end = text.rindex("\n", 0, following[0].start_mark.index) + 1 if following else _content_end(text, found)
-    kept = text[:start] if len(items) > 1 else f"{text[:start].rstrip()} []{text[start - 1 : start]}"
-    return _as_wanted(kept + text[end:], root, key, [*items[:position], *items[position + 1 :]])
-
-
-def _list(text: str, key: str) -> tuple[dict[str, Any], Any]:
-    """Return what a YAML text says and the node of the list under `key`, None where it has none."""
-    root = parsed(text) or {}
-    if not isinstance(root, dict) or not isinstance(root.get(key) or [], list):
-        raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
-    node = _yaml("rt").compose(text)
-    found = node and _member(node, key)
-    if found is not None and not isinstance(found, SequenceNode):
-        raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
-    return root, found
-
-
-def parsed(text: str) -> Any:  # noqa: ANN401 - any YAML
-    """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
-    try:
-        return _yaml("safe").load(text)
-    except MarkedYAMLError as error:
-        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML") from None
-    except (YAMLError, ValueError) as error:
-        raise ConfigError(f"{_plainly(str(error))}; mend the YAML") from None
-
-
-def _items(root: dict[str, Any], key: str) -> list[Any]:
-    return list(root.get(key) or [])
-
-
-def _as_wanted(changed: str, root: dict[str, Any], key: str, items: list[Any]) -> str:
-    if parsed(changed) != {**root, key: items}:
-        raise ConfigError("this list's layout is too unusual; change it by hand", key=key)
-    return changed
-
-
-def _content_end(text: str, block: SequenceNode) -> int:
-    """Return where a block list ends: empty lines, and comments further left, are after it."""
-    end: int = block.end_mark.index
-    while end:
-        start = text.rfind("\n", 0, end - 1) + 1
-        if not _is_after(text[start:end], block.start_mark.column):
+def line_of(data: object, location: Location) -> int | None:
+    """Return the line (from 1) of the deepest part of `location` that stands in the file."""
+    line: int | None = None
+    for part in location:
+        marks = getattr(getattr(data, "lc", None), "data", None) or {}
+        if part not in marks:
             break
-        end = start
-    return end
-
-
-def _is_after(line: str, column: int) -> bool:
-    told = line.strip()
-    return not told or (told.startswith("#") and len(line) - len(line.lstrip()) < column)
-
-
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _ended(text: str, newline: str) -> str:
-    return text if not text or text.endswith("\n") else text + newline
-
-
-def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them
-    return next((value for name, value in mapping.value if name.value == key), None)
-
-
-def _insert(text: str, mapping: Any, member: str) -> str:  # noqa: ANN401 - the same
-    """Put a member first into a mapping: after its brace, or on a line of its own before the others."""
-    start = mapping.start_mark.index
-    if mapping.flow_style:
-        rest = ", " if mapping.value else ""
-        return f"{text[: start + 1]}{member}{rest}{text[start + 1 :]}"
-    indent = " " * mapping.start_mark.column
-    return f"{text[:start]}{member}{_newline(text)}{indent}{text[start:]}"
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file at once: who reads it sees the old or the new one."""
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="")
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
+        line = marks[part][0] + 1
+        data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
+    return line
 
 
 def check_own(path: Path, project: Path) -> bool:
@@ -412,42 +252,283 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _text(path: Path, most: int) -> str:
+# What is wrong with data, in plain words
+
+
+class Problem(NamedTuple):
+    """What is wrong with data: where, in the data's own keys, and what was expected there.
+
+    `others` is how many more places are wrong.
+    """
+
+    location: Location
+    text: str
+    others: int = 0
+
+    @property
+    def key(self) -> str:
+        """The place as one text, such as `modes.strict.accept`."""
+        return ".".join(str(part) for part in self.location)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}" if self.location else self.text
+
+
+_VALUE_ERROR = "Value error, "
+# These say all, or are about a value of the right kind: what stands there is not said.
+_WITHOUT_KIND = {"extra_forbidden", "missing", "json_invalid", "union_tag_invalid", "union_tag_not_found"}
+_OF_THE_RIGHT_KIND = {
+    *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"),
+    *("string_too_short", "string_too_long", "string_pattern_mismatch", "literal_error", "enum"),
+}
+_WORDS = {
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "a number of at least {ge}",
+    "less_than": "a number below {lt}",
+    "less_than_equal": "a number of at most {le}",
+    "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} entries at most",
+    "string_too_short": "a text of {min_length} or more characters",
+    "string_too_long": "a text of {max_length} characters at most",
+    "string_pattern_mismatch": "a text of the pattern {pattern}",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "invalid_key": "a key that is a text",
+    # By the first word of what pydantic calls a fault of type.
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "finite": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+    "mapping": "a mapping",
+    "model": "a mapping",
+    "dataclass": "a mapping",
+    "datetime": "a time such as 2026-02-17T14:30:00Z",
+    "none": "null",
+}
+
+
+def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
+    """Return the first of pydantic's errors about `data` in plain words, which repeat no value.
+
+    Where several kinds of value are possible, all that were expected there are named. What stands there may
+    be none of the reader's, since a file of a clone may lead to another one: its kind is said, never itself.
+    """
+    # A misspelt key explains the missing one, so it comes first.
+    details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
+    places = [_place(each, data) for each in details]
+    same = _alternatives(details, places[0])
+    deepest = max(same, key=lambda number: len(places[number]))
+    first = details[deepest]
+    there = [details[number] for number in same if len(places[number]) == len(places[deepest])]
+    wanted = list(dict.fromkeys(_expectation(each) for each in there))
+    *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
+    text = " or ".join(filter(None, (", ".join(most), last)))
+    value, kind = first["input"], first["type"]
+    is_said = kind in _WITHOUT_KIND or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
+    if not is_said and (kind not in _OF_THE_RIGHT_KIND or isinstance(value, bool | None)):
+        text += f", got {kind_of(value)}"
+    location = tuple(first["loc"][part] for part in places[deepest])
+    return Problem(location, text, len(details) - len(same))
+
+
+def problem_in(text: str | bytes, error: ValidationError) -> Problem:
+    """Return the first problem of a line of JSON."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
-            raise ConfigError("no regular file", path=path)
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
-        if len(raw) > most:
-            raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
-        return io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    return problem(error.errors(include_url=False), data)
+
+
+def _place(error: ErrorDetails, data: object) -> list[int]:
+    """Return which parts of the place of an error stand in `data`, or are missing there.
+
+    The others are the names of types and of the chosen members of unions, which no reader knows.
+    """
+    found: list[int] = []
+    location = error["loc"]
+    for position, part in enumerate(location):
+        try:
+            data = data[part]  # type: ignore[index]  # where it is no container it has no parts
+        except (LookupError, TypeError):
+            if position < len(location) - 1 or error["type"] != "missing":
+                continue
+        found.append(position)
+    return found
+
+
+def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list[int]:
+    """Return which errors are about the same value as the first: one or more for each kind it could be."""
+    first = details[0]["loc"]
+    for part in set(range(len(first))) - set(place):
+        same = [number for number, each in enumerate(details) if each["loc"][:part] == first[:part]]
+        if len({details[number]["loc"][part : part + 1] for number in same}) > 1:
+            return same
+    return [0]
+
+
+def _expectation(error: ErrorDetails) -> str:
+    kind, message, context = error["type"], error["msg"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "unknown key; remove it or mend its spelling"
+    if kind == "missing":
+        return "missing key; add it"
+    if kind.startswith("union_tag"):
+        tags, discriminator = context.get("expected_tags"), context.get("discriminator", "")
+        return (
+            f"expected {discriminator} to be one of {tags}"
+            if tags
+            else f"missing key {discriminator}; add it"
+        )
+    if kind == "json_invalid":
+        why = context.get("error", "")
+        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
+    if message.startswith(_VALUE_ERROR):
+        return message.removeprefix(_VALUE_ERROR)
+    message = message.removeprefix("Input should be ")
+    if message in {"an object", "a valid array"}:  # of JSON
+        return "expected an object" if message == "an object" else "expected a list"
+    figures = {name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()}
+    words = _WORDS.get(kind) or _WORDS.get(kind.partition("_")[0])
+    return f"expected {words.format(**figures) if words else message}"
+
+
+def kind_of(value: object) -> str:
+    """Return what a value of YAML or JSON is, in the words of those."""
+    if isinstance(value, dict | list):
+        kind = "list" if isinstance(value, list) else "mapping"
+        return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a value with a tag" if getattr(value, "tag", None) else f"a {type(value).__name__.lower()}"
+
+
+# Changes of a file
+
+
+def put(path: Path, section: str, key: str, value: str) -> None:
+    """Set `key` in a `section` of a YAML file, made if need be; every other character stays as it is.
+
+    Raises `ConfigError` when the file cannot be read or written, or is laid out so that this is not safe.
+    """
+    data = load_yaml(path) if path.exists() else {}
+    text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
+    changed = _with_member(text, section, key, value)
+    under = data.get(section) or {}
+    try:
+        is_sound = isinstance(under, dict) and parsed(changed) == {**data, section: {**under, key: value}}
+    except ConfigError:
+        is_sound = False
+    if not is_sound:
+        raise ConfigError(f"set it to {value} by hand; this file's layout is too unusual", path=path, key=key)
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(changed, encoding="utf-8", newline="")
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
     except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
-def _plainly(problem: str | None) -> str:
-    """Return what a YAML parser found wrong, without the words of its trade."""
-    told = (problem or "not valid YAML").partition("\n")[0]
-    told = told.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
-    told = told.replace("but got '<stream end>'", "but the file ends here")
-    if told.startswith("found duplicate key "):
-        return told.partition(" with value ")[0]
-    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
-    return _QUOTED.sub("", told)
+def _with_member(text: str, section: str, key: str, value: str) -> str:
+    """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    root = _yaml().compose(text)
+    node, member = _member(root, section), f"{key}: {value}"
+    if node is None and (root is None or not root.flow_style):
+        return f"{_ended(text, newline)}{section}:{newline}  {member}{newline}"
+    if node is not None and not isinstance(node, MappingNode):  # nothing, or null
+        return f"{text[: node.start_mark.index].rstrip(' ')} {{{member}}}{text[node.end_mark.index :]}"
+    old = _member(node, key)
+    if old is not None:
+        return text[: old.start_mark.index] + value + text[old.end_mark.index :]
+    mapping, first = (root, f"{section}: {{{member}}}") if node is None else (node, member)
+    start = mapping.start_mark.index
+    if not mapping.flow_style:  # on a line of its own before the others
+        return f"{text[:start]}{first}{newline}{' ' * mapping.start_mark.column}{text[start:]}"
+    rest = ", " if mapping.value else ""
+    return f"{text[: start + 1]}{first}{rest}{text[start + 1 :]}"
 
 
-_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
+def with_item(text: str, key: str, item: str) -> str:
+    """Return YAML `text` with `item` (lines, the first begins with `- `) put last into the list under `key`.
+
+    Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    data, node = _list(text, key)
+    items, indent = list(data.get(key) or []), 2
+    if node is None:
+        head, rest = f"{_ended(text, newline)}{key}:{newline}", ""
+    elif not node.flow_style:
+        place, indent = _content_end(text, node), node.start_mark.column
+        head, rest = _ended(text[:place], newline), text[place:]
+    elif not items:
+        head, rest = text[: node.start_mark.index].rstrip(" ") + newline, text[node.end_mark.index :]
+    else:
+        raise ConfigError("this list's layout is too unusual; put the item in by hand", key=key)
+    lines = newline.join(f"{' ' * indent}{line}" for line in lines_of(item))
+    end = "" if node is not None and node.flow_style else newline
+    return _checked(head + lines + end + rest, {**data, key: [*items, *parsed(item)]}, key)
 
 
-def line_of(data: object, location: Location) -> int | None:
-    """Return the line (from 1) of the deepest part of `location` that stands in the file."""
-    line: int | None = None
-    for part in location:
-        marks = getattr(getattr(data, "lc", None), "data", None) or {}
-        if part not in marks:
+def without_item(text: str, key: str, position: int) -> str:
+    """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
+    data, node = _list(text, key)
+    if node is None or node.flow_style:
+        raise ConfigError("this list's layout is too unusual; take the item out by hand", key=key)
+    items = list(data.get(key) or [])
+    starts = [text.rindex("\n", 0, item.start_mark.index) + 1 for item in node.value]
+    start, end = [*starts, _content_end(text, node)][position : position + 2]
+    head = text[:start] if len(items) > 1 else f"{text[:start].rstrip()} []{text[start - 1 : start]}"
+    return _checked(head + text[end:], {**data, key: items[:position] + items[position + 1 :]}, key)
+
+
+def _list(text: str, key: str) -> tuple[dict[str, Any], SequenceNode | None]:
+    """Return what a YAML text says and the node of the list under `key`, None where it has none."""
+    data = parsed(text) or {}
+    if not isinstance(data, dict) or not isinstance(data.get(key) or [], list):
+        raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
+    node = _member(_yaml().compose(text), key)
+    if node is not None and not isinstance(node, SequenceNode):
+        raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
+    return data, node
+
+
+def _checked(changed: str, wanted: dict[str, Any], key: str) -> str:
+    if parsed(changed) != wanted:
+        raise ConfigError("this list's layout is too unusual; change it by hand", key=key)
+    return changed
+
+
+def _content_end(text: str, block: SequenceNode) -> int:
+    """Return where a block list ends: empty lines, and comments further left, are after it."""
+    end: int = block.end_mark.index
+    while end:
+        start = text.rfind("\n", 0, end - 1) + 1
+        line = text[start:end]
+        indent = len(line) - len(line.lstrip())
+        if line.strip() and not (line.strip().startswith("#") and indent < block.start_mark.column):
             break
-        line = marks[part][0] + 1
-        data = data[part]  # type: ignore[index]  # `marks` has the part, so `data` is a container
-    return line
+        end = start
+    return end
+
+
+def _ended(text: str, newline: str) -> str:
+    return text if not text or text.endswith("\n") else text + newline
+
+
+def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them
+    members = mapping.value if isinstance(mapping, MappingNode) else ()
+    return next((value for name, value in members if name.value == key), None)

@@ -17,8 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field
 
 from judgekit.config.names import ModeName  # noqa: TC001 - pydantic reads it
-from judgekit.config.problems import problem
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine import schemas, thread_gateway
 from judgekit.engine.admission import error_body
 from judgekit.engine.judges import NotReady

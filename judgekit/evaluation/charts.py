@@ -14,7 +14,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree as ET
 
-from judgekit.config import checkout
+from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.ledger import kpi
 from judgekit.ledger.kpi import kpi_text, number
@@ -73,7 +73,7 @@ def load() -> Library:
             from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - the same
             from matplotlib.figure import Figure  # noqa: PLC0415 - the same
     except (ImportError, OSError, ValueError) as error:  # a settings file in no encoding is a ValueError
-        raise UsageError(f"pictures need matplotlib ({error}); {checkout.install('report')}") from None
+        raise UsageError(f"pictures need matplotlib ({error}); {files.install_extra('report')}") from None
     shipped: dict[Any, Any] = {
         name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"
     }

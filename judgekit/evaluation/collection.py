@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from judgekit.config.problems import problem_in
+from judgekit.config.yamlfile import problem_in
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.text import one_line

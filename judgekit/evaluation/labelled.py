@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
-from judgekit.config.problems import problem_in
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.judging.logprobs import ScoreSource
 from judgekit.judging.verdict import LETTERS
-from judgekit.rubric.cases import Better, CaseCandidate
+from judgekit.rubric.schema import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName
-    from judgekit.config.problems import Problem
+    from judgekit.config.yamlfile import Problem
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]

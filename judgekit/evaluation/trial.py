@@ -19,7 +19,7 @@ from judgekit.judging.subject import Document, Task, file_of
 from judgekit.ledger import rates
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
-from judgekit.rubric.cases import CompareCase, ScoreCase, SelectCase
+from judgekit.rubric.schema import CompareCase, ScoreCase, SelectCase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.ledger.rates import Interval
     from judgekit.providers.base import Gateway
-    from judgekit.rubric.cases import Case
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Rubric
+    from judgekit.rubric.schema import Case, Rubric
 
 
 MODES: tuple[ModeName, ...] = ("strict", "lenient")

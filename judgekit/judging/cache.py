@@ -23,8 +23,7 @@ from judgekit.environment import __version__
 from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
 from judgekit.providers import running
-from judgekit.providers.base import Reply
-from judgekit.providers.endpoints import secret_values
+from judgekit.providers.base import Reply, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ from judgekit.judging.score import ScoreTask
 from judgekit.judging.subject import Document, Part, Task, file_of
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint, models_by_tier
-from judgekit.providers.profile import CommandProfile, LitellmProfile, by_beginning
+from judgekit.providers.registry import CommandProfile, LitellmProfile, by_beginning
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from judgekit.judging.escalation import EscalationRules
 from judgekit.judging.options import USUAL, AnyRubric, JudgeOptions
 from judgekit.judging.round import Session
 from judgekit.providers.base import models_by_tier
-from judgekit.providers.model_info import with_family
+from judgekit.providers.served_models import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from judgekit import environment
 from judgekit.config.files import held
-from judgekit.config.problems import problem_in
+from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.judging.redact import redact
 from judgekit.ledger import records as overrides

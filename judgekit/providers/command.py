@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import CallUsage, FailureKind, GatewayError
-from judgekit.providers import failures, running, schema
-from judgekit.providers.base import Reply
-from judgekit.providers.endpoints import INSIDE, secret_values
+from judgekit.providers import base as schema
+from judgekit.providers import failures, running
+from judgekit.providers.base import INSIDE, Reply, secret_values
 from judgekit.providers.pace import Paces, no_turn
-from judgekit.providers.profile import PLACEHOLDERS, CommandProfile
+from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.providers.base import Endpoint, Message, Request
-    from judgekit.providers.profile import CommandUsage
+    from judgekit.providers.registry import CommandUsage
 
 
 DEFAULT = "default"  # the model's name where the program is to choose
@@ -65,7 +65,7 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
     texts = [*profile.argv, *profile.files.values(), *profile.set_env.values()]
     messages = request.messages
     if not _names("schema", texts):
-        messages = schema.told(messages, request.schema, "text")
+        messages = schema.with_schema(messages, request.schema, "text")
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     spoken = _transcript([message for message in messages if message.role != "system"])
     values = _values(profile, endpoint, request, system, folder)

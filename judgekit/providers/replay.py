@@ -28,8 +28,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from judgekit import environment
 from judgekit.config.names import TierName
-from judgekit.config.problems import problem_in
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import CallUsage, ConfigError, CostSource, FailureKind, GatewayError
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit.errors import CallUsage, FailureKind, GatewayError, of_failure
-from judgekit.providers import probe, registry
-from judgekit.providers.base import CallKey, Message, Request
-from judgekit.providers.endpoints import first_set
+from judgekit.providers import registry, served_models
+from judgekit.providers.base import CallKey, Message, Request, first_set
 from judgekit.providers.gateway import prepare
-from judgekit.providers.profile import CommandProfile, LitellmProfile
+from judgekit.providers.registry import CommandProfile, LitellmProfile
 from judgekit.providers.resolve import (
     PanelRequest,
     detect,
-    is_addressed,
     models_at,
     names,
     profile_of,
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import TierName
     from judgekit.providers.base import Endpoint, Gateway
-    from judgekit.providers.profile import Profile
+    from judgekit.providers.registry import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,9 @@ def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = No
     known = registry.profiles()
     servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
     bases = [served(server, environ) for server in servers]
-    answers = dict(zip((server.provider for server in servers), probe.models_of_all(bases), strict=True))
+    answers = dict(
+        zip((server.provider for server in servers), served_models.models_of_all(bases), strict=True)
+    )
     return [_state(profile, environ, wanted, answers.get(profile.provider)) for profile in known]
 
 
@@ -124,7 +124,7 @@ def _problem(
         lacking = f"nothing answers on port {profile.detect.port}"
     if lacking is None and profile.detect.port and not listed:
         lacking = "it has no model that can chat"
-    if lacking is None and isinstance(profile, LitellmProfile) and is_addressed(profile):
+    if lacking is None and isinstance(profile, LitellmProfile) and profile.is_addressed:
         lacking = _unnamed(profile, environ, wanted)
     if not wanted.allows(profile):
         how = f"add {profile.provider} to providers.allow in your own configuration"

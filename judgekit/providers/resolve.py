@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import programs
 from judgekit.config.names import TIERS, TierName
-from judgekit.providers import probe, registry, replay
-from judgekit.providers.endpoints import INSIDE, endpoint, first_set, missing
-from judgekit.providers.profile import CommandProfile, LitellmProfile, Profile
+from judgekit.providers import registry, replay, served_models
+from judgekit.providers.base import INSIDE, endpoint, first_set, missing
+from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -169,7 +169,7 @@ def models_at(
     if not base.startswith(("http://", "https://")):
         expected = "expected an address such as http://127.0.0.1:8080/v1"
         return {}, f"the address of {profile.provider} is {base!r}: {expected}"
-    if not models and profile.provider == CUSTOM and (listed := probe.models(base)):
+    if not models and profile.provider == CUSTOM and (listed := served_models.models(base)):
         models = dict.fromkeys(TIERS, listed[:1])
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model that is there"
 
@@ -185,7 +185,7 @@ def _by_key(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str
 
 def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
     servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
-    lists = probe.models_of_all([served(server, environ) for server in servers])
+    lists = served_models.models_of_all([served(server, environ) for server in servers])
     for profile, listed in zip(servers, lists, strict=True):
         if listed:
             yield _of(
@@ -311,13 +311,8 @@ def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[Tier
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    named = [each for each in known if isinstance(each, LitellmProfile) and is_addressed(each)]
+    named = [each for each in known if isinstance(each, LitellmProfile) and each.is_addressed]
     return [litellm_profile for litellm_profile in named if first_set(litellm_profile.base_env, environ)]
-
-
-def is_addressed(profile: LitellmProfile) -> bool:
-    """Whether a provider's address and its models are both the user's to name."""
-    return bool(profile.base_env and profile.models_env.by_tier)
 
 
 def _models_without_address(

@@ -6,16 +6,23 @@ from collections import Counter
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.rubric.cases import CompareCase, ScoreCase, SelectCase, cases_path
-from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
+from judgekit.rubric.schema import (
+    CompareCase,
+    CompareRubric,
+    ScoreCase,
+    ScoreRubric,
+    SelectCase,
+    SelectRubric,
+    cases_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from judgekit.config.names import ModeName
-    from judgekit.rubric.cases import Case
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Case
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance

@@ -1,6 +1,8 @@
 """Finds rubrics and retrieval profiles: the project's, then the user's, then the bundled ones.
 
-Whole files, no merging. Providers are looked up by `judgekit.providers.profile`, never in a project.
+Whole files, no merging. Providers are looked up by `judgekit.providers.registry`, never in a project.
+
+Begins a rubric: a copy of another one under a name of its own, or a commented one to be changed.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
-from judgekit.config import settings, yamlfile
+from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric.schema import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.rubric import search_path
+from judgekit.rubric.schema import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric, cases_path
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
@@ -157,3 +161,66 @@ def _of_task(loaded_rubric: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
         (wanted,) = get_args(task.model_fields["task"].annotation)
         raise UsageError(f"{told}; this needs one for {wanted!r}")
     return loaded_rubric
+
+
+StarterTask: TypeAlias = Literal["score", "select", "compare"]
+FIRST = "1.0.0"
+
+
+class Begun(NamedTuple):
+    """The files of a rubric that was begun."""
+
+    rubric: Path
+    cases: Path
+
+
+def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None) -> Begun:
+    """Write the rubric `name` (`ID` or `ID@VERSION`) and its cases into `folder`, and return both files.
+
+    It is a copy of the rubric `like`, else a commented one for `task`. Nothing is ever overwritten.
+    Raises `UsageError` for a name that is none or is taken, `ConfigError` where nothing can be written.
+    """
+    ref = _ref(name)
+    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
+    text = _named(source, ref)
+    path = folder / f"{ref}.yaml"
+    begun = Begun(path, cases_path(path))
+    for each in begun:
+        if each.exists():
+            raise UsageError(f"{each} is there already; give another id or version, or change that one")
+    cases = cases_path(source)
+    _write_new(begun.rubric, text)
+    _write_new(begun.cases, cases.read_text(encoding="utf-8") if cases.is_file() else "")
+    return begun
+
+
+def _ref(name: str) -> str:
+    ref = name if "@" in name else f"{name}@{FIRST}"
+    if not is_reference(ref):
+        raise UsageError(
+            f"{name!r} is neither ID nor ID@VERSION (small letters, digits and hyphens; three numbers)"
+        )
+    if ref in search_path.published():
+        raise UsageError(f"{ref} is published and does not change; give an id or a version of its own")
+    return ref
+
+
+def _named(source: Path, ref: str) -> str:
+    """Return the text of a rubric's file under another name; every other character stays as it is."""
+    text = source.read_text(encoding="utf-8")
+    wanted = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
+    for key, value in wanted.items():
+        text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
+    found = yamlfile.parsed(text)
+    if any(str(found.get(key)) != value for key, value in wanted.items()):
+        raise ConfigError("its layout is too unusual to be renamed; copy it by hand", path=source)
+    return text
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None

@@ -11,7 +11,7 @@ from scripted import by_content
 
 from judgekit.config import settings
 from judgekit.judging import calibration
-from judgekit.providers import probe
+from judgekit.providers import served_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def by_project(project: Path, text: str) -> None:
 
 @pytest.fixture(autouse=True)
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: None)
+    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: None)
 
 
 @pytest.mark.parametrize("named", ["config", "one tier", "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])

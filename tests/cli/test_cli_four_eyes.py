@@ -11,7 +11,7 @@ from loopback import Loopback, fails, says, sends
 from scripted import by_content, scores
 
 from judgekit import api
-from judgekit.providers import model_info, probe
+from judgekit.providers import served_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("project")
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Let no server of this machine answer but those that a test names."""
     there: dict[str, list[str]] = {}
-    monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: there.get(base))
+    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: there.get(base))
     return there
 
 
@@ -255,7 +255,7 @@ class Proxy(Loopback):
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test know what a proxy told another one."""
-    monkeypatch.setattr(model_info, "_asked", {})
+    monkeypatch.setattr(served_models, "_asked", {})
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
         for _ in range(2):
             done = judgekit("judge", "good.md", "bad.md", "--author-family", wrote, "--format", "jsonl")
             assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [independent] * 2
-            monkeypatch.setattr(model_info, "_asked", {})  # as another process
+            monkeypatch.setattr(served_models, "_asked", {})  # as another process
     assert server.infos == 1
 
 

@@ -13,7 +13,7 @@ from scripted import by_content, scores
 from judgekit import api
 from judgekit.config import files
 from judgekit.errors import ConfigError, UsageError
-from judgekit.providers import probe
+from judgekit.providers import served_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,9 @@ def test_what_a_call_costs_is_said(
         (isolated / "judgekit" / "providers").mkdir(parents=True)
         own = text.replace("http://127.0.0.1:11434/v1", server.base)
         (isolated / "judgekit" / "providers" / "ollama.yaml").write_text(own, encoding="utf-8")
-        monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: ["m"] if base == server.base else None)
+        monkeypatch.setattr(
+            served_models, "models", lambda base, seconds=0.3: ["m"] if base == server.base else None
+        )
         done = judgekit("judge", "good.md", "--max-cost", "1")
         assert "cost 0 (local)" in done.out, done.err
         found = json.loads(judgekit("judge", "good.md", "--no-cache", "--format", "jsonl").out)
@@ -240,7 +242,7 @@ def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
     (folder / command).write_text("#!/bin/sh\n")
     (folder / command).chmod(0o700)
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: None)
+    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: None)
     provider = {"claude": "claude-code"}.get(command, command)
     told = (
         f"{command} is on PATH, but a subscription is no API key: to judge with it, add {provider} to "

@@ -11,8 +11,7 @@ import pytest
 from pydantic import AfterValidator, Field, ValidationError
 
 from judgekit.config import yamlfile
-from judgekit.config.problems import problem, problem_in
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, problem, problem_in
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -259,8 +258,8 @@ def settled(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = settled(tmp_path, "kind: x\ninner: {limit: 1}\n", monkeypatch)
     first = yamlfile.read(path, Outer)
-    monkeypatch.setattr(yamlfile, "load_yaml", lambda *_: pytest.fail("parsed again"))
-    assert yamlfile.read(path, Outer) is first
+    monkeypatch.setattr(yamlfile, "parsed", lambda *_: pytest.fail("parsed again"))
+    assert yamlfile.read(path, Outer) == first
 
 
 def test_a_change_is_seen_though_size_and_time_are_the_same(

@@ -14,7 +14,7 @@ from scripted import PROFILE, ScriptedGateway, keep, labels, scripted_endpoint, 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import fence, pointwise
 from judgekit.providers import replay
-from judgekit.providers.profile import Limits
+from judgekit.providers.registry import Limits
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.rubric import loader
 

@@ -13,7 +13,7 @@ from scripted import PROFILE, scores, scripted_endpoint, three_models
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
-from judgekit.providers.profile import Limits
+from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

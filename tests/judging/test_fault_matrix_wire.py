@@ -23,9 +23,9 @@ from scripted import scores
 
 from judgekit.config.names import TIERS
 from judgekit.providers import litellm
-from judgekit.providers.endpoints import endpoint
+from judgekit.providers.base import endpoint
 from judgekit.providers.gateway import Router
-from judgekit.providers.profile import CommandProfile
+from judgekit.providers.registry import CommandProfile
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

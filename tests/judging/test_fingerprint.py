@@ -16,7 +16,7 @@ from judgekit.evaluation import labelled, readings, reply_source
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
-from judgekit.providers import endpoints, registry
+from judgekit.providers import base, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -302,7 +302,7 @@ def test_other_words_make_it_stale(kls: LoadedRubric, monkeypatch: pytest.Monkey
 
 def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
     profile = registry.find("llama-server").model_copy(update={"logprobs": False, **changed})
-    return endpoints.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
+    return base.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
 
 
 def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:

@@ -15,7 +15,7 @@ from telling import beside, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.cache import ReplyCache
-from judgekit.providers import endpoints, registry
+from judgekit.providers import base, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.providers.replay import endpoints as recorded_endpoints
@@ -121,7 +121,7 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
 
 def over_the_wire(*script: Answer, **options: Any) -> tuple[Verdict, list[dict[str, Any]]]:  # noqa: ANN401
     with Loopback(*script) as server:
-        endpoint = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         verdict = judge(options.pop("gateway", LitellmGateway)(), endpoint, **options)
         return verdict, [request.body for request in server.requests]
 
@@ -143,7 +143,7 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
     file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
     told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
     with Loopback(told, fails(500)) as server:
-        endpoint = endpoints.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
         first = judge(
             Recorder(LitellmGateway(), file), endpoint, cache=cache, options=judge_options(samples=3)
         )

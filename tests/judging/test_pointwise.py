@@ -13,7 +13,7 @@ from making import call_usage, reply
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
-from judgekit.providers.profile import LitellmProfile
+from judgekit.providers.registry import LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

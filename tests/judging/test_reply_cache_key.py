@@ -9,9 +9,9 @@ import pytest
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.judging import cache
-from judgekit.providers import endpoints, registry
+from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Request
-from judgekit.providers.profile import CommandProfile
+from judgekit.providers.registry import CommandProfile
 
 REQUEST = Request((Message("user", "judge this"),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
 HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
@@ -19,7 +19,7 @@ HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_
 
 def command(environ: dict[str, str], changes: dict[str, Any] | None = None) -> Endpoint:
     profile = registry.find("claude-code").model_copy(update=changes or {})
-    return endpoints.endpoint(profile, "some-model", environ)
+    return base.endpoint(profile, "some-model", environ)
 
 
 def key(own: Endpoint) -> str:

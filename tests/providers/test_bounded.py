@@ -12,7 +12,7 @@ from asking import KEY, ask, custom, failure, request
 from loopback import Answer, Asked, Loopback, says, sends
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import bounded, probe
+from judgekit.providers import bounded, served_models
 from judgekit.providers.litellm import LitellmGateway
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
     with Loopback(says("")) as other, Loopback(missing, listing=lambda _: listed(other)) as server:
         gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=30))
         assert gateway_error.kind is FailureKind.NOT_FOUND
-        assert probe.models(server.base, 5) is None
+        assert served_models.models(server.base, 5) is None
         assert other.listed == []
 
 

@@ -18,10 +18,9 @@ from asking import SCHEMA, SLACK, ask, failure, request
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command
-from judgekit.providers.base import Endpoint, Message, Reply
+from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.endpoints import INSIDE, endpoint
-from judgekit.providers.profile import CommandProfile
+from judgekit.providers.registry import CommandProfile
 
 pytestmark = pytest.mark.slow
 

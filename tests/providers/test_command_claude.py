@@ -16,8 +16,8 @@ from loopback import SILENT, Loopback
 
 from judgekit.errors import FailureKind
 from judgekit.providers import registry
+from judgekit.providers.base import endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.endpoints import endpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 

@@ -16,9 +16,9 @@ from asking import SCHEMA, ask, failure, request
 
 from judgekit.errors import FailureKind
 from judgekit.providers import registry
+from judgekit.providers.base import endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.endpoints import endpoint
-from judgekit.providers.profile import CommandProfile
+from judgekit.providers.registry import CommandProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

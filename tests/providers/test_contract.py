@@ -15,12 +15,11 @@ from asking import SLACK, ask, custom, failure, request
 from loopback import SILENT, Loopback, fails, says
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import CallKey, Message
+from judgekit.providers.base import CallKey, Message, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.endpoints import endpoint
 from judgekit.providers.gateway import IMPLEMENTATIONS, Kind, Router
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.profile import CommandProfile
+from judgekit.providers.registry import CommandProfile
 from judgekit.providers.replay import RecordedFailure, RecordedLine, RecordedReply, ReplayGateway, endpoints
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from making import call_usage
 
 from judgekit.errors import FailureKind, of_failure
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
-from judgekit.providers.profile import Price
+from judgekit.providers.registry import Price
 from judgekit.providers.resolve import PanelRequest, resolve
 
 pytestmark = pytest.mark.slow

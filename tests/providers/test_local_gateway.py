@@ -17,7 +17,7 @@ from judgekit.judging import pointwise
 from judgekit.providers import local
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.local import LocalGateway, LocalServer
-from judgekit.providers.profile import CommandProfile, LitellmProfile
+from judgekit.providers.registry import CommandProfile, LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,7 +13,7 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.subject import Part, Task
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.providers.local import LocalGateway
-from judgekit.providers.profile import LitellmProfile
+from judgekit.providers.registry import LitellmProfile
 from judgekit.rubric import loader
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from making import call_usage
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.pace import Pace, Paces, caller, seconds_of
-from judgekit.providers.profile import Limits
+from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from making import call_usage
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.profile import Limits
+from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Reply

@@ -11,8 +11,8 @@ from making import call_usage
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers import command as printed
 from judgekit.providers import registry
-from judgekit.providers.endpoints import endpoint
-from judgekit.providers.profile import CommandProfile, Price
+from judgekit.providers.base import endpoint
+from judgekit.providers.registry import CommandProfile, Price
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply

@@ -8,7 +8,7 @@ import time
 import pytest
 from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, sends
 
-from judgekit.providers import probe
+from judgekit.providers import served_models
 
 
 class Listing(Loopback):
@@ -37,7 +37,7 @@ def test_models_come_in_the_servers_order_without_those_that_cannot_chat() -> No
         "rerank-2",
     )
     with Listing(listing(*names)) as server:
-        assert probe.models(server.base) == ["qwen2.5:7b", "llama-3"]
+        assert served_models.models(server.base) == ["qwen2.5:7b", "llama-3"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_models_come_in_the_servers_order_without_those_that_cannot_chat() -> No
 def test_what_is_no_model_server_is_none_in_time(answer: Answer) -> None:
     start = time.monotonic()
     with Listing(answer) as server:
-        assert probe.models(server.base, 0.3) is None
+        assert served_models.models(server.base, 0.3) is None
     assert time.monotonic() - start < 3
 
 
@@ -66,12 +66,12 @@ def test_nothing_there_is_none() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert probe.models(f"http://127.0.0.1:{port}/v1") is None
+    assert served_models.models(f"http://127.0.0.1:{port}/v1") is None
 
 
 def test_an_empty_list_is_a_server_without_models() -> None:
     with Listing(listing()) as server:
-        assert probe.models(server.base) == []
+        assert served_models.models(server.base) == []
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,17 @@ def test_only_this_machine_is_asked(base: str, monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("asked")
 
     monkeypatch.setattr(socket, "create_connection", forbidden)
-    assert probe.models(base) is None
+    assert served_models.models(base) is None
 
 
 def test_several_are_asked_at_once() -> None:
     with Listing(SILENT) as one, Listing(SILENT) as two, Listing(listing("a")) as three:
         start = time.monotonic()
-        assert probe.models_of_all([one.base, two.base, three.base], 0.5) == [None, None, ["a"]]
+        assert served_models.models_of_all([one.base, two.base, three.base], 0.5) == [None, None, ["a"]]
     assert time.monotonic() - start < 3
-    assert probe.models_of_all([]) == []
+    assert served_models.models_of_all([]) == []
 
 
 def test_a_flood_is_cut() -> None:
     with Listing(sends(b" " * 3_000_000)) as server:
-        assert probe.models(server.base) is None
+        assert served_models.models(server.base) is None

@@ -14,8 +14,8 @@ from judgekit.config import files
 from judgekit.config.names import TIERS
 from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import litellm, registry
-from judgekit.providers.endpoints import extra_arguments
-from judgekit.providers.profile import (
+from judgekit.providers.base import extra_arguments
+from judgekit.providers.registry import (
     CommandProfile,
     LitellmProfile,
     Models,
@@ -25,7 +25,7 @@ from judgekit.providers.profile import (
 )
 
 if TYPE_CHECKING:
-    from judgekit.providers.profile import Profile
+    from judgekit.providers.registry import Profile
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.

@@ -10,7 +10,7 @@ from asking import KEY, custom
 from loopback import Loopback, fails, says
 
 from judgekit.errors import FailureKind
-from judgekit.providers import probe
+from judgekit.providers import served_models
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.report import Checked, ProviderState, check, provider_report
 from judgekit.providers.resolve import PanelRequest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str] | None]:
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: answers.get(base))
     return answers
 
 

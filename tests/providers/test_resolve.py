@@ -10,8 +10,8 @@ from asking import KEY
 from loopback import Loopback
 
 from judgekit.config.names import TIERS
-from judgekit.providers import probe, registry
-from judgekit.providers.profile import LitellmProfile
+from judgekit.providers import registry, served_models
+from judgekit.providers.registry import LitellmProfile
 from judgekit.providers.resolve import Panel, PanelRequest, detect, fill, profile_of, resolve
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str] | None]:
     """No server of this machine is asked; a test says which addresses answer with which models."""
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(probe, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: answers.get(base))
     return answers
 
 

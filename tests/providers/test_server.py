@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from judgekit.errors import ConfigError, FailureKind, GatewayError
-from judgekit.providers import local, local_process
+from judgekit.providers import local
 from judgekit.providers.local import LocalServer
 
 PARENT = """
@@ -38,8 +38,8 @@ time.sleep(60)
 """
 LOUD = """
 import sys
-from judgekit.providers import local_process
-local_process._bound_the_log()
+from judgekit.providers import local
+local._bound_the_log()
 try:
     while True:
         sys.stderr.write("x" * 9999)
@@ -138,7 +138,7 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
             check=False,
         )
     assert "bounded" in result.stdout
-    assert log.stat().st_size == local_process.LOG_BYTES
+    assert log.stat().st_size == local.LOG_BYTES
 
 
 @pytest.mark.real_model
@@ -164,7 +164,7 @@ def test_the_key_is_not_among_the_arguments(smollm2: Path) -> None:
         if not table.exists():
             pytest.skip("no /proc here")
         assert running.api_key not in table.read_text()
-        assert "judgekit.providers.local_process" in table.read_text()
+        assert "judgekit.providers.local" in table.read_text()
 
 
 @pytest.mark.real_model

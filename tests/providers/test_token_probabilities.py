@@ -14,9 +14,9 @@ from loopback import Loopback, fails, says, sends
 from judgekit.errors import FailureKind
 from judgekit.judging.cache import ReplyCache
 from judgekit.providers import registry
-from judgekit.providers.endpoints import endpoint
+from judgekit.providers.base import endpoint
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.profile import LitellmProfile
+from judgekit.providers.registry import LitellmProfile
 from judgekit.providers.replay import Recorder, ReplayGateway, endpoints, read
 
 if TYPE_CHECKING:

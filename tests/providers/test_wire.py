@@ -16,16 +16,15 @@ from asking import KEY, SCHEMA, ask, bundled, request
 from making import call_usage
 
 from judgekit.providers import registry, running
-from judgekit.providers.base import Message
-from judgekit.providers.endpoints import endpoint
+from judgekit.providers.base import Message, endpoint
 from judgekit.providers.litellm import CallCost, LitellmGateway, _cost, load, reply_of
-from judgekit.providers.profile import Price
+from judgekit.providers.registry import Price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from judgekit.providers.base import Reply
-    from judgekit.providers.profile import OutputMode
+    from judgekit.providers.registry import OutputMode
 
 TEXT = '{"reasoning": "fine", "score": 4}'
 STRICT = {"type": "json_schema", "json_schema": {"name": "opinion", "strict": True, "schema": SCHEMA}}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.rubric import lint, loader
-from judgekit.rubric.cases import read_cases
-from judgekit.rubric.schema import ScoreRubric
+from judgekit.rubric.schema import ScoreRubric, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ import pytest
 
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import lint, loader
-from judgekit.rubric.cases import read_cases
-from judgekit.rubric.starter import begin
+from judgekit.rubric.loader import begin
+from judgekit.rubric.schema import read_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.rubric.starter import StarterTask
+    from judgekit.rubric.loader import StarterTask
 
 
 @pytest.mark.parametrize("task", ["score", "select", "compare"])

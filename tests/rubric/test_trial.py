@@ -14,7 +14,7 @@ from judgekit.config import settings
 from judgekit.evaluation import trial
 from judgekit.providers import litellm
 from judgekit.rubric import loader
-from judgekit.rubric.cases import (
+from judgekit.rubric.schema import (
     CaseCandidate,
     CompareCase,
     CompareLabels,
@@ -27,7 +27,7 @@ from judgekit.rubric.cases import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.rubric.cases import Case
+    from judgekit.rubric.schema import Case
 
 SECRET = "-".join(("sk", "ant", "api03", "q7Xw" * 20))
 SELECT = SelectCase(

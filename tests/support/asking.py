@@ -10,8 +10,7 @@ import pytest
 
 from judgekit.errors import GatewayError
 from judgekit.providers import registry
-from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request
-from judgekit.providers.endpoints import endpoint
+from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request, endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

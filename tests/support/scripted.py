@@ -13,7 +13,7 @@ from making import call_usage, reply
 from judgekit.config.names import TIERS
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.base import Endpoint, Reply
-from judgekit.providers.profile import LitellmProfile
+from judgekit.providers.registry import LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
