@@ -39,7 +39,8 @@ from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
-from judgekit.rubric.schema import SelectCase, read_cases
+from judgekit.rubric.loader import read_cases
+from judgekit.rubric.schema import SelectCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

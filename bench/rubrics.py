@@ -21,7 +21,8 @@ from judgekit.config import settings
 from judgekit.evaluation import trial
 from judgekit.judging.panel import resolve_panel
 from judgekit.rubric import loader
-from judgekit.rubric.schema import ScoreCase, read_cases
+from judgekit.rubric.loader import read_cases
+from judgekit.rubric.schema import ScoreCase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

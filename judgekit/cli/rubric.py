@@ -75,7 +75,7 @@ def _check(
     """Check one rubric, print what there is to say, and return the exit code."""
     from judgekit.rubric import loader
     from judgekit.rubric.lint import remarks
-    from judgekit.rubric.schema import read_cases
+    from judgekit.rubric.loader import read_cases
 
     loaded = loader.find_rubric(reference, project)
     cases = read_cases(loaded)
@@ -94,7 +94,7 @@ def _run(
     loaded_rubric: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
 ) -> Exit:
     from judgekit.evaluation import trial
-    from judgekit.rubric.schema import read_cases
+    from judgekit.rubric.loader import read_cases
 
     modes = (mode,) if mode else trial.MODES
     tried = trial.run(
@@ -173,7 +173,7 @@ def diff(
 
 def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: ModeName | None) -> None:
     from judgekit.evaluation import trial
-    from judgekit.rubric.schema import read_cases
+    from judgekit.rubric.loader import read_cases
 
     cases = read_cases(new) or read_cases(old)
     if not cases:

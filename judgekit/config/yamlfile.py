@@ -63,7 +63,7 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
 
     Raises `ConfigError` naming file, line, key, what was expected and what to do.
     """
-    data = load_yaml(path, most)
+    data = _parsed_once(path, most)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:
@@ -75,29 +75,28 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
         raise ConfigError(wrong.text + more, path=path, line=line, key=wrong.key) from None
 
 
-def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
-    """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
-
-    As long as a file stays as it is, it is parsed once: the mapping is shared, and not to be changed.
-
-    Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
-    """
+def _parsed_once(path: Path, most: int) -> dict[str, Any]:
+    """Return the mapping in a file, which is parsed once as long as it stays as it is."""
     try:
         state = path.stat()
     except (OSError, ValueError):
-        return _loaded(path, most)
+        return load_yaml(path, most)
     if abs(time.time() - max(state.st_mtime, state.st_ctime)) < FRESH_SECONDS:
-        return _loaded(path, most)
+        return load_yaml(path, most)
     same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
     return _kept(path, most, same)
 
 
 @lru_cache(MOST_KEPT)
 def _kept(path: Path, most: int, _state: tuple[int, ...]) -> dict[str, Any]:
-    return _loaded(path, most)
+    return load_yaml(path, most)
 
 
-def _loaded(path: Path, most: int) -> dict[str, Any]:
+def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
+    """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
+
+    Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
             raise ConfigError("no regular file", path=path)

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
+from judgekit.rubric.loader import cases_path
 from judgekit.rubric.schema import (
     CompareCase,
     CompareRubric,
@@ -13,7 +14,6 @@ from judgekit.rubric.schema import (
     ScoreRubric,
     SelectCase,
     SelectRubric,
-    cases_path,
 )
 
 if TYPE_CHECKING:
@@ -68,36 +68,36 @@ def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
 
 def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
     rubric, path = loaded.rubric, loaded.path
-    if rubric.modes.strict.confirm == "reject" and rubric.modes.lenient.confirm == "accept":
+    strict, lenient = rubric.modes.strict, rubric.modes.lenient
+    if strict.confirm == "reject" and lenient.confirm == "accept":
         yield Remark(
             path, "modes", "strict confirms rejections and lenient acceptances: the wrong way round?"
         )
     if isinstance(rubric, SelectRubric):
-        worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
-        if not worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
+        is_worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
+        if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
             yield Remark(path, "modes", "strict and lenient ask and keep the same: what do they differ in?")
-        return
-    if isinstance(rubric, ScoreRubric):
+    elif isinstance(rubric, ScoreRubric):
         reached = outcomes(rubric) or set()
         odd = [pair for pair in reached if pair[0] == "accept" and pair[1] != "accept"]
         if odd:
-            said = f"some scores are {odd[0][1]} in lenient and accept in strict"
-            yield Remark(path, "modes", f"{said}; lenient should accept whatever strict does")
+            text = f"some scores are {odd[0][1]} in lenient and accept in strict"
+            yield Remark(path, "modes", f"{text}; lenient should accept whatever strict does")
         if reached and all(one == other for one, other in reached):
             yield Remark(path, "modes", "strict and lenient decide alike: what do they differ in?")
-    if isinstance(rubric, CompareRubric) and rubric.modes.strict.confirm == rubric.modes.lenient.confirm:
+    elif strict.confirm == lenient.confirm:
         yield Remark(path, "modes", "strict and lenient confirm the same: what do they differ in?")
 
 
 def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
     tags = Counter(term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms))
-    for name, each in rubric.dimensions.items():
+    for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
-        if not each.look_for:
+        if not dimension.look_for:
             yield Remark(loaded.path, key, "nothing to look_for: models make up their own")
-        if not each.terms:
+        if not dimension.terms:
             yield Remark(loaded.path, key, "no terms: what is said about it cannot be told from the rest")
-        shared = sorted(term for term in each.terms if tags[term.lower()] > 1)
+        shared = sorted(term for term in dimension.terms if tags[term.lower()] > 1)
         if shared:
             yield Remark(loaded.path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
@@ -106,36 +106,33 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     path = cases_path(loaded.path)
     if not cases:
         yield Remark(path, "", "no labelled cases: nobody can see what this rubric does")
-        return
-    if len(cases) < FEW:
+    elif len(cases) < FEW:
         yield Remark(path, "", f"{len(cases)} cases: a share of agreement says little below {FEW}")
     seen: dict[str, int] = {}
-    for number, each in enumerate(cases, 1):
-        if each.id in seen:
-            text = f"line {seen[each.id]} has the id {each.id!r} already; give each case its own"
+    for number, case in enumerate(cases, 1):
+        if case.id in seen:
+            text = f"line {seen[case.id]} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
-        seen.setdefault(each.id, number)
-        if isinstance(each, CompareCase) and each.a == each.b and not _ties(each):
-            text = f"{each.id}: a and b are the same text, and that is always a tie; mend one"
+        seen.setdefault(case.id, number)
+        if (
+            isinstance(case, CompareCase)
+            and case.a == case.b
+            and (case.label.strict, case.label.lenient) != ("tie", "tie")
+        ):
+            text = f"{case.id}: a and b are the same text, and that is always a tie; mend one"
             yield Remark(path, "label", text, wrong=True, line=number)
-        if isinstance(each, SelectCase) and set(each.label.strict) - set(each.label.lenient):
-            text = f"{each.id}: strict keeps what lenient drops: is that meant?"
+        if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
+            text = f"{case.id}: strict keeps what lenient drops: is that meant?"
             yield Remark(path, "label", text, line=number)
-
-
-def _ties(case: CompareCase) -> bool:
-    return (case.label.strict, case.label.lenient) == ("tie", "tie")
 
 
 def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     for mode in MODES:
-        words = [getattr(case.label, mode) for case in cases if isinstance(case, CompareCase)]
-        wins = [word for word in words if word != "tie"]
-        if len(words) >= FEW and (
-            not wins or not LEAST_SHARE <= wins.count("A") / len(wins) <= 1 - LEAST_SHARE
-        ):
-            told = f"in {mode} {wins.count('A')} labels are A and {wins.count('B')} are B"
-            yield Remark(cases_path(loaded.path), "label", f"{told}: swap some of the texts")
+        labels = [getattr(case.label, mode) for case in cases if isinstance(case, CompareCase)]
+        wins, for_a = len(labels) - labels.count("tie"), labels.count("A")
+        if len(labels) >= FEW and not (wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE):
+            text = f"in {mode} {for_a} labels are A and {labels.count('B')} are B"
+            yield Remark(cases_path(loaded.path), "label", f"{text}: swap some of the texts")
 
 
 def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
@@ -151,19 +148,15 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
             "acceptance": case.acceptance.strip(),
             "sources": case.files,
         }
-        for need in rubric.given.needs:
-            if not given[need]:
-                key = "files" if need == "sources" else need
-                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(path, key, text, wrong=True, line=number)
-    yield from _balance(path, scored)
-
-
-def _balance(path: Path, cases: Sequence[ScoreCase]) -> Iterator[Remark]:
-    for mode in MODES if len(cases) >= FEW else ():
-        accepted = sum(getattr(case.label, mode) == "accept" for case in cases)
-        if not LEAST_SHARE <= accepted / len(cases) <= 1 - LEAST_SHARE:
-            told = f"{accepted} of {len(cases)} should be accepted in {mode}"
-            yield Remark(path, "label", f"{told}: a judge that always says the same would look good")
-    if len(cases) >= FEW and all(case.label.strict == case.label.lenient for case in cases):
+        for need in (need for need in rubric.given.needs if not given[need]):
+            text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
+            yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
+    if len(scored) < FEW:
+        return
+    for mode in MODES:
+        accepted = sum(getattr(case.label, mode) == "accept" for case in scored)
+        if not LEAST_SHARE <= accepted / len(scored) <= 1 - LEAST_SHARE:
+            text = f"{accepted} of {len(scored)} should be accepted in {mode}"
+            yield Remark(path, "label", f"{text}: a judge that always says the same would look good")
+    if all(case.label.strict == case.label.lenient for case in scored):
         yield Remark(path, "label", "strict and lenient agree on each: no case shows what they differ in")

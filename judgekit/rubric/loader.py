@@ -1,8 +1,7 @@
 """Finds rubrics and retrieval profiles: the project's, then the user's, then the bundled ones.
 
-Whole files, no merging. Providers are looked up by `judgekit.providers.registry`, never in a project.
-
-Begins a rubric: a copy of another one under a name of its own, or a commented one to be changed.
+Whole files, no merging. Providers are looked up by `judgekit.providers.registry`, never in a project. Reads
+the labelled cases beside a rubric, and begins a new rubric: a copy of another one, or a commented starter.
 """
 
 from __future__ import annotations
@@ -12,20 +11,29 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from pydantic import TypeAdapter, ValidationError
+
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric import search_path
-from judgekit.rubric.schema import CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric, cases_path
+from judgekit.rubric.schema import (
+    CASES,
+    Case,
+    CompareRubric,
+    Rubric,
+    RubricFile,
+    ScoreRubric,
+    SelectRubric,
+)
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
-from judgekit.text import rubric_name
+from judgekit.text import lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
-
+StarterTask: TypeAlias = Literal["score", "select", "compare"]
+FIRST = "1.0.0"
 _YAML = (".yaml", ".yml")
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
@@ -43,8 +51,8 @@ class LoadedRubric(NamedTuple):
         """Where it comes from, if judgekit brings a rubric of this id and this is not it."""
         if self.origin == "bundled" or self.sha256 in published().values():
             return None
-        brought = any(each.partition("@")[0] == self.rubric.rubric for each in published())
-        return self.origin if brought else None
+        is_brought = self.rubric.rubric in {ref.partition("@")[0] for ref in published()}
+        return self.origin if is_brought else None
 
     @property
     def name(self) -> str:
@@ -71,10 +79,16 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     if not is_reference(reference):
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
+
+    def order(path: Path) -> tuple[bool, tuple[int, ...]]:
+        """By version; a file whose name has none comes last, to be refused."""
+        number = path.stem.partition("@")[2]
+        is_named = is_reference(f"a@{number}")
+        return not is_named, semver(number) if is_named else ()
+
     for origin, folder in folders("rubrics", project):
-        found = list(folder.glob(f"{name}@{version or '*'}.yaml"))
-        if found:
-            return load_rubric(max(found, key=_by_version), origin)
+        if found := list(folder.glob(f"{name}@{version or '*'}.yaml")):
+            return load_rubric(max(found, key=order), origin)
     stems = sorted({path.stem for _, path in rubric_files(project)})
     near = difflib.get_close_matches(reference, [*stems, *(stem.partition("@")[0] for stem in stems)], n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
@@ -92,6 +106,20 @@ def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
     return _of_task(find_rubric(reference, project), SelectRubric)
 
 
+def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
+    """Return a rubric that compares or scores; raises `UsageError` when it selects."""
+    loaded = find_rubric(reference, project)
+    return loaded if isinstance(loaded.rubric, ScoreRubric) else _of_task(loaded, CompareRubric)
+
+
+def _of_task(loaded: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
+    if not isinstance(loaded.rubric, task):
+        (wanted,) = get_args(task.model_fields["task"].annotation)
+        problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
+        raise UsageError(f"{problem}; this needs one for {wanted!r}")
+    return loaded
+
+
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
     """Return the rubric that stands as `rubric` in a section of the configuration.
 
@@ -100,25 +128,12 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
-    find = select_rubric if section == "retrieval" else score_rubric
     try:
-        return find(reference, project)
+        return (select_rubric if section == "retrieval" else score_rubric)(reference, project)
     except UsageError as error:
         # What stands in a file of a clone is not repeated.
-        problem = (
-            str(error).replace(f" {reference!r}", " of that name").replace(f"{reference!r}", "the value")
-        )
+        problem = str(error).replace(f" {reference!r}", " of that name").replace(repr(reference), "the value")
         raise settings.wrong(section, "rubric", problem, project) from None
-
-
-def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that compares or scores; raises `UsageError` when it selects."""
-    loaded_rubric = find_rubric(reference, project)
-    return (
-        loaded_rubric
-        if isinstance(loaded_rubric.rubric, ScoreRubric)
-        else _of_task(loaded_rubric, CompareRubric)
-    )
 
 
 def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
@@ -128,21 +143,13 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
     digest = yamlfile.sha256(path)
     if published().get(rubric.ref, digest) != digest:
-        raise ConfigError(
-            f"{rubric.ref} is published with other content; give the changed rubric a version of its own",
-            path=path,
-            key="version",
+        problem = (
+            f"{rubric.ref} is published with other content; give the changed rubric a version of its own"
         )
+        raise ConfigError(problem, path=path, key="version")
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
         raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
     return LoadedRubric(rubric, path, digest, origin)
-
-
-def _by_version(path: Path) -> tuple[bool, tuple[int, ...]]:
-    """Return what orders files by their names' versions; one without a version comes last, to be refused."""
-    version = path.stem.partition("@")[2]
-    named = is_reference(f"a@{version}")
-    return not named, semver(version) if named else ()
 
 
 def is_reference(text: str) -> bool:
@@ -155,16 +162,36 @@ def semver(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _of_task(loaded_rubric: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
-    if not isinstance(loaded_rubric.rubric, task):
-        told = f"the rubric {loaded_rubric.rubric.ref} is for the task {loaded_rubric.rubric.task!r}"
-        (wanted,) = get_args(task.model_fields["task"].annotation)
-        raise UsageError(f"{told}; this needs one for {wanted!r}")
-    return loaded_rubric
+def cases_path(rubric_path: Path) -> Path:
+    """Return where the cases of a rubric file stand: `NAME.cases.jsonl` beside `NAME.yaml`."""
+    return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
 
 
-StarterTask: TypeAlias = Literal["score", "select", "compare"]
-FIRST = "1.0.0"
+def read_cases(loaded: LoadedRubric) -> list[Case]:
+    """Return the labelled cases beside a rubric, none when there is no such file.
+
+    Raises `ConfigError` naming the line and the key.
+    """
+    path = cases_path(loaded.path)
+    if not path.is_file():
+        return []
+    try:
+        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+    adapter: TypeAdapter[Case] = TypeAdapter(CASES[loaded.rubric.task])
+    cases: list[Case] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            cases.append(adapter.validate_json(line))
+        except ValidationError as error:
+            wrong = yamlfile.problem_in(line, error)
+            raise ConfigError(wrong.text, path=path, line=number, key=wrong.key) from None
+    return cases
 
 
 class Begun(NamedTuple):
@@ -177,50 +204,36 @@ class Begun(NamedTuple):
 def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None) -> Begun:
     """Write the rubric `name` (`ID` or `ID@VERSION`) and its cases into `folder`, and return both files.
 
-    It is a copy of the rubric `like`, else a commented one for `task`. Nothing is ever overwritten.
-    Raises `UsageError` for a name that is none or is taken, `ConfigError` where nothing can be written.
+    It is a copy of the rubric `like`, else a commented one for `task`; but for its name, every character
+    stays as it is. Nothing is ever overwritten. Raises `UsageError` for a name that is none or is taken,
+    `ConfigError` where nothing can be written.
     """
-    ref = _ref(name)
-    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
-    text = _named(source, ref)
-    path = folder / f"{ref}.yaml"
-    begun = Begun(path, cases_path(path))
-    for each in begun:
-        if each.exists():
-            raise UsageError(f"{each} is there already; give another id or version, or change that one")
-    cases = cases_path(source)
-    _write_new(begun.rubric, text)
-    _write_new(begun.cases, cases.read_text(encoding="utf-8") if cases.is_file() else "")
-    return begun
-
-
-def _ref(name: str) -> str:
     ref = name if "@" in name else f"{name}@{FIRST}"
     if not is_reference(ref):
         raise UsageError(
             f"{name!r} is neither ID nor ID@VERSION (small letters, digits and hyphens; three numbers)"
         )
-    if ref in search_path.published():
+    if ref in published():
         raise UsageError(f"{ref} is published and does not change; give an id or a version of its own")
-    return ref
-
-
-def _named(source: Path, ref: str) -> str:
-    """Return the text of a rubric's file under another name; every other character stays as it is."""
+    source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     text = source.read_text(encoding="utf-8")
-    wanted = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
-    for key, value in wanted.items():
+    names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
+    for key, value in names.items():
         text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
-    found = yamlfile.parsed(text)
-    if any(str(found.get(key)) != value for key, value in wanted.items()):
+    renamed = yamlfile.parsed(text)
+    if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("its layout is too unusual to be renamed; copy it by hand", path=source)
-    return text
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
+    path = folder / f"{ref}.yaml"
+    begun, cases = Begun(path, cases_path(path)), cases_path(source)
+    for file in begun:
+        if file.exists():
+            raise UsageError(f"{file} is there already; give another id or version, or change that one")
+    texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    for file, content in zip(begun, texts, strict=True):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8", newline="\n") as new:
+                new.write(content)
+        except OSError as error:
+            raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
+    return begun

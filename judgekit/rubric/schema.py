@@ -2,8 +2,7 @@
 
 A rubric file holds the questions, the scale, the prompt texts and, for each mode, the thresholds that
 the code applies to what models say. `judgekit.rubric.loader` finds one by id, by `id@version` or by path.
-
-Labelled cases beside a rubric: what it should say about known examples.
+The labelled cases beside a rubric say what it should say about known examples.
 """
 
 from __future__ import annotations
@@ -11,21 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, RootModel, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from judgekit.config.names import Identifier, ModeName, Outcome, Text, TierName
-from judgekit.config.yamlfile import Strict, problem_in
-from judgekit.errors import ConfigError
-from judgekit.text import lines_of
+from judgekit.config.yamlfile import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Self
-
-    from judgekit.rubric.loader import LoadedRubric
 
 
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -220,15 +214,27 @@ class _Rubric(Strict):
     prompt: Prompt
     tiers: Tiers = Tiers()
 
+    _asked: ClassVar[str] = "criteria"
+
     @property
     def ref(self) -> str:
         """`id@version`."""
         return f"{self.rubric}@{self.version}"
 
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The names of the dimensions or criteria."""
+        return tuple(getattr(self, self._asked))
+
+    def about(self, name: str) -> Self:
+        """Return the rubric with one of its dimensions or criteria only."""
+        return self.model_copy(update={self._asked: {name: getattr(self, self._asked)[name]}})
+
 
 class ScoreRubric(_Rubric):
     """Rates a document on dimensions."""
 
+    _asked: ClassVar[str] = "dimensions"
     task: Literal["score"]
     prompt: ScorePrompt
     given: Given = Given()
@@ -259,15 +265,6 @@ class ScoreRubric(_Rubric):
                 raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
         return self
 
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """The names of the dimensions."""
-        return tuple(self.dimensions)
-
-    def about(self, name: str) -> Self:
-        """Return the rubric with one of its dimensions only."""
-        return self.model_copy(update={"dimensions": {name: self.dimensions[name]}})
-
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
         """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
         rule: ScoreMode = getattr(self.modes, mode)
@@ -286,15 +283,6 @@ class SelectRubric(_Rubric):
     criteria: dict[Key, Criterion] = Field(min_length=1)
     modes: SelectModes
 
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """The names of the criteria."""
-        return tuple(self.criteria)
-
-    def about(self, name: str) -> Self:
-        """Return the rubric with one of its criteria only."""
-        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
-
     def keeps(self, holds: Mapping[str, bool], mode: ModeName) -> bool:
         """Apply the rule of `mode` to one candidate: whether each criterion holds."""
         rule: SelectMode = getattr(self.modes, mode)
@@ -308,15 +296,6 @@ class CompareRubric(_Rubric):
     task: Literal["compare"]
     criteria: dict[Key, Text] = Field(min_length=1)
     modes: CompareModes
-
-    @property
-    def questions(self) -> tuple[str, ...]:
-        """The names of the criteria."""
-        return tuple(self.criteria)
-
-    def about(self, name: str) -> Self:
-        """Return the rubric with one of its criteria only."""
-        return self.model_copy(update={"criteria": {name: self.criteria[name]}})
 
 
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
@@ -410,39 +389,5 @@ class CompareCase(Strict):
 
 Case: TypeAlias = ScoreCase | SelectCase | CompareCase
 
-_BY_TASK: dict[str, type[Case]] = {"score": ScoreCase, "select": SelectCase, "compare": CompareCase}
-
-
-def cases_path(rubric_path: Path) -> Path:
-    """Return where the cases of a rubric file stand: `NAME.cases.jsonl` beside `NAME.yaml`."""
-    return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
-
-
-def read_cases(loaded_rubric: LoadedRubric) -> list[Case]:
-    """Return the labelled cases beside a rubric, none when there is no such file.
-
-    Raises `ConfigError` naming the line and the key.
-    """
-    path = cases_path(loaded_rubric.path)
-    if not path.is_file():
-        return []
-    adapter: TypeAdapter[Case] = TypeAdapter(_BY_TASK[loaded_rubric.rubric.task])
-    cases: list[Case] = []
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            cases.append(adapter.validate_json(line))
-        except ValidationError as error:
-            wrong = problem_in(line, error)
-            raise ConfigError(wrong.text, path=path, line=number, key=wrong.key) from None
-    return cases
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return lines_of(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+CASES: dict[str, type[Case]] = {"score": ScoreCase, "select": SelectCase, "compare": CompareCase}
+"""The kind of case of each task."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.rubric import lint, loader
-from judgekit.rubric.schema import ScoreRubric, read_cases
+from judgekit.rubric.loader import read_cases
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable

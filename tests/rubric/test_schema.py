@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from judgekit.config import files, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric import loader, schema, search_path
+from judgekit.rubric import loader, search_path
 from judgekit.rubric.schema import RubricFile, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_every_published_version_is_locked() -> None:
 
 def test_every_bundled_rubric_has_labelled_cases_of_both_kinds() -> None:
     for rubric in loader.rubrics():
-        labels = [case.label.strict for case in schema.read_cases(rubric)]
+        labels = [case.label.strict for case in loader.read_cases(rubric)]
         assert len(labels) >= 5
         assert len({str(label) for label in labels}) >= 2
 
@@ -231,7 +231,7 @@ def test_a_wrong_case_names_its_line(tmp_path: Path) -> None:
         '{"id": "a", "text": "t", "why": "w", "label": {"strict": "good"}}\n'
     )
     with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl:1: label\.strict: expected"):
-        schema.read_cases(loader.find_rubric(str(path)))
+        loader.read_cases(loader.find_rubric(str(path)))
 
 
 def test_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "mine.cases.jsonl").write_bytes(b"\xff\n")
     loaded_rubric = loader.find_rubric(str(path))
     with pytest.raises(ConfigError, match=r"mine\.cases\.jsonl: not UTF-8 \(byte 0\)"):
-        schema.read_cases(loaded_rubric)
+        loader.read_cases(loaded_rubric)
 
 
 def test_cases_may_hold_any_line_separator_and_empty_lines(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_cases_may_hold_any_line_separator_and_empty_lines(tmp_path: Path) -> No
     label = '{"strict": "accept", "lenient": "accept"}'
     case = f'{{"id": "a", "text": "one\u2028two\x85three", "why": "w", "label": {label}}}'
     (tmp_path / "mine.cases.jsonl").write_text(f"{case}\n\n", encoding="utf-8")
-    (found,) = schema.read_cases(loader.find_rubric(str(path)))
+    (found,) = loader.read_cases(loader.find_rubric(str(path)))
     assert found.id == "a"
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric import lint, loader
-from judgekit.rubric.loader import begin
-from judgekit.rubric.schema import read_cases
+from judgekit.rubric.loader import begin, read_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
