@@ -242,7 +242,7 @@ def differing(text: str) -> None:
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("judging.secret_values.find_places")(each, [*of("judging.secret_search._lines")(each)])]
+        [*of("judging.secret_blocks.find")(each, [*of("judging.secret_search._lines")(each)])]
 
 
 def regions(text: str) -> None:
@@ -257,9 +257,6 @@ def yaml(text: str) -> None:
 
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
-    "judging.secret_values.quoted_secret": lambda text: of("judging.secret_values.quoted_secret")(
-        text, "strong"
-    ),
     "judging.authors.signed": commit,
     "cli.formats.region": regions,
     "config.yamlfile.parsed": yaml,
@@ -285,7 +282,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.entries.is_ours": hooks_of_a_client,
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
     "judging.pair_replies.pair_messages": asked_of_models,
-    "judging.disguises.find": lambda text: of("judging.disguises.find")(
+    "judging.secret_blocks.private_keys": lambda text: of("judging.secret_blocks.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
     "judging.logprobs.aligned": lambda text: of("judging.logprobs.aligned")(text, [*text]),
@@ -311,7 +308,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sqljson.extract": lambda text: of("retrieval.sqljson.extract")(text, ["a", "b.c"]),
     "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
     "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
-    "judging.secret_values.find_places": places,
+    "judging.secret_blocks.find": places,
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
     "judging.score.dimensions_in": lambda text: of("judging.score.dimensions_in")(text, RUBRIC),
     "text.one_line": lambda text: of("text.one_line")(text, 200),
@@ -429,7 +426,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "judging.fit.shape",
         ),
         *("providers.command.reply_of", "hooks.entries.installed", "hooks.entries.uninstalled"),
-        *("hooks.entries.appended", "hooks.entries.without", "judging.logprobs.places"),
+        *(
+            "hooks.entries.appended",
+            "hooks.entries.without",
+            "judging.logprobs.places",
+            "judging.secret_blocks.line_end",
+        ),
     ),
 }
 NOT_ASKED = {place: reason for reason, places in _REASONS.items() for place in places}

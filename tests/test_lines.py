@@ -42,8 +42,7 @@ WORDS = {
     "retrieval/query.py": "the words of a text",
     "retrieval/stemmer.py": "the words of a text",
     "retrieval/watch.py": "three numbers of our own",
-    "judging/secret_search.py": "words that are long enough for a secret",
-    "judging/secret_values.py": "the words of a value",
+    "judging/secret_search.py": "the words of a text or a value, and our own lists",
     "text.py": "a text on one line",
 }
 
@@ -60,6 +59,7 @@ WHOLE = {
     "cli/rubric.py": "a YAML file is shown",
     "evaluation/runner.py": "a document, which has no lines for us",
     "hooks/git_hook.py": "our own template",
+    "judging/secret_search.py": "TOML",
     "judging/shared.py": "one token, which has no lines",
     "rubric/loader.py": "YAML, and cases that are copied",
 }

@@ -1,11 +1,14 @@
-"""What a text says where it is encoded, escaped or in pieces, with the way back to where that stands.
+"""What a text says to a reader: encoded, escaped, in pieces, or in letters that look like others.
 
 A reader, and a model, sees the password in `pass&#119;ord=…`, in base64 and in `"sk-" + "ant…"`. Of the
 lines that have such a thing a view is made, in which it is read; `judgekit.judging.redact` looks at views as
 at texts. A view is never longer than what it is made of, and no step takes time that grows faster than the
 text.
 
-Finds private keys between their header and their end, whatever stands before each line of them.
+A word with a Cyrillic or Greek letter among Latin ones, or in mathematical, circled, full-width or small
+capital letters, reads like the plain word to a person and to many a model, and passes any check of its
+letters. Words of one script stay as they are, and so do symbols: a mathematical letter alone, a Greek one
+behind Latin capitals.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ import bisect
 import html
 import re
 import string
+import unicodedata
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
+    from collections.abc import Callable, Iterator, Sequence
 
 _GAP = r"[ \t]{0,20}"
 _PLUS = r"(?:\+|\.\.?|\|\||&|<>|\\)"
@@ -65,35 +68,6 @@ _BROKEN: Final = re.compile(
     r"[\w.+/=-]{0,300}+(?P<gap>(?:\\|[ \t]{1,4})?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
     r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
 )
-_PREFIXES: Final = (
-    "sk-",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "ghu_",
-    "ghr_",
-    "github_pat_",
-    "AKIA",
-    "ASIA",
-    "xox",
-    "eyJ",
-    "glpat-",
-    "AIza",
-    "hf_",
-    "npm_",
-    "pypi-",
-    "SG.",
-    "dop_v1_",
-    "hvs.",
-    "shpat_",
-    "gsk_",
-    "xai-",
-    "k_live_",
-    "whsec_",
-    "dckr_pat_",
-    "ya29.",
-    "GOCSPX-",
-)
 _PRINTED: Final = string.printable.encode()
 _HEAD: Final = 24
 
@@ -109,11 +83,8 @@ class View(NamedTuple):
     starts: Sequence[int]
     pieces: Sequence[tuple[int, int, bool]]
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
-        """Return from where to where in the text a part of the view is told."""
-        return self._place(start)[0], self._place(end - 1)[1]
-
-    def _place(self, at: int) -> tuple[int, int]:
+    def place(self, at: int) -> tuple[int, int]:
+        """Return from where to where in the text a character of the view is told."""
         number = bisect.bisect_right(self.starts, at) - 1
         start, end, same = self.pieces[number]
         here = start + at - self.starts[number]
@@ -128,15 +99,9 @@ def views(text: str) -> Iterator[View]:
         for start, end, matches in _windows(text, _LIST):
             if _JOINS.search(text, max(0, start - _FAR), end + _FAR):
                 yield _view(text, start, end, [(*each.span(), "") for each in matches])
-    broken = any(each in text for each in _PREFIXES)
-    for start, end, matches in _windows(text, _BROKEN) if broken else ():
+    for start, end, matches in _windows(text, _BROKEN):
         yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
-    for pattern, decode in (
-        (_BASE64, _from_base64),
-        (_HEX, _from_hex),
-        (_DUMP, _from_hex),
-        (_NUMBERS, _from_numbers),
-    ):
+    for pattern, decode in _ENCODED:
         for match in pattern.finditer(text):
             if said := decode(match[0]):
                 yield View(said, (0,), ((*match.span(), False),))
@@ -158,15 +123,12 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
                 yield start, end, found
                 found = []
             start = start if found else max(before + 1, end)
-            end = _line_end(text, _line_end(text, match.end()) + 1)
+            end = text.find("\n", match.end())
+            end = text.find("\n", end + 1) if end >= 0 else -1
+            end = end if end >= 0 else len(text)
         found.append(match)
     if found:
         yield start, end, found
-
-
-def _line_end(text: str, start: int) -> int:
-    end = text.find("\n", min(start, len(text)))
-    return len(text) if end < 0 else end
 
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
@@ -241,161 +203,119 @@ def _is_text(data: bytes) -> bool:
     return bool(data) and not data.translate(None, _PRINTED)
 
 
-_HEADERS: Final = (
-    (
-        "begin",
-        re.compile(
-            r"begin[ _]{0,4}(?:(?:[a-z0-9]{1,12}[ _]{1,4}){0,3}private[ _]{1,4}key(?:[ _]{1,4}block)?(?:[ \t]{0,4}-{2,10})?"
-            r"|openvpn static key v1-{2,10})"
-        ),
-    ),
-    ("private-lines", re.compile(r"private-lines:[ \t]{0,4}\d{1,4}")),
+_ENCODED: Final[Sequence[tuple[re.Pattern[str], Callable[[str], str]]]] = (
+    (_BASE64, _from_base64),
+    (_HEX, _from_hex),
+    (_DUMP, _from_hex),
+    (_NUMBERS, _from_numbers),
 )
-_NEXT: Final = re.compile("|".join(pattern.pattern for _, pattern in _HEADERS), re.IGNORECASE)
-_DASHES: Final = re.compile(r"(?:[-\\=]{2,20}[ \t]{0,4}){1,3}\Z")
-_END: Final = re.compile(
-    r"(?:[-\\=]{2,20}[ \t]{0,4})?END[ _]{0,4}(?:[A-Z0-9]{1,12}[ _]{1,4}){0,3}(?:PRIVATE|STATIC)[ _]{1,4}KEY(?:[ _]{1,4}(?:BLOCK|V1))?"
-    r"(?:[ \t]{0,4}[-\\=]{2,20})?|PRIVATE-MAC:[^\n]{0,80}",
-    re.IGNORECASE,
-)
-_TAIL: Final = re.compile(
-    r"end[ _]{0,4}(?:[a-z0-9]{1,12}[ _]{1,4}){0,3}private[ _]{1,4}key(?:[ _]block)?-{0,10}"
-)
-_MATERIAL: Final = re.compile(
-    r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{16,}+={0,2}|[A-Za-z0-9+/]{1,15}={1,2}|={1}[A-Za-z0-9+/]{4})(?![A-Za-z0-9+/=])"
-)
-_LINE: Final = re.compile(r"[^A-Za-z\n]{0,16}[A-Za-z0-9+/]{8,100}={0,2}[^A-Za-z0-9\n]{0,12}\n")
-_LAST: Final = re.compile(
-    r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1,15}(?=(?:[\s\"'+,.\\>#*|/;:-]|\\[nr]|<br[ \t]*/?>){0,40}\Z)"
-)
-_BREAK: Final = re.compile(r"\n|(?<!\\)\\++[nr](?![A-Za-z0-9+/]{0,8}:)|<br[ \t]*/?>", re.IGNORECASE)
-_BETWEEN: Final = re.compile(
-    r"(?:[^A-Za-z]|\\[nrt]|</?(?:br|p|td|tr|li|code|pre|div|span|b)[ \t]*/?>|&\w{2,6};|\b(?:rem|dnl|nr?|r)\b)*+",
-    re.IGNORECASE,
-)
-_FIELD: Final = re.compile(r"[^A-Za-z]{0,20}[A-Za-z][A-Za-z-]{2,20}:[^\n\\]{0,160}")
-_SHORT_FIELD: Final = re.compile(
-    r"(?:\s|\\++[nr])*+(?:Proc-Type|DEK-Info|Comment|Version|Charset|Hash):[ \t]*(?:[^\s\\]{1,60}[ ]?){0,4}"
-)
-_MOST_LINES: Final = 600
-_MOST_OTHERS: Final = 12
-_SPACED: Final = re.compile(r"[A-Za-z0-9+/]{2,16}(?:[ \t][A-Za-z0-9+/]{2,16}){2,}+={0,2}")
 
 
-def find(text: str, lower: str) -> Iterator[tuple[int, int]]:
-    """Yield from where to where private keys stand; where prose stands within one, what is before and after.
+# Letters that look like others: from Unicode's confusables.txt (UTS #39), as far as they are of scripts in use
+# beside Latin.
 
-    `lower` is the text in small letters.
+
+def _pairs(letters: str, plain: str) -> dict[str, str]:
+    return dict(zip(letters, plain, strict=True))
+
+
+_CYRILLIC: Final = _pairs(
+    "\u0430\u0410\u0412\u0441\u0421\u0501\u0435\u0415\u050c\u04bb\u041d\u0456\u0406\u04cf\u04c0\u0458\u0408\u043a"
+    "\u041a\u041c\u043e\u041e\u0440\u0420\u051b\u051a\u0455\u0405\u0442\u0422\u0475\u0474\u051d\u051c\u0445\u0425"
+    "\u0443\u0423\u0433\u043f\u0417\u042c",
+    "aABcCdeEGhHiIlIjJkKMoOpPqQsStTvVwWxXyYrn3b",
+)
+_GREEK: Final = _pairs(
+    "\u03b1\u0391\u0392\u0395\u0396\u0397\u03b9\u0399\u03ba\u039a\u039c\u039d\u03bd\u03bf\u039f\u03c1\u03a1\u03c4"
+    "\u03a4\u03c5\u03a5\u03a7\u03f2\u03f3",
+    "aABEZHiIkKMNvoOpPtTuYXcj",
+)
+_CAPITALS: Final = _pairs(
+    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18\ua7af\u0280"
+    "\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
+    "ABCDEFGHIJKLMNOPQRSTUVWYZ",
+)
+_ARMENIAN: Final = _pairs("\u0570\u0578\u057d\u0585\u0581\u053c\u0555\u054d", "hnuogLOU")
+_FOREIGN: Final = str.maketrans(_CYRILLIC | _ARMENIAN)
+_SKELETON: Final = str.maketrans(_CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS)
+_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\"::://")
+_MARKS: Final = {"Mn": 0, "Me": 0, "Cf": 0, "Zs": ord(" "), "Pd": ord("-"), "Pi": ord('"'), "Pf": ord('"')}
+_STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
+_CAPITALS_LEAST: Final = 3
+
+_CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
+# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
+_WORD: Final = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+")
+_STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+_GREEK_WORD: Final = re.compile(r"[A-Za-z]?[a-z]+")
+
+
+def _styled(code: int) -> int:
+    """Return the letter or digit that a character is a style of, else the character."""
+    plain = unicodedata.normalize("NFKC", chr(code))
+    return ord(plain) if len(plain) == 1 and plain.isascii() and plain.isalnum() else code
+
+
+def _read_as(code: int) -> int:
+    """Return the character of ASCII that a character is read as, if there is one."""
+    category = unicodedata.category(chr(code))
+    if category in _MARKS:
+        return _MARKS[category]
+    parts = unicodedata.normalize("NFKD", chr(code))
+    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
+    return ord(letter) if letter.isascii() and all(map(unicodedata.combining, parts[1:])) else code
+
+
+class _Table(dict[int, int]):
+    """A table for `str.translate` that learns what each character becomes."""
+
+    def __init__(self, becomes: Callable[[int], int]) -> None:
+        super().__init__()
+        self._becomes = becomes
+
+    def __missing__(self, code: int) -> int:
+        if len(self) >= 4096:  # noqa: PLR2004 - a text has fewer; a flood of others is not kept
+            self.clear()
+        self[code] = self._becomes(code) if code > 0x7F else code  # noqa: PLR2004 - ASCII's end
+        return self[code]
+
+
+_STYLED: Final = _Table(_styled)
+_FOLDED: Final = _Table(_read_as)
+
+
+def plain(text: str) -> str:
+    """Return the text with the words that imitate plain ones in plain letters; strokes through letters go."""
+    if text.isascii():
+        return text
+    return _STRUCK.sub("", _WORD.sub(lambda match: _plain_word(match[0]), text))
+
+
+def skeleton(text: str) -> str:
+    """Return what a text looks like in small letters of ASCII, each character in its place."""
+    return text.translate(_STYLED).translate(_SKELETON)
+
+
+def folded(text: str) -> str:
+    """Return what a text says to a reader of ASCII, as far as it can, each character in its place.
+
+    Accents go; styled letters, quotes, dashes and blanks become the plain ones; a NUL stands for a mark that
+    is written over the letter before it. Only for looking things up: other scripts give no words.
     """
-    for word, pattern in _HEADERS:
-        at, stop = 0, -1
-        while word in lower and (header := pattern.search(lower, at)):
-            if header.end() > stop:
-                stop = _stop(text, header.end())[0]
-            dashes = _DASHES.search(text, max(0, header.start() - 24), header.start())
-            start = dashes.start() if dashes else header.start()
-            pieces, at = _material(text, header.end(), stop)
-            if any(_is_key(text[first:last]) for first, last in pieces):
-                yield from _joined(text, [(start, header.end()), *pieces])
-    if "private" in lower:
-        yield from _headless(text, lower)
+    return text.translate(_FOLDED)
 
 
-def _headless(text: str, lower: str) -> Iterator[tuple[int, int]]:
-    """Yield the lines of key material before an end, whose header may be missing."""
-    since = 0
-    for end in _TAIL.finditer(lower):
-        start = at = text.rfind("\n", since, end.start()) + 1 or end.start()
-        for _ in range(_MOST_LINES):
-            line = text.rfind("\n", since, max(at - 1, since)) + 1 or since
-            if line == at or not _LINE.fullmatch(text, line, at):
-                break
-            start = at = line
-        if _is_key(text[start : end.start()]):
-            yield start, end.end()
-        since = end.end()
-
-
-def _is_key(piece: str) -> bool:
-    return len(piece) >= _LEAST_OF_KEY and any(map(str.isdigit, piece)) and any(map(str.isalpha, piece))
-
-
-_LEAST_OF_KEY: Final = 16
-
-
-def _stop(text: str, start: int) -> tuple[int, int]:
-    """Return where a line ends, and where the next one begins."""
-    found = _BREAK.search(text, start)
-    return found.span() if found else (len(text), len(text))
-
-
-def _material(text: str, start: int, stop: int) -> tuple[list[tuple[int, int]], int]:
-    """Return where the parts of a key stand behind its header, and from where to look for the next.
-
-    `stop` is where the header's line ends.
-    """
-    pieces: list[tuple[int, int]] = []
-    others, at, next_line = 0, start, _stop(text, stop)[1]
-    for _ in range(_MOST_LINES):
-        if at >= len(text) or others > _MOST_OTHERS:
-            break
-        next_header = _NEXT.search(text, at, stop)
-        end = _END.search(text, at, next_header.start() if next_header else stop)
-        last = end.start() if end else next_header.start() if next_header else stop
-        found = _in_line(text, at, last)
-        pieces += found
-        if end:
-            tail = _last(text, pieces[-1][1] if pieces else start, end.start())
-            return [*pieces, *tail, end.span()] if pieces else [], end.end()
-        if next_header:
-            return pieces, next_header.start()
-        blank = not text[at:last].strip(" \t>#*|/\\+-\"';:.,0123456789")
-        others += not (found or blank or _FIELD.match(text, at, last))
-        at = next_line
-        stop, next_line = _stop(text, at)
-    return [*pieces, *_last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))] if pieces else [], max(
-        at, start
-    )
-
-
-def _in_line(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    line = text[start:end]  # what stands before it may be the letter of an escaped line break
-    found = [each.span() for each in _MATERIAL.finditer(line)]
-    if _FIELD.match(line) and not any(last - first >= _LEAST_IN_FIELD for first, last in found):
-        return []
-    found = found or [each.span() for each in _SPACED.finditer(line) if _is_mixture(each[0])]
-    return [(start + first, start + last) for first, last in found]
-
-
-_LEAST_IN_FIELD: Final = 40
-
-
-def _is_mixture(value: str) -> bool:
-    """Whether great and small letters and digits change as in key material and in no sentence."""
-    letters = value.replace(" ", "")
-    others = sum(not char.islower() for char in letters)
-    return (
-        any(map(str.isdigit, letters)) and any(map(str.islower, letters)) and others * 10 >= 4 * len(letters)
-    )
-
-
-def _last(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Return where the last, short line of a key stands, before its end."""
-    found = _LAST.search(text, max(start, end - 60), end)
-    return [found.span()] if found and _BETWEEN.fullmatch(text, start, found.start()) else []
-
-
-def _joined(text: str, pieces: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts, those as one between which nothing stands but what lines begin with."""
-    start, end = pieces[0]
-    for first, last in pieces[1:]:
-        between = text[end:first]
-        if first <= end or _BETWEEN.fullmatch(between) or _SHORT_FIELDS.fullmatch(between):
-            end = max(last, end)
-        else:
-            yield start, end
-            start, end = first, last
-    yield start, end
-
-
-_SHORT_FIELDS: Final = re.compile(rf"(?:{_SHORT_FIELD.pattern}|(?:\s|\\+[nr]|[^A-Za-z]){{1,80}}){{0,12}}+")
+def _plain_word(word: str) -> str:
+    unstyled = word.translate(_STYLED)
+    if sum(a != b and b.isalpha() for a, b in zip(word, unstyled, strict=True)) >= _STYLED_LEAST:
+        word = unstyled
+    if sum(char in _CAPITALS for char in word) >= _CAPITALS_LEAST:
+        word = "".join(_CAPITALS.get(char, char) for char in word)
+    latin = word.translate(_FOREIGN)
+    if latin.isascii():
+        return latin if any(char.isascii() and char.isalpha() for char in word) else word
+    # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
+    rest = "".join(char for char in latin if char.isascii())
+    letters = "".join(_GREEK.get(char, char) for char in latin)
+    imitates = letters.isascii() and len(letters) > _CAPITALS_LEAST and _GREEK_WORD.fullmatch(rest)
+    return letters if imitates else word

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from judgekit.judging import disguises
-from judgekit.judging.lookalikes import folded
 from judgekit.judging.subject import PROMPT_CHARS, TURN_CHARS, Task
 from judgekit.text import visible
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.judging.subject import Document, File
     from judgekit.judging.verdict import Verdict
 
-    Said = TypeVar("Said", Verdict, Comparison)
+    Record = TypeVar("Record", Verdict, Comparison)
 
 
 MARGIN: Final = 4_000
@@ -37,8 +36,8 @@ MARK: Final = "[redacted: "
 DEPTH: Final = 3
 """How often what is encoded may be encoded again."""
 
-
 _PASSES: Final = 4  # what stood behind a secret may be found when that is gone
+_OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
 
 
 class Redacted(NamedTuple):
@@ -64,13 +63,12 @@ def redact(text: str) -> Redacted:
         return Redacted("", 0)
     text, secrets = visible(text), 0
     for _ in range(_PASSES):
-        parts, at, found = [], 0, _merged(text)
-        for secret_match in found:
-            lines = text.count("\n", secret_match.start, secret_match.end)
-            parts += [text[at : secret_match.start], f"{MARK}{secret_match.kind}]", "\n" * lines]
-            at = secret_match.end
-        text, secrets = "".join([*parts, text[at:]]), secrets + len(found)
-        if not found:
+        parts, at, matches = [], 0, _merged(text)
+        for start, end, kind in matches:
+            parts += [text[at:start], f"{MARK}{kind}]", "\n" * text.count("\n", start, end)]
+            at = end
+        text, secrets = "".join([*parts, text[at:]]), secrets + len(matches)
+        if not matches:
             break
     return Redacted(text, secrets)
 
@@ -83,98 +81,79 @@ def passage(whole: str, part: str) -> Redacted:
     whole = visible(whole)
     count, edges = 0, (part.startswith("…"), part.endswith("…"))
     core = visible(part).strip("…")
-    for secret_match in _merged(whole):
-        value = " ".join(whole[secret_match.start : secret_match.end].split())
-        label = f"{MARK}{secret_match.kind}]"
-        before = core
+    for start, end, kind in _merged(whole):
+        value, label, before = " ".join(whole[start:end].split()), f"{MARK}{kind}]", core
         core = core.replace(value, label)
-        core = _without_edges(core, value, label)
+        sizes = range(min(len(value) - 1, len(core)), 3, -1)
+        if size := next((size for size in sizes if core.endswith(value[:size])), 0):
+            core = core[:-size] + label
+        sizes = range(min(len(value) - 1, len(core)), 3, -1)
+        if size := next((size for size in sizes if core.startswith(value[-size:])), 0):
+            core = label + core[size:]
         count += core != before
     rest = redact(core)
     return Redacted(f"{'…' * edges[0]}{rest.text}{'…' * edges[1]}", count + rest.secrets)
 
 
-def _without_edges(core: str, value: str, label: str) -> str:
-    for size in range(min(len(value) - 1, len(core)), 3, -1):
-        if core.endswith(value[:size]):
-            core = core[:-size] + label
-            break
-    for size in range(min(len(value) - 1, len(core)), 3, -1):
-        if core.startswith(value[-size:]):
-            return label + core[size:]
-    return core
-
-
 def _merged(text: str) -> list[SecretMatch]:
     """Return what was found in order, each place once: where two overlap, the first names the kind."""
     merged: list[SecretMatch] = []
-    for secret_match in sorted(_find(text), key=lambda found: (found.start, -found.end)):
-        if merged and secret_match.start < merged[-1].end:
-            last = merged[-1]
-            merged[-1] = last._replace(end=max(last.end, secret_match.end))
+    for match in sorted(_find(text), key=lambda match: (match.start, -match.end)):
+        if merged and match.start < merged[-1].end:
+            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, match.end))
         else:
-            merged.append(secret_match)
+            merged.append(match)
     return merged
-
-
-def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
-    """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
-    texts = "\n\n".join(_texts(value))
-    return _clean(value) if redact(texts).secrets else value
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
-
-
-def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
-    if isinstance(value, str):
-        return redact(value).text
-    if isinstance(value, dict):
-        return {key: _clean(each) for key, each in value.items()}
-    return [_clean(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _find(text: str, depth: int = DEPTH) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
     from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
 
-    read = folded(text)
-    if "\0" in read:
-        yield from _within(disguises.without(read, "\0"), depth)
+    if not text.isascii():
+        text = disguises.folded(text)
+    if "\0" in text:
+        yield from _within(disguises.without(text, "\0"), depth)
         return
-    yield from secret_search.find(read)
-    for view in disguises.views(read) if depth else ():
+    yield from secret_search.find(text)
+    for view in disguises.views(text) if depth else ():
         yield from _within(view, depth - 1)
 
 
 def _within(view: disguises.View, depth: int) -> Iterator[SecretMatch]:
-    for secret_match in _find(view.text, depth):
-        start, end = view.span(secret_match.start, secret_match.end)
-        yield secret_match._replace(start=start, end=end)
+    for match in _find(view.text, depth):
+        yield match._replace(start=view.place(match.start)[0], end=view.place(match.end - 1)[1])
 
 
-def document(given: Document) -> tuple[Document, int]:
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
+    texts, waiting = [], [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                texts.append(text)
+            case dict() as values:
+                waiting += reversed(values.values())
+            case list() | tuple() as values:
+                waiting += reversed(values)
+    return _clean(value) if redact("\n\n".join(texts)).secrets else value
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
+    if isinstance(value, str):
+        return redact(value).text
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def document(document: Document) -> tuple[Document, int]:
     """Return a document without its secrets, those in what it is for included, and how many they were."""
-    files = [_file(file) for file in given.files]
-    description, acceptance = redact(given.task.description), redact(given.task.acceptance)
+    files = [_file(file) for file in document.files]
+    description, acceptance = redact(document.task.description), redact(document.task.acceptance)
     task = Task(description.text, acceptance.text)
     count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
-    return replace(given, files=tuple(file for file, _ in files), task=task), count
-
-
-def _file(given: File) -> tuple[File, int]:
-    """Return a file without its secrets; what is known of its length goes by what is shown."""
-    text, secrets = redact(_without_half_a_word(given))
-    path = redact(given.path)
-    # Only a path with a secret has another form: what else is shown stays what was recorded.
-    shown = path.text if path.secrets else given.shown
-    total = given.total + len(text) - len(given.text)
-    return replace(given, text=text, total=total, shown=shown), secrets + path.secrets
+    return replace(document, files=tuple(file for file, _ in files), task=task), count
 
 
 def comparison_input(given: ComparisonInput, options: JudgeOptions) -> tuple[ComparisonInput, int]:
@@ -186,13 +165,28 @@ def comparison_input(given: ComparisonInput, options: JudgeOptions) -> tuple[Com
     return replace(given, prompt=prompt.text, files=tuple(file for file, _ in files)), count
 
 
-def shown(given: PromptCandidate) -> PromptCandidate:
+def _file(file: File) -> tuple[File, int]:
+    """Return a file without its secrets; what is known of its length goes by what is shown."""
+    whole = file.text
+    if len(whole) != file.total:  # it was cut as it was read: its last word may be half a secret
+        start = max(len(whole) - MARGIN, 0)
+        blank = max(whole.rfind(char, start) for char in " \n\t")
+        whole = whole[: blank + 1 if blank >= 0 else start]
+    text, secrets = redact(whole)
+    path = redact(file.path)
+    # Only a path with a secret has another form: what else is shown stays what was recorded.
+    shown = path.text if path.secrets else file.shown
+    total = file.total + len(text) - len(file.text)
+    return replace(file, text=text, total=total, shown=shown), secrets + path.secrets
+
+
+def shown(candidate: PromptCandidate) -> PromptCandidate:
     """Return a candidate without its secrets."""
-    tags = tuple(redact(tag).text for tag in given.tags)
-    text = redact(given.text).text
-    return replace(
-        given, title=redact(given.title).text, category=redact(given.category).text, tags=tags, text=text
+    title, category, text = (
+        redact(each).text for each in (candidate.title, candidate.category, candidate.text)
     )
+    tags = tuple(redact(tag).text for tag in candidate.tags)
+    return replace(candidate, title=title, category=category, tags=tags, text=text)
 
 
 def request(text: str) -> str:
@@ -200,9 +194,9 @@ def request(text: str) -> str:
     return redact(text[: PROMPT_CHARS + MARGIN]).text
 
 
-def turns(given: Sequence[str]) -> tuple[str, ...]:
+def turns(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the turns of a conversation without their secrets."""
-    return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in given)
+    return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in texts)
 
 
 def left_out(*texts: str) -> int:
@@ -215,10 +209,7 @@ def words(text: str) -> str:
     return redact(text).text
 
 
-_OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
-
-
-def replies(record: Said) -> Said:
+def replies(record: Record) -> Record:
     """Return a record without the secrets in what models said: they may have put one together."""
     said = record.model_dump(by_alias=True, include=set(_OF_MODELS))
     clean = without_secrets(said)
@@ -226,12 +217,3 @@ def replies(record: Said) -> Said:
         return record
     whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
     return type(record).model_validate({**whole, **clean})
-
-
-def _without_half_a_word(given: File) -> str:
-    """Return the text; of one that was cut as it was read without the last word, half a secret perhaps."""
-    if len(given.text) == given.total:
-        return given.text
-    start = max(len(given.text) - MARGIN, 0)
-    blank = max(given.text.rfind(each, start) for each in " \n\t")
-    return given.text[: blank + 1 if blank >= 0 else start]

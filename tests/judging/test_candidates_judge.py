@@ -317,7 +317,7 @@ def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: 
     )
     here = judge(Recorder(scripted, recording))
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(fence, "_cached", [])
+    fence._secret.cache_clear()
     there = judge(ReplayGateway(), tiers=replay.endpoints(recording))
     assert [decision.decision for decision in here.decisions] == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions

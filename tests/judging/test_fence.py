@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _new_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence, "_cached", [])
+    fence._secret.cache_clear()
 
 
 @given(st.text() | st.from_regex(r"</?(judged|JUDGED|Judged)-[0-9a-f]{0,16}>.*", fullmatch=True))
@@ -80,7 +80,7 @@ def test_labels_differ_by_query_and_by_installation(monkeypatch: pytest.MonkeyPa
     ids = [f"memory-{number}" for number in range(15)]
     here = fence.labels("query", ids)
     assert fence.labels("another", ids) != here
-    monkeypatch.setattr(fence, "_cached", [])
+    fence._secret.cache_clear()
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path))
     assert fence.labels("query", ids) != here
 
@@ -89,7 +89,7 @@ def test_the_secret_is_private_and_kept(isolated: Path, monkeypatch: pytest.Monk
     here = fence.labels("query", ["a", "b"])
     stored = isolated / "judgekit" / "label-secret"
     assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-    monkeypatch.setattr(fence, "_cached", [])
+    fence._secret.cache_clear()
     assert fence.labels("query", ["a", "b"]) == here
 
 

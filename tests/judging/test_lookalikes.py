@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgekit.judging.disguises import plain, skeleton
 from judgekit.judging.fence import Fence
-from judgekit.judging.lookalikes import plain, skeleton
 
 
 @pytest.mark.parametrize(

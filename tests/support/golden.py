@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import sample_store
 
 from judgekit.cli.app import run
+from judgekit.judging import fence
 
 if TYPE_CHECKING:
     import pytest
@@ -87,7 +88,7 @@ class World:
         patch.setenv("GOLDEN_BASE", "http://127.0.0.1:9/v1")
         patch.chdir(self.folder)
         self._patch = patch
-        patch.setattr("judgekit.judging.fence._cached", [])  # of the world before
+        fence._secret.cache_clear()  # of the world before
         patch.setattr(load(), "acompletion", self._complete)
 
     def provider(self, name: str, output: str, more: str = "") -> None:
