@@ -110,8 +110,7 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> int:
     """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
-    from judgekit.ledger import export as purging
-    from judgekit.ledger import labels
+    from judgekit.ledger import labels, store
     from judgekit.ledger import store as projects
 
     day = _day(before, everything=all_)
@@ -121,7 +120,7 @@ def purge(
     home = projects.home()
     folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
     chosen = [folder for folder in folders if wanted is None or projects.same_project(folder.name, wanted)]
-    counts = {path: purging.count(path, day) for path in chosen}
+    counts = {path: store.old_lines(path, day) for path in chosen}
     full = {folder: count for folder, count in counts.items() if count}
     for folder, count in full.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
@@ -134,7 +133,7 @@ def purge(
         of = "" if all_ else f" of days before {day}"
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
     for folder in full:
-        purging.purge(folder, day)
+        store.purge(folder, day)
     say(f"removed {sum(sum(count.values()) for count in full.values())} lines")
     return 0
 

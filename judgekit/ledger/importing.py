@@ -27,57 +27,38 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import Record
     from judgekit.ledger.store import Ledger
 
-
 Fields: TypeAlias = dict[str, Any]
 
 _SHOWN = 60  # characters of a wrong value
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
+# The keys of an older line that a verdict has a place for.
 _PUSH = {
-    "commit",
-    "timestamp",
-    "author",
-    "judge_model",
-    "files_evaluated",
-    "scores",
-    "verdict",
-    "findings",
-} | {"revision_suggestions"}
+    *("commit", "timestamp", "author", "judge_model", "files_evaluated", "scores", "verdict", "findings"),
+    *("revision_suggestions", "previous_rounds"),
+}
 _TASK = {
-    "task_id",
-    "model",
-    "mode",
-    "verdict",
-    "scores",
-    "average",
-    "reasoning",
-    "improvements",
-    "timestamp",
-} | {*("round", "judge_tier", "consensus", "human_override")}
+    *("task_id", "model", "mode", "verdict", "scores", "average", "reasoning", "improvements", "timestamp"),
+    *("round", "judge_tier", "consensus", "human_override", "previous_rounds"),
+}
 
 
 def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
     """Return the verdict in one older line; what a verdict has no place for stands under `imported`.
 
-    Without `text`, reasoning is left out. Raises `ValueError` saying what is missing or wrong.
+    Without `text`, reasoning is left out. The same line always gets the same id. Raises `ValueError` saying
+    what is missing or wrong.
     """
     if "files_evaluated" in found or "judge_model" in found:
-        return _build(found, _of_push(found), _PUSH)
-    if "task_id" in found:
-        return _build(found, _of_task(found, text=text), _TASK)
-    raise ValueError("no verdict line: neither files_evaluated nor task_id")
-
-
-def identity(found: Fields) -> str:
-    """Return an id that the same older line always gets."""
-    whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(whole.encode()).hexdigest()[:32]
-
-
-def _build(found: Fields, fields: Fields, known: set[str]) -> VerdictLine:
+        fields, known = _of_push(found), _PUSH
+    elif "task_id" in found:
+        fields, known = _of_task(found, text=text), _TASK
+    else:
+        raise ValueError("no verdict line: neither files_evaluated nor task_id")
     scores = _scores(found.get("scores"))
-    rest = {key: each for key, each in found.items() if key not in known | {"previous_rounds"}}
+    rest = {key: value for key, value in found.items() if key not in known}
+    whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
     common: Fields = {
-        "id": identity(found),
+        "id": hashlib.sha256(whole.encode()).hexdigest()[:32],
         "rubric": {"id": "kls", "version": "", "sha256": ""},
         "prompt_sha256": "",
         "timestamp": _time(found.get("timestamp")),
@@ -90,11 +71,12 @@ def _build(found: Fields, fields: Fields, known: set[str]) -> VerdictLine:
 
 
 def _of_push(found: Fields) -> Fields:
-    files = [_name(each) for each in _list(found.get("files_evaluated"))]
-    commit = _name(found.get("commit")) or None
+    files = [_text(file) for file in _list(found.get("files_evaluated"))]
+    commit = _text(found.get("commit")) or None
     word = _WORDS.get(str(found.get("verdict")).upper())
     if word is None:
-        raise ValueError(f"verdict: expected one of {', '.join(_WORDS)}, got {_given(found)}")
+        raise _no_verdict(_WORDS, found)
+    author = found.get("author")
     return {
         "task_id": "@".join(filter(None, [", ".join(files), commit])) or "a push",
         "subjects": [{"path": file, "sha256": ""} for file in files],
@@ -102,8 +84,8 @@ def _of_push(found: Fields) -> Fields:
         "verdict": word,
         "findings": [*_findings(found.get("findings")), *_suggestions(found.get("revision_suggestions"))],
         "consensus": "none" if word == "undetermined" else "single",
-        "model": _name(found.get("judge_model")) or None,
-        "author": _author(found.get("author")),
+        "model": _text(found.get("judge_model")) or None,
+        "author": {"name": _text(author.get("name") if isinstance(author, dict) else author) or None},
         "commit": commit,
     }
 
@@ -111,34 +93,37 @@ def _of_push(found: Fields) -> Fields:
 def _of_task(found: Fields, *, text: bool) -> Fields:
     word, tier = found.get("verdict"), found.get("judge_tier") or found.get("mode")
     if word not in get_args(VerdictWord):
-        raise ValueError(f"verdict: expected one of {', '.join(get_args(VerdictWord))}, got {_given(found)}")
+        raise _no_verdict(get_args(VerdictWord), found)
     consensus = found.get("consensus")
     rounds = [*_list(found.get("previous_rounds")), found]
-    fields: Fields = {
-        "task_id": _name(found["task_id"]),
+    return {
+        "task_id": _text(found["task_id"]),
         "subjects": [],
         "mode": "strict",
         "verdict": word,
-        "reasoning": _name(found.get("reasoning")) if text else "",
+        "reasoning": _text(found.get("reasoning")) if text else "",
         "findings": _suggestions(found.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
         "judge_tier": tier if tier in TIERS else None,
-        "model": _name(found.get("model")) or None,
+        "model": _text(found.get("model")) or None,
         "rounds": [_round(number, each) for number, each in enumerate(rounds, 1) if isinstance(each, dict)],
         "human_override": _override(found.get("human_override"), found),
         "of_task": True,
     }
-    return fields
+
+
+def _no_verdict(words: Iterable[str], found: Fields) -> ValueError:
+    got = one_line(repr(found.get("verdict")), _SHOWN)
+    return ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
 
 
 def _round(number: int, found: Fields) -> Fields:
-    tier = found.get("judge_tier") or found.get("mode")
-    opinion = {"outcome": found.get("verdict"), "scores": _scores(found.get("scores"))}
+    tier, scores = found.get("judge_tier") or found.get("mode"), _scores(found.get("scores"))
     return {
         "round": number,
         "tier": tier if tier in TIERS else "quick",
-        "model": _name(found.get("model")),
-        "opinion": opinion if opinion["scores"] else None,
+        "model": _text(found.get("model")),
+        "opinion": {"outcome": found.get("verdict"), "scores": scores} if scores else None,
     }
 
 
@@ -150,32 +135,25 @@ def _override(found: object, verdict: Fields) -> Fields | None:
         return None
     return {
         "decision": decision,
-        "why": _name(said.get("why") or said.get("reason")),
-        "who": _name(said.get("who") or said.get("by")),
+        "why": _text(said.get("why") or said.get("reason")),
+        "who": _text(said.get("who") or said.get("by")),
         "at": _time(said.get("at") or said.get("timestamp") or verdict.get("timestamp"), "human_override.at"),
     }
 
 
-def _given(found: Fields) -> str:
-    return one_line(repr(found.get("verdict")), _SHOWN)
-
-
 def _time(found: object, key: str = "timestamp") -> datetime:
     try:
-        given = datetime.fromisoformat(found.strip()) if isinstance(found, str) else None
+        if isinstance(found, str):
+            return store.aware(datetime.fromisoformat(found.strip()))
     except ValueError:
-        given = None
-    if given is None:
-        told = "a time as 2026-02-01T08:00:00Z"
-        raise ValueError(f"{key}: expected {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
-    return store.aware(given)
+        pass
+    told = "expected a time as 2026-02-01T08:00:00Z"
+    raise ValueError(f"{key}: {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
 
 
 def _scores(found: object) -> dict[str, float]:
-    if not isinstance(found, dict):
-        return {}
-    numbers = {str(name): _number(each) for name, each in found.items()}
-    return {name: each for name, each in numbers.items() if each is not None}
+    numbers = {str(name): _number(each) for name, each in found.items()} if isinstance(found, dict) else {}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _number(found: object) -> float | None:
@@ -187,26 +165,21 @@ def _number(found: object) -> float | None:
     return number if number is not None and isfinite(number) else None
 
 
-def _findings(found: object) -> Iterable[Fields]:
-    """Return findings, which older lines hold as texts, as objects, or as texts by dimension."""
+def _findings(found: object) -> Iterator[Fields]:
+    """Yield findings, which older lines hold as texts, as objects, or as texts by dimension."""
     if isinstance(found, dict):
         found = [{"dimension": name, "issue": each} for name, each in found.items()]
     for each in _list(found):
         if isinstance(each, dict):
             issue = each.get("issue") or each.get("finding") or each.get("description") or ""
-            texts = {name: _name(each.get(name)) for name in ("dimension", "location", "suggestion")}
-            yield {**texts, "issue": _name(issue)}
+            texts = {name: _text(each.get(name)) for name in ("dimension", "location", "suggestion")}
+            yield {**texts, "issue": _text(issue)}
         else:
-            yield {"issue": _name(each)}
+            yield {"issue": _text(each)}
 
 
 def _suggestions(found: object) -> list[Fields]:
-    return [{"issue": "", "suggestion": _name(each)} for each in _list(found)]
-
-
-def _author(found: object) -> Fields:
-    said = found.get("name") if isinstance(found, dict) else found
-    return {"name": _name(said) or None}
+    return [{"issue": "", "suggestion": _text(each)} for each in _list(found)]
 
 
 def _list(found: object) -> list[Any]:
@@ -215,7 +188,7 @@ def _list(found: object) -> list[Any]:
     return [] if found in (None, "") else [found]
 
 
-def _name(found: object) -> str:
+def _text(found: object) -> str:
     if isinstance(found, str):
         return encodable(found)
     return "" if found is None else encodable(json.dumps(found))
@@ -243,15 +216,19 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     ids = {record.id for record in ledger.records()}
     waiting: list[Record] = []
     for path in store.files(places, done.damaged.append):
-        for found in _lines(path, text=text):
-            if isinstance(found, Damage):
-                done.damaged.append(found)
-            elif found.id in ids:
+        for number, raw in store.raw_lines(path, done.damaged.append):
+            record = _read(raw, text=text)
+            if isinstance(record, str):
+                done.damaged.append(Damage(path, number, record))
+                continue
+            if record.id in ids:
                 done.known += 1
-            else:
-                ids.add(found.id)
-                waiting.append(_elsewhere(found))
-                done.added += 1
+                continue
+            ids.add(record.id)
+            if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
+                record = record.model_copy(update={"terminal": False})
+            waiting.append(record)
+            done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
                 waiting.clear()
@@ -259,53 +236,26 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
     return done
 
 
-def _elsewhere(record: Record) -> Record:
-    """Return a record as it counts here: nobody typed an override of another ledger at a terminal of ours."""
-    return record.model_copy(update={"terminal": False}) if isinstance(record, OverrideLine) else record
-
-
-def _lines(path: Path, *, text: bool) -> Iterator[Record | Damage]:
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(store.lines(file.readline), 1):
-                if raw is None:
-                    yield store.too_long(path, number)
-                elif raw:
-                    found = _read(raw, text=text)
-                    yield Damage(path, number, found) if isinstance(found, str) else found
-    except OSError as error:
-        yield store.unread(path, error)
-
-
 def _read(raw: bytes, *, text: bool) -> Record | str:
-    try:
-        found = _record(raw, text=text)
-    except (OverflowError, RecursionError):
-        return _NO_PLACE
-    return found if isinstance(found, str) or _can_be_kept(found) else _NO_PLACE
-
-
-def _can_be_kept(record: Record) -> bool:
-    """Whether a line can be written and read again, before others wait beside it."""
-    try:
-        record.timestamp.astimezone(UTC)
-        return not isinstance(store.parse(records.line(record)), str)
-    except (OverflowError, RecursionError, ValueError):
-        return False
-
-
-def _record(raw: bytes, *, text: bool) -> Record | str:
+    """Return the record in a line that can be written and read again, else what is wrong with it."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
         return "not JSON"
     if not isinstance(found, dict):
         return "not an object"
-    if "schema" in found:
-        return store.parse(raw)
     try:
-        return verdict(found, text=text)
+        record = store.parse(raw) if "schema" in found else verdict(found, text=text)
     except ValidationError as error:
         return str(problem(error.errors(include_url=False), found))
     except ValueError as error:
         return str(error)
+    except (OverflowError, RecursionError):
+        return _NO_PLACE
+    if isinstance(record, str):
+        return record
+    try:
+        record.timestamp.astimezone(UTC)
+        return _NO_PLACE if isinstance(store.parse(records.line(record)), str) else record
+    except (OverflowError, RecursionError, ValueError):
+        return _NO_PLACE

@@ -45,14 +45,6 @@ def word_of(verdict: VerdictWord) -> GateWord:
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _id() -> str:
-    return uuid.uuid4().hex
-
-
 def _address(value: object) -> object:
     return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
 
@@ -103,8 +95,8 @@ class VerdictLine(Verdict):
 
 class _Line(_Part):
     schema_: str = Field(alias="schema")
-    id: str = Field(default_factory=_id)
-    timestamp: AwareDatetime = Field(default_factory=_now)
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    timestamp: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     project: str = ""
 
 
@@ -193,7 +185,19 @@ def verdict_line(
     """
     kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     if not text:
-        _strip(kept)
+        kept["reasoning"] = ""
+        findings = [*kept["findings"]]
+        for each in kept["rounds"]:
+            opinion, failure = each["opinion"], each["failure"]
+            if opinion:
+                opinion.pop("reasoning", None)
+                findings += opinion.get("findings") or []
+            if failure and failure["kind"] in _QUOTING and failure["message"]:
+                if kept["degraded"]:
+                    kept["degraded"] = kept["degraded"].replace(f" ({failure['message']})", "")
+                failure["message"] = ""
+        for finding in findings:
+            finding["quote"] = ""
     return VerdictLine.model_validate({**kept, "gate": gate, "of_task": of_task})
 
 
@@ -207,25 +211,6 @@ def line(record: Record) -> bytes:
     if clean is not kept:
         written = json.dumps(clean, ensure_ascii=False, separators=(",", ":"))
     return written.encode() + b"\n"
-
-
-def _strip(verdict: dict[str, Any]) -> None:
-    verdict["reasoning"] = ""
-    _strip_findings(verdict["findings"])
-    for each in verdict["rounds"]:
-        opinion, failure = each["opinion"], each["failure"]
-        if opinion:
-            opinion.pop("reasoning", None)
-            _strip_findings(opinion.get("findings") or [])
-        if failure and failure["kind"] in _QUOTING and failure["message"]:
-            if verdict["degraded"]:
-                verdict["degraded"] = verdict["degraded"].replace(f" ({failure['message']})", "")
-            failure["message"] = ""
-
-
-def _strip_findings(findings: list[dict[str, Any]]) -> None:
-    for finding in findings:
-        finding["quote"] = ""
 
 
 DIGITS = 16  # of a hash: 64 bits
@@ -269,13 +254,11 @@ def newest_override(
         if isinstance(record, OverrideLine)
         and (record.terminal or without_terminal)
         and same_blob(record.task_id, task_id)
-        and _same_content(record, task_id, subjects)
+        and (
+            set(record.subjects) == set(subjects)
+            if record.subjects and subjects
+            # An id of another kind stays the same when the content changes; a short hash is soon another's.
+            else is_one_blob(record.task_id) and is_one_blob(task_id)
+        )
     ]
-    return max(found, key=lambda each: each.timestamp, default=None)
-
-
-def _same_content(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:
-    if override.subjects and subjects:
-        return set(override.subjects) == set(subjects)
-    # An id of another kind stays the same when the content changes; a short hash is soon another text's too.
-    return is_one_blob(override.task_id) and is_one_blob(task_id)
+    return max(found, key=lambda override: override.timestamp, default=None)

@@ -10,7 +10,7 @@ import pytest
 
 from judgekit.config import files
 from judgekit.errors import JudgekitError
-from judgekit.ledger import Ledger, Skip, export
+from judgekit.ledger import Ledger, Skip, export, store
 from judgekit.ledger.export import forward
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_a_file_that_was_written_anew_is_handed_on_anew(ledger: Ledger) -> None:
     team = Team()
     forward(ledger, team)
     assert set(team.ids) == {"b"}
-    export.purge(ledger.folder, date.max)
+    store.purge(ledger.folder, date.max)
     assert forward(ledger, team).lines == 0
 
 

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 from ledger_lines import NOW, label, verdict
 
-from judgekit.ledger import Ledger, VerdictLine, export, importing, kpi, records, store
+from judgekit.ledger import Ledger, VerdictLine, importing, kpi, records, store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,13 +238,13 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     old, new = verdict(name="old", days=10), verdict(name="new")
     ledger.add(old, new, label(old, "go", after=230), label(new, "go"))
     before = date(2026, 3, 15)
-    assert export.count(ledger.folder, before) == {"verdict": 1, "label": 1}
-    export.purge(ledger.folder, before)
+    assert store.old_lines(ledger.folder, before) == {"verdict": 1, "label": 1}
+    store.purge(ledger.folder, before)
     assert [record.of if hasattr(record, "of") else record.id for record in ledger.records()] == [
         "new",
         "new",
     ]
-    assert export.count(ledger.folder, before) == {}
+    assert store.old_lines(ledger.folder, before) == {}
     files = store.files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
     assert sorted(path.name for path in ledger.folder.iterdir()) == [".lock", *(path.name for path in files)]
@@ -254,7 +254,7 @@ def test_purging_leaves_the_day_itself_and_damaged_lines_of_later_days(ledger: L
     ledger.add(verdict(name="old", days=1), verdict(name="new"))
     later = store.files([ledger.folder])[-1]
     later.write_bytes(b"damaged\n" + later.read_bytes())
-    export.purge(ledger.folder, NOW.date())
+    store.purge(ledger.folder, NOW.date())
     assert [record.id for record in ledger.records()] == ["new"]
     assert later.read_bytes().startswith(b"damaged\n")
 
@@ -271,7 +271,7 @@ def test_purging_removes_what_cannot_be_read_too(ledger: Ledger, monkeypatch: py
 
     monkeypatch.setattr(type(ledger.folder), "open", refuse)
     before = date(2026, 3, 15)
-    assert export.count(ledger.folder, before) == {"damaged": 1}
-    export.purge(ledger.folder, before)
+    assert store.old_lines(ledger.folder, before) == {"damaged": 1}
+    store.purge(ledger.folder, before)
     assert not refused.exists()
     assert [record.id for record in ledger.records()] == ["new"]
