@@ -61,13 +61,13 @@ def _print(evidence: Evidence) -> None:
 
 
 def _table(name: str, evidence: Evidence) -> None:
-    from judgekit.ledger.kpi import kpi_text, measure, reliance
+    from judgekit.ledger.kpi import measure, reliance
 
     say(f"{name}: {len(evidence.verdicts)} verdicts, {_labelled(evidence)} of them labelled")
     for each in measure(evidence):
-        say(f"  {_MARKS[each.state]:<7} {kpi_text(each)}")
+        say(f"  {_MARKS[each.state]:<7} {each!s}")
     for each in reliance(evidence):
-        say(f"  {'':<7} {kpi_text(each)}")
+        say(f"  {'':<7} {each!s}")
 
 
 def _labelled(evidence: Evidence) -> int:

@@ -77,11 +77,9 @@ def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readines
 
 def _say_what_holds(found: Readiness) -> None:
     """Print the KPIs that hold; the others are named with what they lack."""
-    from judgekit.ledger import kpi as standing
-
     for kpi in found.kpis:
         if kpi.state == "holds":
-            say(f"  ok       {standing.kpi_text(kpi)}")
+            say(f"  ok       {kpi}")
 
 
 def _window_days() -> int:

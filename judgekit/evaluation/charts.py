@@ -17,7 +17,6 @@ from xml.etree import ElementTree as ET
 from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.ledger import kpi
-from judgekit.ledger.kpi import kpi_text, number
 from judgekit.text import escaped, visible
 
 if TYPE_CHECKING:
@@ -502,7 +501,7 @@ def kpi_points(evidence: Evidence) -> list[KpiPoint]:
 
 
 def _kpi_words(points: Sequence[KpiPoint]) -> str:
-    return "; ".join(map(kpi_text, points[-1].kpis)) if points else "nothing measured yet"
+    return "; ".join(map(str, points[-1].kpis)) if points else "nothing measured yet"
 
 
 def _kpi_chart(points: Sequence[KpiPoint]) -> Paint:
@@ -517,7 +516,7 @@ def _kpi_series(limit: kpi.Limit, kpis: Sequence[Kpi]) -> Series:
     most = max([2 * (limit.high or 1), *(each.value or 0 for each in kpis)])
     return Series(
         limit.title,
-        "" if last is None or last.value is None else f"last {number(last, last.value)}",
+        "" if last is None or last.value is None else f"last {last.limit.text(last.value)}",
         [(each.value, *(each.interval or (None, None))) for each in kpis],
         [edge for edge in (limit.low, limit.high) if edge is not None],
         1.0 if limit.unit == "share" else most,

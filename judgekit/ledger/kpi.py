@@ -15,11 +15,10 @@ from judgekit.ledger.store import LineFilter
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from judgekit.ledger.rates import Interval, Quality, Rate
+    from judgekit.ledger.rates import Interval, Quality
     from judgekit.ledger.records import GateWord, LabelWord, Record
-
 
 State: TypeAlias = Literal["holds", "missed", "open"]
 RateName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"]
@@ -33,6 +32,8 @@ RATES: Mapping[RateName, tuple[GateWord, Quality]] = {
 }
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
 """No KPIs: how often a NO-GO, or a GO, can be relied upon."""
+WINDOW = timedelta(days=30)  # what decides about promotion
+CALIBRATION = timedelta(days=14)  # what it must reach back, at least
 
 
 class Limit(NamedTuple):
@@ -51,15 +52,26 @@ class Limit(NamedTuple):
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
-        """Whether a value is inside."""
-        if self.closed:
-            return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        if self.closed and value in (self.low, self.high):
+            return True
         return (self.low is None or value > self.low) and (self.high is None or value < self.high)
 
     def excludes(self, span: Interval) -> bool:
-        """Whether a whole interval is outside."""
         below = self.low is not None and span.high < self.low
         return below or (self.high is not None and span.low > self.high)
+
+    def text(self, value: float) -> str:
+        """Return a value with its unit."""
+        return f"{value:.1f} s" if self.unit == "seconds" else f"{value:.1%}".replace("%", " %")
+
+    def __str__(self) -> str:
+        """Say what a measure must be."""
+        if self.low is not None and self.high is not None:
+            return f"wanted {self.text(self.low)} to {self.text(self.high)}"
+        if self.low is not None:
+            return f"wanted above {self.text(self.low)}"
+        below = f"wanted below {self.text(self.high or 0)}"
+        return f"{below}, the interval up to {self.text(2 * (self.high or 0))}" if self.rate else below
 
 
 LIMITS: Mapping[KpiName, Limit] = {
@@ -101,12 +113,23 @@ class Kpi(NamedTuple):
             return "missed"
         if self.value is None:
             return "open"
+        holds = self.limit.holds(self.value)
         if self.limit.rate:
-            sure = self.interval is not None and self.interval.high <= 2 * (self.limit.high or 0)
-            return "holds" if sure and self.limit.holds(self.value) else "open"
-        if self.limit.labelled:
-            return "holds" if self.interval and all(map(self.limit.holds, self.interval)) else "open"
-        return "holds" if self.limit.holds(self.value) else "open"
+            holds &= self.interval is not None and self.interval.high <= 2 * (self.limit.high or 0)
+        elif self.limit.labelled:
+            holds = self.interval is not None and all(map(self.limit.holds, self.interval))
+        return "holds" if holds else "open"
+
+    def __str__(self) -> str:
+        """Say it in one line: value, interval, limit."""
+        if self.value is None and self.interval is None:
+            return f"{self.limit.title}: nothing measured yet ({self.limit})"
+        value = "unknown" if self.value is None else self.limit.text(self.value)
+        of = "labelled verdicts" if self.limit.labelled else "verdicts"
+        of = f"{'from' if self.limit.rate else 'of'} {self.total} {of}"
+        ends = " to ".join(map(self.limit.text, self.interval or ()))
+        span = f", 95 % interval {ends}" if ends else ""
+        return f"{self.limit.title} {value} {of}{span} ({self.limit})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +159,11 @@ class Evidence:
         for verdict in self.verdicts:
             decided = verdict.id in self.decided and self.sure(verdict)
             groups.setdefault((verdict.word, decided), []).append(verdict)
-        return [
-            Stratum(
-                word,
-                len(members),
-                sum(map(self.sure, members)),
-                sum(self.labels.get(member.id) == "go" for member in members),
-                decided,
-            )
-            for (word, decided), members in sorted(groups.items())
-        ]
+        strata = []
+        for (word, decided), members in sorted(groups.items()):
+            good = sum(self.labels.get(member.id) == "go" for member in members)
+            strata.append(Stratum(word, len(members), sum(map(self.sure, members)), good, decided))
+        return strata
 
 
 def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
@@ -153,34 +171,40 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
 
     Each content counts once: its last verdict, one that models answered before one that they did not. What
     people said of a content counts whichever of its verdicts they said it of. With a `rubric`, `id@version`,
-    only verdicts under it are measured.
+    only verdicts under it are measured; an older record names no version and counts for each.
     """
-    asked: dict[str, VerdictLine] = {}
-    contents: dict[str, str] = {}
-    tasks: dict[str, str] = {}
-    labels: list[Label] = []
-    overrides: list[OverrideLine] = []
-    unjudged: list[str] = []
+    measured: dict[str, VerdictLine] = {}
+    contents, tasks = dict[str, str](), dict[str, str]()
+    labels, overrides, unjudged = list[Label](), list[OverrideLine](), set[str]()
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
             name = contents[record.id] = tasks[record.task_id] = content(record)
-            if not used_again(record) and (rubric is None or _is_of(record, rubric)):
-                asked[name] = max(asked.get(name, record), record, key=_newer)
+            unversioned = record.imported is not None and not record.rubric.version
+            version = rubric.rpartition("@")[2] if rubric and unversioned else record.rubric.version
+            if not used_again(record) and rubric in (None, f"{record.rubric.id}@{version}"):
+                measured[name] = max(
+                    measured.get(name, record),
+                    record,
+                    key=lambda verdict: (verdict.answered, verdict.timestamp),
+                )
         elif isinstance(record, Label):
             labels.append(record)
         elif isinstance(record, OverrideLine) and record.terminal:
             overrides.append(record)
         elif isinstance(record, Fault):
-            unjudged += record.paths or [f"\0{record.id}"]
+            unjudged.update(record.paths or [f"\0{record.id}"])
     said = [label.model_copy(update={"of": contents[label.of]}) for label in labels if label.of in contents]
-    decisions = list(_decisions(overrides, tasks))
-    words = agreed([*said, *decisions])
-    return Evidence(
-        verdicts=list(asked.values()),
-        labels={verdict_line.id: words[name] for name, verdict_line in asked.items() if name in words},
-        faults=len(set(unjudged)),
-        decided={asked[decision.of].id for decision in decisions if decision.of in asked},
-    )
+    decided: set[str] = set()
+    for override in overrides:  # who accepts a content says that it should go
+        by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
+        of = _content(override.subjects) or next(by_task, None)
+        if of is not None:
+            word: LabelWord = "go" if override.decision == "accept" else "no-go"
+            said.append(Label(of=of, label=word, who=override.who, timestamp=override.timestamp))
+            decided |= {measured[of].id} if of in measured else set()
+    words = agreed(said)
+    by_id = {verdict.id: words[name] for name, verdict in measured.items() if name in words}
+    return Evidence(list(measured.values()), by_id, len(unjudged), decided)
 
 
 def used_again(verdict: VerdictLine) -> bool:
@@ -197,26 +221,17 @@ def _content(hashes: Sequence[str]) -> str:
     return "\n".join(sorted(hashes)) if all(hashes) else ""
 
 
-def _newer(verdict: VerdictLine) -> tuple[bool, datetime]:
-    return verdict.answered, verdict.timestamp
-
-
-def _decisions(overrides: Iterable[OverrideLine], tasks: Mapping[str, str]) -> Iterable[Label]:
-    """Yield overrides, each as the label of a content: who accepts it says that it should go."""
-    for override in overrides:
-        named = (of for task, of in tasks.items() if same_blob(task, override.task_id))
-        of = _content(override.subjects) or next(named, None)
-        if of is not None:
-            word: LabelWord = "go" if override.decision == "accept" else "no-go"
-            yield Label(of=of, label=word, who=override.who, timestamp=override.timestamp)
-
-
 def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
     """Return the label of each labelled verdict: each person's last word, the majority, `unsure` on a tie."""
     last: dict[str, dict[str, LabelWord]] = {}
-    for each in sorted(labels, key=lambda label: label.timestamp):
-        last.setdefault(each.of, {})[each.who] = each.label
-    return {of: _majority(said.values()) for of, said in last.items()}
+    for label in sorted(labels, key=lambda label: label.timestamp):
+        last.setdefault(label.of, {})[label.who] = label.label
+    found: dict[str, LabelWord] = {}
+    for of, said in last.items():
+        ranked = Counter(word for word in said.values() if word != "withdrawn").most_common(2)
+        tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
+        found[of] = "unsure" if tie else ranked[0][0] if ranked else "withdrawn"
+    return found
 
 
 def measure(found: Evidence) -> list[Kpi]:
@@ -224,94 +239,60 @@ def measure(found: Evidence) -> list[Kpi]:
     strata = found.strata()
     words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
-    answered = sum(verdict.answered for verdict in found.verdicts)
+    seconds = sorted(verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None)
+    estimates = {name: rates.rate(strata, *of) for name, of in RATES.items()}
     return [
-        *(_rate(name, rates.rate(strata, *of)) for name, of in RATES.items()),
-        _share("go", words["GO"], total),
-        _share("undetermined", words["UNDETERMINED"] + found.faults, total),
-        _share("availability", answered, total),
-        _latency(found.verdicts),
+        *(Kpi(name, rate.estimate, rate.interval, rate.labels) for name, rate in estimates.items()),
+        share("go", words["GO"], total),
+        share("undetermined", words["UNDETERMINED"] + found.faults, total),
+        share("availability", sum(verdict.answered for verdict in found.verdicts), total),
+        Kpi("latency", median(seconds) if seconds else None, rates.median_interval(seconds), len(seconds)),
     ]
 
 
 def reliance(found: Evidence) -> list[Kpi]:
     """Return how often NO-GO, and how often GO, was wrong, among what is labelled."""
-    return [_wrong("wrong_nogo", found, "NO-GO", "go"), _wrong("wrong_go", found, "GO", "no-go")]
-
-
-def labels_wanted(found: Evidence) -> dict[KpiName, rates.Wanted | None]:
-    """Return for each rate how many labels more, by word, settle it; None where those of all would not do."""
-    strata = found.strata()
-    return {
-        name: rates.wanted(strata, word, quality, LIMITS[name].high or 0)
-        for name, (word, quality) in RATES.items()
+    labels = {
+        word: Counter(found.labels.get(verdict.id) for verdict in found.verdicts if verdict.word == word)
+        for word in ("NO-GO", "GO")
     }
+    totals = {word: counts["go"] + counts["no-go"] for word, counts in labels.items()}
+    return [
+        share("wrong_nogo", labels["NO-GO"]["go"], totals["NO-GO"]),
+        share("wrong_go", labels["GO"]["no-go"], totals["GO"]),
+    ]
+
+
+def share(name: KpiName, hits: int, total: int) -> Kpi:
+    """Return a measure that is a share."""
+    return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
 
 
 def by_rubric(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each rubric's version, the newest verdict's first."""
-    return _grouped(found, {verdict.id: _rubric(verdict) for verdict in found.verdicts})
+
+    def name(verdict: VerdictLine) -> str:
+        ref = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+        return rubric_name(ref, verdict.rubric.source)
+
+    return _grouped(found, name)
 
 
 def by_model(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each model that decided; where none did, of the first that was asked."""
-    return _grouped(found, {verdict.id: decider(verdict) for verdict in found.verdicts})
+    return _grouped(
+        found, lambda verdict: verdict.model or next((each.model for each in verdict.rounds), "no model")
+    )
 
 
-def decider(verdict: VerdictLine) -> str:
-    """Return the model that decided, else the first that was asked."""
-    return verdict.model or next((each.model for each in verdict.rounds), "no model")
-
-
-def _rubric(verdict: VerdictLine) -> str:
-    ref = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
-    return rubric_name(ref, verdict.rubric.source)
-
-
-def _grouped(found: Evidence, groups: Mapping[str, str]) -> dict[str, Evidence]:
+def _grouped(found: Evidence, key: Callable[[VerdictLine], str]) -> dict[str, Evidence]:
     members: dict[str, list[VerdictLine]] = {}
-    for verdict_line in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        members.setdefault(groups[verdict_line.id], []).append(verdict_line)
+    for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
+        members.setdefault(key(verdict), []).append(verdict)
     return {name: found.only(verdicts) for name, verdicts in members.items()}
 
 
-def _is_of(verdict: VerdictLine, rubric: str) -> bool:
-    """Whether a verdict counts for a rubric's version; an older record names none and counts for each."""
-    if verdict.imported is not None and not verdict.rubric.version:
-        return rubric.startswith(f"{verdict.rubric.id}@")
-    return rubric == f"{verdict.rubric.id}@{verdict.rubric.version}"
-
-
-def _majority(said: Iterable[LabelWord]) -> LabelWord:
-    ranked = Counter(word for word in said if word != "withdrawn").most_common(2)
-    if not ranked:
-        return "withdrawn"
-    tie = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
-    return "unsure" if tie else ranked[0][0]
-
-
-def _wrong(name: KpiName, found: Evidence, word: GateWord, contrary: LabelWord) -> Kpi:
-    """Measure, among verdicts of one word whose label is sure, the share that the label contradicts."""
-    labels = [found.labels.get(verdict.id) for verdict in found.verdicts if verdict.word == word]
-    return _share(name, labels.count(contrary), labels.count("go") + labels.count("no-go"))
-
-
-def _rate(name: RateName, rate: Rate) -> Kpi:
-    return Kpi(name, rate.estimate, rate.interval, rate.labels)
-
-
-def _share(name: KpiName, hits: int, total: int) -> Kpi:
-    return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
-
-
-def _latency(verdicts: Iterable[VerdictLine]) -> Kpi:
-    seconds = sorted(verdict.duration_ms / 1000 for verdict in verdicts if verdict.imported is None)
-    value = median(seconds) if seconds else None
-    return Kpi("latency", value, rates.median_interval(seconds), len(seconds))
-
-
-WINDOW = timedelta(days=30)  # what is looked at
-CALIBRATION = timedelta(days=14)  # what it must reach back, at least
+# Promotion, and what takes it back
 
 
 class BlockingStatus(NamedTuple):
@@ -326,21 +307,15 @@ class BlockingStatus(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """Whether a gate may be promoted; `missing` says for each KPI (and for the time) what it lacks.
+    """What a promotion needs: `missing` says for each KPI (and for the time) what it lacks.
 
     `found` is what was measured, and `labels` how many labels more settle the rates, by word.
     """
 
     kpis: list[Kpi]
     missing: list[str]
-    since: datetime | None
     found: Evidence
     labels: Mapping[GateWord, int]
-
-    @property
-    def ready(self) -> bool:
-        """Whether nothing is missing."""
-        return not self.missing
 
 
 def window(now: datetime | None = None) -> LineFilter:
@@ -358,84 +333,54 @@ def standing(
     hands of whoever pushes. Only evidence since the last promotion counts (who promoted knew the earlier
     one), of the rubric's version `id@version` where it is given. A lack of labels is no evidence.
     """
-    lines = _recent(records, now or datetime.now(UTC))
+    recent = _recent(records, now or datetime.now(UTC))
     changes = sorted(
-        (line for line in lines if isinstance(line, ModeChange)), key=lambda each: each.timestamp
+        (line for line in recent if isinstance(line, ModeChange)), key=lambda line: line.timestamp
     )
     promoted = max((change.timestamp for change in changes if change.mode == "blocking"), default=None)
-    since = [line for line in lines if promoted is None or line.timestamp >= promoted]
-    found = measure(evidence(since, rubric))
-    why = [kpi_text(each) for each in found if each.limit.rate and each.state == "missed"]
+    since = [record for record in recent if promoted is None or record.timestamp >= promoted]
+    kpis = measure(evidence(since, rubric))
+    why = [str(kpi) for kpi in kpis if kpi.limit.rate and kpi.state == "missed"]
     return BlockingStatus(bool(why), why, bool(changes) and changes[-1].mode == "advisory")
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
     """Tell what a promotion to blocking still lacks, from the records of the last `WINDOW`."""
     now = now or datetime.now(UTC)
-    own_evidence = evidence(_recent(records, now), rubric)
-    kpis = measure(own_evidence)
-    since = min((verdict.timestamp for verdict in own_evidence.verdicts), default=None)
-    wanted_labels = labels_wanted(own_evidence)
-    missing = [_lack(each, wanted_labels.get(each.name)) for each in kpis if each.state != "holds"]
-    if since is None or now - since < CALIBRATION:
-        days = 0 if since is None else (now - since).days
+    found = evidence(_recent(records, now), rubric)
+    strata = found.strata()
+    wanted: dict[KpiName, rates.Wanted | None] = {
+        name: rates.wanted(strata, *of, LIMITS[name].high or 0) for name, of in RATES.items()
+    }
+    kpis = measure(found)
+    missing = [_lack(kpi, wanted) for kpi in kpis if kpi.state != "holds"]
+    since = min((verdict.timestamp for verdict in found.verdicts), default=now)
+    if now - since < CALIBRATION:
+        days = (now - since).days
         missing.insert(0, f"time: verdicts reach back {days} days; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
-    for wanted_label in wanted_labels.values():
-        labels |= {word: max(count, labels.get(word, 0)) for word, count in (wanted_label or {}).items()}
-    return Readiness(kpis, missing, since, own_evidence, labels)
+    for counts in wanted.values():
+        labels |= {word: max(count, labels.get(word, 0)) for word, count in (counts or {}).items()}
+    return Readiness(kpis, missing, found, labels)
 
 
-def kpi_text(each: Kpi) -> str:
-    """Return a KPI in one line: value, interval, limit."""
-    if each.value is None and each.interval is None:
-        return f"{each.limit.title}: nothing measured yet ({limit_text(each)})"
-    value = "unknown" if each.value is None else number(each, each.value)
-    of = "labelled verdicts" if each.limit.labelled else "verdicts"
-    of = f"from {each.total} {of}" if each.limit.rate else f"of {each.total} {of}"
-    span = (
-        f", 95 % interval {' to '.join(number(each, end) for end in each.interval)}" if each.interval else ""
-    )
-    return f"{each.limit.title} {value} {of}{span} ({limit_text(each)})"
-
-
-def limit_text(each: Kpi) -> str:
-    """Return what a measure must be."""
-    low, high = each.limit.low, each.limit.high
-    if low is not None and high is not None:
-        return f"wanted {number(each, low)} to {number(each, high)}"
-    if low is not None:
-        return f"wanted above {number(each, low)}"
-    below = f"wanted below {number(each, high or 0)}"
-    return f"{below}, the interval up to {number(each, 2 * (high or 0))}" if each.limit.rate else below
-
-
-def _lack(each: Kpi, labels: rates.Wanted | None) -> str:
-    if each.limit.rate:
-        return f"{kpi_text(each)}: {_needed(each, labels)}"
-    few = each.value is not None and each.total < LEAST
-    return f"{kpi_text(each)}: at least {LEAST} verdicts are needed" if few else kpi_text(each)
-
-
-def _needed(each: Kpi, labels: rates.Wanted | None) -> str:
-    """Say what settles whether a rate holds."""
-    if each.state == "missed":
-        return "the labels show that it is missed; change the rubric or the models"
+def _lack(kpi: Kpi, wanted: Mapping[KpiName, rates.Wanted | None]) -> str:
+    """Say what settles whether a KPI holds; `wanted` are the labels that each rate lacks."""
+    if not kpi.limit.rate:
+        few = kpi.value is not None and kpi.total < LEAST
+        return f"{kpi}: at least {LEAST} verdicts are needed" if few else str(kpi)
+    if kpi.state == "missed":
+        return f"{kpi}: the labels show that it is missed; change the rubric or the models"
+    labels = wanted[kpi.name]
     if labels is None:
-        return "labels of all these verdicts would not settle it; more verdicts are needed"
+        return f"{kpi}: labels of all these verdicts would not settle it; more verdicts are needed"
     counts = " and ".join(f"{count} more {word} verdicts" for word, count in sorted(labels.items()))
-    misses = each.value is not None and not each.limit.holds(each.value)
-    told = (
-        "the estimate misses it, and to tell whether by chance" if misses else "not enough labels to be sure"
-    )
-    return f"{told}: label {counts} (judgekit label asks for them first)"
+    told = "not enough labels to be sure"
+    if kpi.value is not None and not kpi.limit.holds(kpi.value):
+        told = "the estimate misses it, and to tell whether by chance"
+    return f"{kpi}: {told}: label {counts} (judgekit label asks for them first)"
 
 
 def _recent(records: Iterable[Record], now: datetime) -> Sequence[Record]:
     """Return the records of the last `WINDOW`; one that is dated later than now waits for its time."""
     return [record for record in records if now - WINDOW <= record.timestamp <= now]
-
-
-def number(each: Kpi, value: float) -> str:
-    """Return a value of a KPI with its unit."""
-    return f"{value:.1f} s" if each.limit.unit == "seconds" else f"{value:.1%}".replace("%", " %")

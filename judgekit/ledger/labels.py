@@ -36,63 +36,32 @@ def waiting(
     are both.
     """
     lines = list(records)
-    mine = [line for line in lines if isinstance(line, Label) and line.who == who]
-    done = {of for of, word in kpi.agreed(mine).items() if word != "withdrawn"}
+    mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
     verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
-    labelled = {kpi.content(verdict) for verdict in verdicts if verdict.id in done}
+    labelled = {kpi.content(each) for each in verdicts if mine.get(each.id, "withdrawn") != "withdrawn"}
     last: dict[str, VerdictLine] = {}
     for verdict in verdicts:
         name = kpi.content(verdict)
         last[name] = max(last.get(name, verdict), verdict, key=_measured)
-    fresh = sorted((verdict_line for name, verdict_line in last.items() if name not in labelled), key=_draw)
-    unlabelled = (
-        {verdict.id for verdict in evidence.verdicts if not evidence.sure(verdict)} if evidence else set()
-    )
-    first = [
-        [
-            verdict_line
-            for verdict_line in fresh
-            if verdict_line.word == word and verdict_line.id in unlabelled
-        ][:count]
-        for word, count in (wanted or {}).items()
-    ]
-    ahead = _mixed(first)
-    taken = {line.id for line in ahead}
-    rest = [
-        [each for each in fresh if each.word == word and each.id not in taken] for word in ("GO", "NO-GO")
-    ]
-    return [*ahead, *_interleaved(*rest)]
+    fresh = sorted((verdict for name, verdict in last.items() if name not in labelled), key=_draw)
+    open_ids = {each.id for each in evidence.verdicts if not evidence.sure(each)} if evidence else set[str]()
+    placed: list[tuple[float, VerdictLine]] = []  # from each group in proportion to what it holds
+    for word, count in (wanted or {}).items():
+        group = [verdict for verdict in fresh if verdict.word == word and verdict.id in open_ids][:count]
+        lots = ((rank + int(_draw(each)[:8], 16) / 2**32) / len(group) for rank, each in enumerate(group))
+        placed += zip(lots, group, strict=True)
+    ahead = [verdict for _, verdict in sorted(placed, key=lambda pair: pair[0])]
+    taken = {verdict.id for verdict in ahead}
+    rest = [verdict for verdict in fresh if verdict.id not in taken]
+    go, nogo = ([each for each in rest if each.word == word] for word in ("GO", "NO-GO"))
+    while go and nogo:  # the toss of a coin
+        ahead.append((go if int(_draw(go[0], nogo[0]), 16) % 2 else nogo).pop(0))
+    return [*ahead, *go, *nogo]
 
 
 def _measured(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
     """Rank a content's verdicts: the one that is measured last."""
     return not kpi.used_again(verdict), verdict.answered, verdict.timestamp
-
-
-def _mixed(groups: Iterable[list[VerdictLine]]) -> list[VerdictLine]:
-    """Take from all groups by lot, from each in proportion to what it holds."""
-    placed = [
-        ((rank + int(_draw(verdict_line)[:8], 16) / 2**32) / len(group), verdict_line)
-        for group in groups
-        for rank, verdict_line in enumerate(group)
-    ]
-    return [verdict_line for _, verdict_line in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _interleaved(one: list[VerdictLine], other: list[VerdictLine]) -> list[VerdictLine]:
-    """Take from both by the toss of a coin, the rest at the end."""
-    first, second = iter(one), iter(other)
-    order: list[VerdictLine] = []
-    heads, tails = next(first, None), next(second, None)
-    while heads and tails:
-        if int(_draw(heads, tails), 16) % 2:
-            order.append(heads)
-            heads = next(first, None)
-        else:
-            order.append(tails)
-            tails = next(second, None)
-    order += [verdict_line for verdict_line in (heads, tails) if verdict_line]
-    return [*order, *first, *second]
 
 
 def _draw(*verdicts: VerdictLine) -> str:
@@ -102,12 +71,18 @@ def _draw(*verdicts: VerdictLine) -> str:
 def who(folder: Path | None = None) -> str:
     """Return the person's address as git knows it in `folder`, else the login name at this machine."""
     try:
-        found = (
+        email = (
             Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace").strip()
         )
     except GitError:
-        found = ""
-    return found or f"{_login()}@{socket.gethostname()}"
+        email = ""
+    if email:
+        return email
+    try:
+        login = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user without a name
+        login = "unknown"
+    return f"{login}@{socket.gethostname()}"
 
 
 def signed(record: Record, name: str) -> Record:
@@ -126,13 +101,6 @@ def at_terminal() -> bool:
     return all(each is not None and each.isatty() for each in (sys.stdin, sys.stderr))
 
 
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user without a name
-        return "unknown"
-
-
 _MOST = 4_000_000  # bytes of one file; a larger one is not shown
 
 
@@ -141,17 +109,16 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 
     None where it is gone or is not what was judged any more; control characters are left out.
     """
-    return {
-        subject.path: _text(subject.path, subject.sha256, verdict.commit, project)
-        for subject in verdict.subjects
-    }
-
-
-def _text(path: str, sha256: str, commit: str | None, project: Path) -> str | None:
-    for data in (_pushed(path, commit, project), _present(project / path)):
-        if data is not None and (not sha256 or hashlib.sha256(data).hexdigest() == sha256):
-            return visible(data.decode("utf-8", "replace"))
-    return None
+    found: dict[str, str | None] = {}
+    for subject in verdict.subjects:
+        found[subject.path] = None
+        for read in (_pushed, _present):
+            data = read(subject.path, verdict.commit, project)
+            same = data is not None and subject.sha256 in ("", hashlib.sha256(data).hexdigest())
+            if data is not None and same:
+                found[subject.path] = visible(data.decode("utf-8", "replace"))
+                break
+    return found
 
 
 def _pushed(path: str, commit: str | None, project: Path) -> bytes | None:
@@ -165,8 +132,8 @@ def _pushed(path: str, commit: str | None, project: Path) -> bytes | None:
         return None
 
 
-def _present(path: Path) -> bytes | None:
+def _present(path: str, _commit: str | None, project: Path) -> bytes | None:
     try:
-        return path.read_bytes()[:_MOST]
+        return (project / path).read_bytes()[:_MOST]
     except (OSError, ValueError):
         return None

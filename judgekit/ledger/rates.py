@@ -99,18 +99,15 @@ def ratio(estimate: Estimate, other: Estimate) -> Interval:
     deviation", Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
     middle = estimate.value * other.value
-    above, below = (
-        estimate.low * (2 * estimate.value - estimate.low),
-        other.high * (2 * other.value - other.high),
-    )
-    divisor = middle + sqrt(max(0.0, middle**2 - above * below))
-    low = above / divisor if divisor > 0 else 0.0
-    above, below = (
-        estimate.high * (2 * estimate.value - estimate.high),
-        other.low * (2 * other.value - other.low),
-    )
-    high = (middle + sqrt(max(0.0, middle**2 - above * below))) / below if below > 0 else inf
-    return Interval(low, high)
+
+    def parts(end: float, opposite: float) -> tuple[float, float, float]:
+        above, below = end * (2 * estimate.value - end), opposite * (2 * other.value - opposite)
+        return above, below, sqrt(max(0.0, middle**2 - above * below))
+
+    above, _, root = parts(estimate.low, other.high)
+    low = above / (middle + root) if middle + root > 0 else 0.0
+    _, below, root = parts(estimate.high, other.low)
+    return Interval(low, (middle + root) / below if below > 0 else inf)
 
 
 Quality: TypeAlias = Literal["good", "bad"]
@@ -172,25 +169,29 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
     labels = sum(stratum.labels for stratum in strata)
-    own, others = (
-        [each for each in strata if each.word == word],
-        [each for each in strata if each.word != word],
-    )
-    count, of_others = _count(own), _count(others)
-    shares = [(each.verdicts / count, each.share(quality)) for each in own]
+    own = [stratum for stratum in strata if stratum.word == word]
+    others = [stratum for stratum in strata if stratum.word != word]
+    count, rest = (sum(stratum.verdicts for stratum in group) for group in (own, others))
+    shares = [(stratum.verdicts / count, stratum.share(quality)) for stratum in own]
     known = [(weight, share) for weight, share in shares if share is not None]
     if not known or len(known) < len(shares):
         return Rate(None, None, labels)
-    mine, part = weighted(known), exact(count, count + of_others)
-    against = Estimate(*(_odds_against(each) for each in (part.value, part.high, part.low)))
+    mine, part = weighted(known), exact(count, count + rest)
+    odds_against = Estimate(*((1 - share) / share for share in (part.value, part.high, part.low)))
     fewest, most = (
-        product(against, _together(others, of_others, quality, instead))
+        product(
+            odds_against,
+            weighted((stratum.verdicts / rest, stratum.share(quality) or instead) for stratum in others)
+            if others
+            else instead,
+        )
         for instead in (_NOTHING, _EVERYTHING)
     )
     if mine.value + fewest.value == 0:
         return Rate(None, None, labels)
-    span = Interval(_share(ratio(mine, most).low), _share(ratio(mine, fewest).high))
-    known_all = all(each.labels or each.word == "UNDETERMINED" for each in others)
+    odds = (ratio(mine, most).low, ratio(mine, fewest).high)
+    span = Interval(*(1.0 if each == inf else each / (1 + each) for each in odds))
+    known_all = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
     return Rate(mine.value / (mine.value + fewest.value) if known_all else None, span, labels)
 
 
@@ -201,28 +202,21 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
     """
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
-        places = [
-            place
-            for place, stratum in enumerate(tried)
-            if stratum.labels < stratum.verdicts and not stratum.decided
-        ]
-        if not places:
-            return None
-        grown = {place: _grown(tried[place], strata[place]) for place in places}
-        gaps = {
-            place: _gap(rate([*tried[:place], stratum, *tried[place + 1 :]], word, quality), bar)
-            for place, stratum in grown.items()
-        }
         # Where none helps alone, as with no label at all, the stratum with the fewest is first.
-        best = min(
-            places, key=lambda place: (gaps[place], tried[place].word == "UNDETERMINED", tried[place].labels)
-        )
-        tried[best] = grown[best]
-    more: dict[GateWord, int] = {}
-    for before, after in zip(strata, tried, strict=True):
-        if after.labels > before.labels:
-            more[after.word] = after.labels - before.labels
-    return more
+        best: tuple[float, bool, int, int, Stratum] | None = None
+        for place, stratum in enumerate(tried):
+            if stratum.labels < stratum.verdicts and not stratum.decided:
+                grown = _grown(stratum, strata[place])
+                gap = _gap(rate([*tried[:place], grown, *tried[place + 1 :]], word, quality), bar)
+                step = (gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown)
+                best = step if best is None else min(best, step, key=lambda each: each[:4])
+        if best is None:
+            return None
+        tried[best[3]] = best[4]
+    pairs = zip(strata, tried, strict=True)
+    return {
+        after.word: after.labels - before.labels for before, after in pairs if after.labels > before.labels
+    }
 
 
 def _gap(found: Rate, bar: float) -> float:
@@ -239,22 +233,3 @@ def _grown(tried: Stratum, given: Stratum) -> Stratum:
     labels = min(tried.verdicts, tried.labels + max(1, tried.labels // _STEP))
     share = given.good / given.labels if given.labels else _GOOD_IF_RIGHT[given.word]
     return replace(tried, labels=labels, good=round(share * labels))
-
-
-def _together(strata: Sequence[Stratum], count: int, quality: Quality, instead: Estimate) -> Estimate:
-    """Return the share in strata together, with `instead` for one without labels."""
-    if not count:
-        return instead
-    return weighted((stratum.verdicts / count, stratum.share(quality) or instead) for stratum in strata)
-
-
-def _count(strata: Sequence[Stratum]) -> int:
-    return sum(stratum.verdicts for stratum in strata)
-
-
-def _odds_against(share: float) -> float:
-    return (1 - share) / share
-
-
-def _share(odds: float) -> float:
-    return 1.0 if odds == inf else odds / (1 + odds)

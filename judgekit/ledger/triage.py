@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from judgekit.ledger.records import Fault, ModeChange, OverrideLine, Skip, VerdictLine, newest_override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from judgekit.ledger.records import Record
 
@@ -37,49 +37,30 @@ def triage(records: Iterable[Record]) -> Triage:
     """Sort records into what needs a person."""
     found, last = Triage(), dict[tuple[str, str], VerdictLine]()
     stumbled: set[tuple[str, str]] = set()
-    for each in sorted(records, key=lambda record: record.timestamp):
-        if isinstance(each, VerdictLine):
-            key = (each.project, each.task_id.rpartition("@")[0] or each.task_id)
+    for record in sorted(records, key=lambda record: record.timestamp):
+        if isinstance(record, VerdictLine):
+            key = (record.project, record.task_id.rpartition("@")[0] or record.task_id)
             last.pop(key, None)  # so that the newest stands last
-            last[key] = each
-            stumbled |= {key} if each.word != "GO" else set()
-            _count_failures(each, found)
-        elif isinstance(each, Fault):
-            found.faults[each.problem] += 1
-        else:
-            _file(each, found)
-    for key, verdict in reversed(last.items()):
-        _sort(verdict, found, stumbled=key in stumbled)
+            last[key] = record
+            stumbled |= {key} if record.word != "GO" else set()
+            for each in record.rounds:
+                if each.failure:
+                    found.failures[each.failure.kind, each.model, each.failure.message] += 1
+        elif isinstance(record, Fault):
+            found.faults[record.problem] += 1
+        elif isinstance(record, OverrideLine):
+            found.overrides.append(record)
+        elif isinstance(record, Skip):
+            found.skips.append(record)
+        elif isinstance(record, ModeChange):
+            found.changes.append(record)
     for group in (found.overrides, found.skips, found.changes):
         group.reverse()
+    for key, verdict in reversed(last.items()):
+        overrides = [override for override in found.overrides if override.project == verdict.project]
+        hashes = [subject.sha256 for subject in verdict.subjects]
+        if verdict.word == "GO" or newest_override(overrides, verdict.task_id, hashes):
+            found.settled += key in stumbled
+        else:
+            (found.nogo if verdict.word == "NO-GO" else found.unclear).append(verdict)
     return found
-
-
-def _file(record: Record, found: Triage) -> None:
-    if isinstance(record, OverrideLine):
-        found.overrides.append(record)
-    elif isinstance(record, Skip):
-        found.skips.append(record)
-    elif isinstance(record, ModeChange):
-        found.changes.append(record)
-
-
-def _count_failures(verdict: VerdictLine, found: Triage) -> None:
-    for each in verdict.rounds:
-        if each.failure:
-            found.failures[each.failure.kind, each.model, each.failure.message] += 1
-
-
-def _sort(verdict: VerdictLine, found: Triage, *, stumbled: bool) -> None:
-    if verdict.word == "GO" or _overridden(verdict, found.overrides):
-        found.settled += stumbled
-    elif verdict.word == "NO-GO":
-        found.nogo.append(verdict)
-    else:
-        found.unclear.append(verdict)
-
-
-def _overridden(verdict: VerdictLine, overrides: Sequence[OverrideLine]) -> bool:
-    hashes = [subject.sha256 for subject in verdict.subjects]
-    own = [override for override in overrides if override.project == verdict.project]
-    return newest_override(own, verdict.task_id, hashes) is not None
