@@ -26,7 +26,7 @@ from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gate import github, push, tasks
 from judgekit.gate.commits import UnknownCommit
-from judgekit.gate.updates import RefUpdate
+from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as recall
 from judgekit.providers.pace import caller
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from judgekit.engine.judges import Service
     from judgekit.engine.log import Log
-    from judgekit.gate.push import Outcome
-    from judgekit.gate.report import Begin
+    from judgekit.gate.report import Begin, Report
 
 
 Value = TypeVar("Value")
@@ -206,7 +205,7 @@ class GateRequest(Carried):
     run: Raw = ""
     mode: Literal["advisory", "blocking"] | None = None
 
-    def check(self, run: push.Run) -> Outcome:
+    def check(self, run: push.Run) -> Report:
         """Run the gate."""
         repository = Repository(Path(self.cwd))
         if self.base is not None:
@@ -299,11 +298,9 @@ async def _gate(service: Service, given: GateRequest) -> AsyncIterator[bytes]:
         tell({"event": "begin", **begin})
 
     def work() -> None:
-        run = push.Run(
-            given.mode, lambda passed: tell({"event": "passed", **passed.row()}), on_start, id=given.run
-        )
+        run = push.Run(given.mode, lambda row: tell({"event": "passed", **row}), on_start, id=given.run)
         try:
-            tell({"event": "end", **given.check(run).report()._asdict()})
+            tell({"event": "end", **given.check(run)._asdict()})
         except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told
             tell({"event": "error", **_error(error)})
 

@@ -1,21 +1,29 @@
-"""Whose rules hold for a push: the remote's, because a push must not approve itself."""
+"""Whose rules hold for a push: the remote's, because a push must not approve itself.
+
+What the rules choose is kept from the last full run while all that decides it stays the same: a push that
+changes nothing of it ends before anything heavy is imported.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import shlex
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judgekit import environment
 from judgekit.errors import ConfigError
+from judgekit.gate.commits import ChangeFilter, of_push
+from judgekit.gate.remotes import configured, names_of
+from judgekit.retrieval import cachefile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from judgekit.gate.updates import RefUpdate
+    from judgekit.gate.remotes import RefUpdate
     from judgekit.git import Repository
 
 
@@ -23,9 +31,6 @@ RULES = (".judgekit", ".claude/memory/memory-config.json")
 _USUAL = ("main", "master")
 _MOST = 20  # different rules that are compared
 _REMOTES = "refs/remotes/"
-_ADDRESSES = r"^(remote\..*\.(push)?url|url\..*\.(push)?insteadof)$"
-_URL = re.compile(r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL)
-_SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
 
 
 def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = "") -> list[str]:
@@ -36,69 +41,18 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     has a default branch under each. Where none is known, each ref that is known of the remote counts, then
     the default branches of all other remotes, and only for a first push what is pushed.
     """
-    entries, told = (
-        _fetched(repository),
-        {update.remote_ref: update.remote_oid for update in updates if not update.is_new},
-    )
+    refs = _fetched(repository)
+    updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
     names = names_of(repository, remote, url)
-    default = [oid for name in names for oid in _default(entries, name, told)]
-    known = [*told.values(), *(oid for name in names for oid in _below(entries, name).values())]
-    others = [oid for name in _remotes(repository) for oid in _default(entries, name, {})]
+    default = [oid for name in names for oid in _default(refs, name, updated)]
+    known = [*updated.values(), *(oid for name in names for oid in _below(refs, name).values())]
+    others = [oid for name in configured(repository)[0] for oid in _default(refs, name, {})]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    for oids in (default, known, others or [oid for oid, _, _ in entries], pushed):
-        found = list(_different(repository, dict.fromkeys(oids)))
-        if found:
-            return found[:1] if oids is pushed else found[:_MOST]
+    for oids in (default, known, others or [oid for oid, _, _ in refs], pushed):
+        commits = _different(repository, list(dict.fromkeys(oids)))
+        if commits:
+            return commits[:1] if oids is pushed else commits[:_MOST]
     return []
-
-
-def names_of(repository: Repository, remote: str, url: str) -> list[str]:
-    """Return the names of the remotes at the place that is pushed to; `remote` is one of them, or a URL."""
-    addresses, instead = _configured(repository)
-    folder = os.path.realpath(repository.folder)
-    mine = {url, remote if remote not in addresses else "", *addresses.get(remote, ())} - {""}
-    places = {_place(address, instead, folder) for address in mine}
-    same = [
-        name
-        for name, theirs in addresses.items()
-        if any(_place(address, instead, folder) in places for address in theirs)
-    ]
-    return list(dict.fromkeys([remote, *same]))
-
-
-def _configured(repository: Repository) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Return the addresses of each remote, and what git puts in the place of which beginning of one."""
-    if not repository.holds("config", "--get-regexp", _ADDRESSES):
-        return {}, []
-    listed = os.fsdecode(repository.ask("config", "-z", "--get-regexp", _ADDRESSES)).split("\0")
-    addresses: dict[str, list[str]] = {}
-    instead: list[tuple[str, str]] = []
-    for entry in filter(None, listed):
-        key, _, value = entry.partition("\n")
-        section, _, rest = key.partition(".")
-        name = rest.rpartition(".")[0]
-        if section == "remote":
-            addresses.setdefault(name, []).append(value)
-        else:
-            instead.append((value, name))
-    return addresses, sorted(instead, key=lambda each: -len(each[0]))
-
-
-def _place(address: str, instead: Iterable[tuple[str, str]], folder: str) -> str:
-    """Return what is the same for all addresses of a place: its host and path, or its folder here."""
-    for beginning, other in instead:
-        if beginning and address.startswith(beginning):
-            address = other + address.removeprefix(beginning)
-            break
-    found = _URL.fullmatch(address) or _SCP.fullmatch(address)
-    if found is not None and found["host"]:
-        return f"{found['host'].lower()}/{found['path'].rstrip('/').removesuffix('.git')}"
-    path = f"/{found['path']}" if found is not None else address
-    return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
-
-
-def _remotes(repository: Repository) -> list[str]:
-    return list(_configured(repository)[0])
 
 
 def _fetched(repository: Repository) -> list[tuple[str, str, str]]:
@@ -108,42 +62,35 @@ def _fetched(repository: Repository) -> list[tuple[str, str, str]]:
     return [(oid, leads_to, name) for oid, leads_to, name in split]
 
 
-def _below(entries: Iterable[tuple[str, str, str]], remote: str) -> dict[str, str]:
+def _below(refs: Iterable[tuple[str, str, str]], remote: str) -> dict[str, str]:
     below = f"{_REMOTES}{remote}/"
-    return {name.removeprefix(below): oid for oid, _, name in entries if name.startswith(below)}
+    return {name.removeprefix(below): oid for oid, _, name in refs if name.startswith(below)}
 
 
-def _default(entries: Sequence[tuple[str, str, str]], remote: str, told: dict[str, str]) -> list[str]:
-    """Return where the default branch of a remote stands, the newest that is known first; [] if it is not."""
+def _default(refs: Sequence[tuple[str, str, str]], remote: str, updated: dict[str, str]) -> list[str]:
+    """Return where the default branch of a remote stands, as far as is known; [] if it is not."""
     below = f"{_REMOTES}{remote}/"
-    fetched = _below(entries, remote)
-    head = next((leads_to for _, leads_to, name in entries if name == f"{below}HEAD"), "")
+    fetched = _below(refs, remote)
+    head = next((leads_to for _, leads_to, name in refs if name == f"{below}HEAD"), "")
     name = next((each for each in (head.removeprefix(below), *_USUAL) if each in fetched), None)
-    return [] if name is None else [told.get(f"refs/heads/{name}") or fetched[name]]
+    return [] if name is None else [updated.get(f"refs/heads/{name}") or fetched[name]]
 
 
-def _different(repository: Repository, oids: Iterable[str]) -> Iterator[str]:
-    """Yield the commits that objects lead to, of those with the same rules the first."""
-    seen = set()
-    asked = list(oids)
-    questions = [f"{oid}{what}" for oid in asked for what in ("^{commit}", *(f":{path}" for path in RULES))]
-    answers = [_oid(line) for line in repository.described(questions)]
-    width = 1 + len(RULES)
-    for place in range(0, len(answers), width):
-        commit, *rules = answers[place : place + width]
-        if commit and tuple(rules) not in seen:
-            seen.add(tuple(rules))
-            yield commit
-
-
-def _oid(line: str) -> str:
-    """Return the id of an object that git describes, "" for one that is not here."""
-    oid, _, rest = line.partition(" ")
-    return oid if rest.partition(" ")[0] in ("blob", "commit", "tree") else ""
+def _different(repository: Repository, oids: list[str]) -> list[str]:
+    """Return the commits that objects lead to, of those with the same rules the first."""
+    questions = [f"{oid}{what}" for oid in oids for what in ("^{commit}", *(f":{path}" for path in RULES))]
+    answers = [line.split(" ") for line in repository.described(questions)]
+    # Of what is not here git says so, in place of a kind.
+    ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
+    by_rules: dict[tuple[str, ...], str] = {}
+    for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
+        if commit:
+            by_rules.setdefault(tuple(rules), commit)
+    return list(by_rules.values())
 
 
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
-_DECIDING = (".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics")
+_RUBRICS = ".judgekit/rubrics/"
 
 
 @contextmanager
@@ -173,43 +120,30 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
 def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
     listed = repository.ask("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
     files: list[tuple[str, str]] = []
+    # Other rules would hold without these.
+    deciding = {".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics", *paths} - {*RULES[1:]}
     for entry in filter(None, listed.split(b"\0")):
-        told, _, name = entry.partition(b"\t")
-        mode, _, blob = told.decode().split(" ")
-        if not _stays_below(name):
+        about, _, name = entry.partition(b"\t")
+        mode, _, blob = about.decode().split(" ")
+        # A tree that was made by hand may hold `..`.
+        if not name.isascii() or b"\\" in name or b".." in name.split(b"/") or name.startswith(b"/"):
             continue
+        path = name.decode()
         if mode.startswith("100"):
-            files.append((blob, name.decode()))
-        elif _decides(name.decode(), paths):
-            raise _unread(
-                commit, name.decode(), "no regular file; the gate follows no links, put it there itself"
-            )
+            files.append((blob, path))
+        elif path in deciding or path.startswith(_RUBRICS):
+            problem = "no regular file; the gate follows no links, put it there itself"
+            raise ConfigError(problem, path=f"{commit[:12]}:{path}")
     blobs = repository.blobs((blob for blob, _ in files), MAX_BYTES)
     for (_, path), (_, data) in zip(files, blobs, strict=True):
         if data is not None:
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-        elif _decides(path, paths):
+        elif path in deciding or path.startswith(_RUBRICS):
             missing = f"not in this clone (git show {commit[:12]}:{shlex.quote(path)} fetches it)"
-            raise _unread(commit, path, f"larger than {MAX_BYTES // 1000} kB, or {missing}")
-
-
-def _decides(name: str, asked: Sequence[str]) -> bool:
-    """Whether other rules would hold without this file."""
-    named = [each for each in asked if each not in RULES]
-    return name in (*_DECIDING, *named) or name.startswith(".judgekit/rubrics/")
-
-
-def _unread(commit: str, name: str, problem: str) -> ConfigError:
-    return ConfigError(problem, path=f"{commit[:12]}:{name}")
-
-
-def _stays_below(name: bytes) -> bool:
-    """Whether a name stays below the folder it is written to: a tree that was made by hand may hold `..`."""
-    return (
-        name.isascii() and b"\\" not in name and b".." not in name.split(b"/") and not name.startswith(b"/")
-    )
+            problem = f"larger than {MAX_BYTES // 1000} kB, or {missing}"
+            raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 
 
 def _rubric_path(root: Path) -> str | None:
@@ -224,3 +158,57 @@ def _rubric_path(root: Path) -> str | None:
     if not named.endswith((".yaml", ".yml")) or not path.is_relative_to(root):
         return None
     return path.relative_to(root).as_posix()
+
+
+FOLDER = "gate"
+_VARIABLES = "JUDGEKIT_GATE_"
+
+
+def nothing_to_judge(
+    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = ""
+) -> bool:
+    """Whether a push is sure to bring nothing that is judged; False also where that is not known yet.
+
+    Raises `InputError` when git cannot answer.
+    """
+    if all(update.deletes for update in updates):
+        return True
+    path, key = _place(repository, commits_of(repository, updates, remote, url))
+    try:
+        kept = json.loads(Path(path).read_bytes())
+        if kept["key"] != key:
+            return False
+        wanted = ChangeFilter((kept["paths"], kept["authors"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    pushed = of_push(repository, updates, remote, wanted, url)
+    return not (pushed.changes or pushed.unjudged)
+
+
+def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors: list[str]) -> None:
+    """Keep what the one commit of `rules` chooses, for the next push; else that is read again."""
+    if len(rules) > 1:  # which of them hold is not known here
+        return
+    path, key = _place(repository, rules)
+    try:
+        cachefile.folder(FOLDER)
+        cachefile.write(path, json.dumps({"key": key, "paths": paths, "authors": authors}))
+    except OSError:
+        return
+
+
+def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
+    """Return where a choice is kept, and what it depends on.
+
+    That is judgekit, the project's rules, the user's, and the variables.
+    """
+    rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
+    try:
+        status = Path(environment.config_home(), "config.yaml").stat()
+        user = [status.st_size, status.st_mtime_ns, status.st_ino]
+    except OSError:
+        user = []
+    given = environment.environ().items()
+    variables = sorted((name, value) for name, value in given if name.startswith(_VARIABLES))
+    key = repr([environment.__version__, *rules, user, variables])
+    return cachefile.place(FOLDER, f"{cachefile.name_for(str(repository.folder))}.json"), key

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from judgekit.errors import JudgekitError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
+
+
+class Held(JudgekitError):  # noqa: N818 - the push is
+    """Nothing could be judged, and the rules let nothing pass that is not judged; the text says why."""
 
 
 class Begin(TypedDict):

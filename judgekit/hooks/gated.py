@@ -19,8 +19,8 @@ from judgekit.hooks import session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.gate.push import Outcome, Passed, Run
-    from judgekit.gate.updates import RefUpdate
+    from judgekit.gate.push import Run
+    from judgekit.gate.remotes import RefUpdate
     from judgekit.ledger.records import GateMode
 
 
@@ -41,7 +41,7 @@ class GateOptions(NamedTuple):
 def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: GateOptions) -> Report:
     """Judge what a push to `remote` brings there; raises as `judgekit.gate.push.check_push` does."""
 
-    def here(run: Run) -> Outcome:
+    def here(run: Run) -> Report:
         from judgekit.gate.push import check_push  # noqa: PLC0415 - pydantic; the engine has it
         from judgekit.git import Repository  # noqa: PLC0415 - the same
 
@@ -53,7 +53,7 @@ def push(updates: Sequence[RefUpdate], remote: str, url: str, wanted: GateOption
 def since(base: str, wanted: GateOptions) -> Report:
     """Judge what the commits since `base` change; raises as `judgekit.gate.push.check_since` does."""
 
-    def here(run: Run) -> Outcome:
+    def here(run: Run) -> Report:
         from judgekit.gate.push import check_since  # noqa: PLC0415 - pydantic; the engine has it
         from judgekit.git import Repository  # noqa: PLC0415 - the same
 
@@ -62,7 +62,7 @@ def since(base: str, wanted: GateOptions) -> Report:
     return _run({"base": base}, wanted, here)
 
 
-def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Outcome]) -> Report:
+def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Report]) -> Report:
     begun, run = time.monotonic(), os.urandom(16).hex()
 
     def request() -> bytes:
@@ -94,9 +94,6 @@ def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Outcom
         if not asked:
             reason.tell(wanted.warn)
 
-        def on_verdict(passed: Passed) -> None:
-            wanted.on_verdict(passed.row())
-
-        return here(Run(wanted.mode, on_verdict, wanted.on_start, spent, run)).report()
+        return here(Run(wanted.mode, wanted.on_verdict, wanted.on_start, spent, run))
 
     return client.call("gate", request, read, locally, use=wanted.engine and session.wanted())

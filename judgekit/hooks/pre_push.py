@@ -19,8 +19,8 @@ from judgekit.hooks import watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from judgekit.gate.remotes import RefUpdate
     from judgekit.gate.report import Begin, Report
-    from judgekit.gate.updates import RefUpdate
     from judgekit.hooks.gated import GateOptions
     from judgekit.ledger import Record
 
@@ -69,11 +69,11 @@ def nothing_to_do(words: Sequence[str]) -> bool:
     """
     if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
         return False
-    from judgekit.gate import fast_path  # noqa: PLC0415 - what git is asked with
+    from judgekit.gate import policy  # noqa: PLC0415 - what git is asked with
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
     try:
-        return fast_path.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
+        return policy.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return False
 
@@ -103,8 +103,7 @@ def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
 
 def held(error: Exception, say: Callable[[str], None]) -> Report | None:
     """Return the report that holds up a push of which nothing was judged; None where it may leave."""
-    from judgekit.gate.push import Held  # noqa: PLC0415 - pydantic
-    from judgekit.gate.report import Report  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.report import Held, Report  # noqa: PLC0415 - a skipped push needs little
 
     if not isinstance(error, Held):
         return None
@@ -118,9 +117,9 @@ def code(report: Report | None, blocked: int) -> int:
 
 
 def _updates() -> list[RefUpdate]:
-    from judgekit.gate import updates  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate import remotes  # noqa: PLC0415 - a skipped push needs little
 
-    return updates.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
+    return remotes.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
 
 
 @functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
@@ -133,7 +132,7 @@ def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
 
     It tells of the first ref that brings anything, and of no commits where that is a whole history.
     """
-    from judgekit.gate.updates import RefUpdate  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.remotes import RefUpdate  # noqa: PLC0415 - a skipped push needs little
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
     local, remote = environ.get("PRE_COMMIT_LOCAL_BRANCH"), environ.get("PRE_COMMIT_REMOTE_BRANCH")

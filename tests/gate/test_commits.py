@@ -11,7 +11,7 @@ from git_repo import GitRepo
 
 from judgekit.errors import InputError
 from judgekit.gate import commits
-from judgekit.gate.updates import RefUpdate
+from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from git_repo import GitRepo, beside_origin
 
 from judgekit.config import settings
-from judgekit.gate import fast_path
+from judgekit.gate import policy
 from judgekit.gate.policy import commits_of
-from judgekit.gate.updates import RefUpdate
+from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 
 HEAVY = ("pydantic", "typer", "ruamel", "litellm", "json.decoder.x")
@@ -33,12 +33,12 @@ def update(work: GitRepo) -> RefUpdate:
 
 
 def glanced(work: GitRepo) -> bool:
-    return fast_path.nothing_to_judge(Repository(work.folder), [update(work)], "origin")
+    return policy.nothing_to_judge(Repository(work.folder), [update(work)], "origin")
 
 
 def keep(work: GitRepo) -> None:
     repository = Repository(work.folder)
-    fast_path.keep(repository, commits_of(repository, [update(work)], "origin"), ["*.md"], [])
+    policy.keep(repository, commits_of(repository, [update(work)], "origin"), ["*.md"], [])
 
 
 def test_what_is_chosen_is_not_known_before_a_full_run(work: GitRepo) -> None:
@@ -56,8 +56,8 @@ def test_something_to_judge_is_seen(work: GitRepo) -> None:
 
 def test_a_deletion_needs_no_rules(work: GitRepo) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", work("rev-parse", "main"))
-    assert fast_path.nothing_to_judge(Repository(work.folder), [gone], "origin")
-    assert fast_path.nothing_to_judge(Repository(work.folder), [], "origin")
+    assert policy.nothing_to_judge(Repository(work.folder), [gone], "origin")
+    assert policy.nothing_to_judge(Repository(work.folder), [], "origin")
 
 
 def test_other_rules_on_the_remote_are_read_anew(work: GitRepo) -> None:

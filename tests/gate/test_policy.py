@@ -14,7 +14,7 @@ from judgekit.config import settings
 from judgekit.errors import ConfigError
 from judgekit.gate import policy
 from judgekit.gate.policy import commits_of
-from judgekit.gate.updates import RefUpdate
+from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.rubric import loader
 
