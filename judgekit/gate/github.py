@@ -13,7 +13,7 @@ import tempfile
 import time
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.config import settings as configuration
@@ -37,6 +37,9 @@ _MOST = 16_000_000  # bytes of what gh may print; a thousand issues are a tenth 
 _POLL = 0.02
 _SAID = 200  # characters of gh's own words
 _NOT_SIGNED_IN = 4  # gh's exit code
+_GENERAL = re.compile(
+    r"rate limit|(Post|Get) .?http|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve", re.IGNORECASE
+)
 _FIELDS = "number,url,state,body"
 _KEPT = {
     *("PATH", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "LANG"),
@@ -100,7 +103,11 @@ class Gh:
         """
         if self._newest is None:
             self._newest = self._list("--limit", str(NEWEST))
-        return _with(token, self._newest) or _with(token, self._list("--search", f'"{token}" in:body'))
+        same = [issue for issue in self._newest if issue.mark.token == token]
+        if not same:
+            listed = self._list("--search", f'"{token}" in:body')
+            same = [issue for issue in listed if issue.mark.token == token]
+        return min(same, default=None)
 
     def create(self, wanted: issues.Issue, labels: Sequence[str] = ()) -> str:
         """Open an issue and return its address; where a label cannot be given it has none."""
@@ -128,11 +135,15 @@ class Gh:
             listed = json.loads(said)
         except (ValueError, RecursionError):
             raise GhError("gh issue list: no JSON came; update gh", general=True) from None
-        return (
-            [open_issue for each in listed if (open_issue := _standing(each))]
-            if isinstance(listed, list)
-            else []
-        )
+        open_issues = []
+        for each in listed if isinstance(listed, list) else ():
+            if isinstance(each, dict) and isinstance(number := each.get("number"), int):
+                mark = issues.mark(str(each.get("body") or ""))
+                url = one_line(str(each.get("url") or f"#{number}"), _SAID)
+                if mark is not None:
+                    is_open = str(each.get("state")).upper() == "OPEN"
+                    open_issues.append(OpenIssue(number, url, is_open, mark))
+        return open_issues
 
     def _ask(self, verb: str, *words: str, stdin: str = "") -> str:
         left = self._until - time.monotonic()
@@ -140,8 +151,11 @@ class Gh:
             raise GhError("no time is left for gh", general=True)
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         code, out, err = run(argv, self._environ, stdin.encode("utf-8", "replace"), left)
+        if code == _NOT_SIGNED_IN:
+            raise GhError("gh is not signed in; run gh auth login", general=True)
         if code:
-            raise _failure(verb, code, err)
+            said = one_line(err.decode("utf-8", "replace"), _SAID) or f"exit code {code}"
+            raise GhError(f"gh issue {verb}: {said}", general=_GENERAL.search(said) is not None)
         return out.decode("utf-8", "replace")
 
 
@@ -175,7 +189,13 @@ def run(
                 time.sleep(_POLL)
             _check(argv, float("inf"), out, err)
         finally:
-            _end(process)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
         for file in (out, err):
             file.seek(0)
         return process.returncode, out.read(), err.read()
@@ -187,42 +207,6 @@ def _check(argv: Sequence[str], end: float, *printed: IO[bytes]) -> None:
         raise GhError(f"gh issue {argv[2]}: no answer in time", general=True)
     if any(os.fstat(file.fileno()).st_size > _MOST for file in printed):
         raise GhError(f"gh issue {argv[2]}: printed more than {_MOST:,} bytes", general=True)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)
-
-
-def _failure(verb: str, code: int, err: bytes) -> GhError:
-    if code == _NOT_SIGNED_IN:
-        return GhError("gh is not signed in; run gh auth login", general=True)
-    said = one_line(err.decode("utf-8", "replace"), _SAID) or f"exit code {code}"
-    general = re.search(
-        r"rate limit|(Post|Get) .?http|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve",
-        said,
-        re.IGNORECASE,
-    )
-    return GhError(f"gh issue {verb}: {said}", general=general is not None)
-
-
-def _with(token: str, listed: Sequence[OpenIssue]) -> OpenIssue | None:
-    return min((open_issue for open_issue in listed if open_issue.mark.token == token), default=None)
-
-
-def _standing(listed: Any) -> OpenIssue | None:  # noqa: ANN401 - whatever JSON came
-    if not isinstance(listed, dict):
-        return None
-    number, mark = listed.get("number"), issues.mark(str(listed.get("body") or ""))
-    if not isinstance(number, int) or mark is None:
-        return None
-    url = one_line(str(listed.get("url") or f"#{number}"), _SAID)
-    return OpenIssue(number, url, str(listed.get("state")).upper() == "OPEN", mark)
 
 
 GITHUB = "github.com"
@@ -259,16 +243,15 @@ def of_project(repository: Repository, environ: Mapping[str, str], address: str 
     named = environ.get("GH_REPO", "").strip()
     if named:
         return named if _NAMED.fullmatch(named) else None
-    return of_address(address or _origin(repository), environ)
-
-
-def _origin(repository: Repository) -> str:
-    try:
-        remotes = lines_of(os.fsdecode(repository.ask("remote")))
-        chosen = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
-        return repository.ask("remote", "get-url", "--", chosen).decode("utf-8", "replace").rstrip("\n")
-    except GitError:
-        return ""
+    if not address:
+        try:
+            remotes = lines_of(os.fsdecode(repository.ask("remote")))
+            chosen = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
+            raw = repository.ask("remote", "get-url", "--", chosen)
+        except GitError:
+            return None
+        address = raw.decode("utf-8", "replace").rstrip("\n")
+    return of_address(address, environ)
 
 
 SECONDS = 10.0  # for all issues of one run
@@ -283,14 +266,6 @@ class IssueTarget(NamedTuple):
     folder: Path
     address: str = ""
 
-    def name(self, environ: Mapping[str, str]) -> str:
-        """Return `HOST/OWNER/NAME`; raises `GhError` when the project is not on GitHub."""
-        found = of_project(Repository(self.folder), environ, self.address)
-        if found is None:
-            told = "is not on GitHub; for a host of your own set GH_HOST, or name the repository in GH_REPO"
-            raise GhError(f"the project's remote {told}", general=True)
-        return found
-
 
 class Done(NamedTuple):
     """What became of one issue."""
@@ -300,55 +275,47 @@ class Done(NamedTuple):
     url: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
         return f"issue {self.what}: {self.url} ({one_line(issues.task_name(self.verdict.task_id), 200)})"
 
 
 def by_itself(
-    verdicts: Iterable[Verdict], place: IssueTarget, settings: EscalateConfig | None = None
+    verdicts: Sequence[Verdict], target: IssueTarget, settings: EscalateConfig | None = None
 ) -> list[str]:
-    """Open or update issues as far as `settings` (those in `place`) ask for it; return lines for a person.
+    """Open or update issues as far as `settings` (those in `target`) ask for it; return lines for a person.
 
     Never raises, and takes no longer than `SECONDS`.
     """
     try:
-        return _by_itself(verdicts, place, settings or _configured(place))
+        if settings is None:
+            settings = configuration.load(None).escalate
+            if settings.issues != "off":  # else no file of a project need be read, whatever it asks for
+                project = Path(environment.project_root(str(target.folder)))
+                settings = configuration.load(project).escalate
+        return _open(verdicts, target, settings) if settings.issues == "on" else []
     except JudgekitError as error:
         return [f"no issue was opened: {error}"]
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
         return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
 
 
-def _configured(place: IssueTarget) -> EscalateConfig:
-    own = configuration.load(None).escalate
-    if own.issues == "off":  # whatever a project asks for, so that its files need not be read
-        return own
-    return configuration.load(Path(environment.project_root(str(place.folder)))).escalate
-
-
-def _by_itself(verdicts: Iterable[Verdict], place: IssueTarget, settings: EscalateConfig) -> list[str]:
-    if settings.issues != "on":
-        return []
-    given = list(verdicts)
+def _open(verdicts: Sequence[Verdict], target: IssueTarget, settings: EscalateConfig) -> list[str]:
     before: Sequence[VerdictLine] = ()
-    if settings.rejects and any(verdict.verdict == "improve" for verdict in given):
-        records = Ledger.of(place.folder).records(LineFilter(kinds=[VerdictLine]))
+    if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
+        records = Ledger.of(target.folder).records(LineFilter(kinds=[VerdictLine]))
         before = [record for record in records if isinstance(record, VerdictLine)]
-    wanted = [verdict for verdict in given if concerns(verdict, before, rejects=settings.rejects)]
+    wanted = [verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)]
     lines: list[str] = []
     done = 0
     try:
-        for each in ensure(wanted[:MOST], settings, place):
+        for each in ensure(wanted[:MOST], settings, target):
             done += 1
             if each.what != "stands":
                 lines.append(str(each))
     except GhError as error:
-        lines.append(f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}")
-    else:
-        left = len(wanted) - done
-        lines += (
-            [f"no issue was opened for {left} more: {MOST} are enough at a time; {_LATER}"] if left else []
-        )
+        return [*lines, f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}"]
+    left = len(wanted) - done
+    if left:
+        lines.append(f"no issue was opened for {left} more: {MOST} are enough at a time; {_LATER}")
     return lines
 
 
@@ -360,48 +327,37 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
     """
     if verdict.human_override is not None:
         return False
-    if verdict.verdict == "improve":
-        return rejects and _improved(verdict, before) >= _IMPROVED
-    return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
-
-
-def _improved(verdict: Verdict, before: Iterable[VerdictLine]) -> int:
-    """Return in how many rounds models came to `improve`, back to the task's last verdict of another word."""
+    if verdict.verdict != "improve":
+        return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
+    if not rejects:
+        return False
     name = issues.task_name(verdict.task_id)
     earlier = [
-        verdict_line
-        for verdict_line in before
-        if issues.task_name(verdict_line.task_id) == name
-        and verdict_line.timestamp <= verdict.timestamp
-        and verdict_line.id != verdict.id
+        line
+        for line in before
+        if issues.task_name(line.task_id) == name
+        and line.timestamp <= verdict.timestamp
+        and line.id != verdict.id
     ]
-    newest = sorted(earlier, key=lambda each: each.timestamp, reverse=True)
-    row = takewhile(lambda each: each.verdict == "improve", [verdict, *newest])
-    return sum(map(_improve_rounds, row))
-
-
-def _improve_rounds(verdict: Verdict) -> int:
-    outcomes = [each.opinion.get("outcome") for each in verdict.rounds if each.opinion]
-    return max(1, outcomes.count("improve"))
+    newest = sorted(earlier, key=lambda line: line.timestamp, reverse=True)
+    rounds = 0
+    for each in takewhile(lambda line: line.verdict == "improve", [verdict, *newest]):
+        outcomes = [one.opinion.get("outcome") for one in each.rounds if one.opinion]
+        rounds += max(1, outcomes.count("improve"))
+    return rounds >= _IMPROVED
 
 
 def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
     """Return the last verdict of each task that is for a person to settle, newest first."""
     lines = list(records)
-    found = triage(lines)
+    waiting = triage(lines)
     before = [line for line in lines if isinstance(line, VerdictLine)]
-    listed = [*found.unclear, *found.nogo]
-    wanted = [verdict_line for verdict_line in listed if concerns(verdict_line, before, rejects=rejects)]
-    return sorted(wanted, key=lambda each: each.timestamp, reverse=True)
+    wanted = [line for line in (*waiting.unclear, *waiting.nogo) if concerns(line, before, rejects=rejects)]
+    return sorted(wanted, key=lambda line: line.timestamp, reverse=True)
 
 
 def ensure(
-    verdicts: Sequence[Verdict],
-    settings: EscalateConfig,
-    place: IssueTarget,
-    *,
-    seconds: float = SECONDS,
-    environ: Mapping[str, str] | None = None,
+    verdicts: Sequence[Verdict], settings: EscalateConfig, target: IssueTarget, *, seconds: float = SECONDS
 ) -> Iterator[Done]:
     """See to it that each verdict has its issue, and yield what was done for it.
 
@@ -410,18 +366,19 @@ def ensure(
     """
     if not verdicts:
         return
-    given = environment.environ() if environ is None else environ
-    gh = Gh(place.name(given), time.monotonic() + seconds, given)
+    environ = environment.environ()
+    repository = of_project(Repository(target.folder), environ, target.address)
+    if repository is None:
+        told = "is not on GitHub; for a host of your own set GH_HOST, or name the repository in GH_REPO"
+        raise GhError(f"the project's remote {told}", general=True)
+    gh = Gh(repository, time.monotonic() + seconds, environ)
     for verdict in verdicts:
         wanted = issues.of(verdict, text=settings.text)
-        yield _ensure(gh, verdict, wanted, settings.labels)
-
-
-def _ensure(gh: Gh, verdict: Verdict, wanted: issues.Issue, labels: Sequence[str]) -> Done:
-    standing = gh.find(wanted.token)
-    if standing is None:
-        return Done(verdict, "opened", gh.create(wanted, labels))
-    if standing.mark.state == wanted.state:
-        return Done(verdict, "stands", standing.url)
-    gh.update(standing, wanted)
-    return Done(verdict, "updated" if standing.is_open else "opened again", standing.url)
+        standing = gh.find(wanted.token)
+        if standing is None:
+            yield Done(verdict, "opened", gh.create(wanted, settings.labels))
+        elif standing.mark.state == wanted.state:
+            yield Done(verdict, "stands", standing.url)
+        else:
+            gh.update(standing, wanted)
+            yield Done(verdict, "updated" if standing.is_open else "opened again", standing.url)

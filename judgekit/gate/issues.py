@@ -18,7 +18,7 @@ from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from judgekit.judging.verdict import Round, Verdict
 
@@ -94,11 +94,12 @@ class IssueMark(NamedTuple):
 
 def of(verdict: Verdict, *, text: bool = False) -> Issue:
     """Return the issue about a verdict; quotes and reasoning stand in it only with `text`."""
-    shown = verdict_line(verdict, text=text)
-    token, state = token_of(verdict.task_id), _state(verdict)
+    token = token_of(verdict.task_id)
+    hashes = sorted(subject.sha256 for subject in verdict.subjects)
+    state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
     name = task_name(verdict.task_id)
     heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
-    body = f"<!-- judgekit {token} {state} -->\n{_body(shown, name, token)}"
+    body = f"<!-- judgekit {token} {state} -->\n{_body(verdict_line(verdict, text=text), name, token)}"
     return Issue(token, state, redact(heading).text, redact(body).text)
 
 
@@ -119,11 +120,6 @@ def token_of(task_id: str) -> str:
     return _TOKEN.format(digest[:16])
 
 
-def _state(verdict: Verdict) -> str:
-    hashes = sorted(subject.sha256 for subject in verdict.subjects)
-    return hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
-
-
 def _body(verdict: Verdict, name: str, token: str) -> str:
     head = _HEADS.get(verdict.verdict, _OTHER).format(inline(name))
     parts = [head, _facts(verdict), "### Rounds", _rounds(verdict.rounds)]
@@ -131,8 +127,14 @@ def _body(verdict: Verdict, name: str, token: str) -> str:
         parts += ["### Reasoning", block(wrapped(verdict.reasoning, 4 * _MAX_TEXT))]
     findings = _findings(verdict)
     if findings:
-        parts += ["### Findings", block(findings)]
-    parts += ["### To settle it", _settle(verdict), f"<sub>{token}</sub>"]
+        parts += ["### Findings", block("\n".join(findings))]
+    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
+    command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
+    settle = (
+        "Mend the content and have it judged again, or decide yourself, which holds until the content "
+        f"changes:\n\n{block(command, 'sh')}\n\n(`reject` instead of `accept` to refuse it.)"
+    )
+    parts += ["### To settle it", settle, f"<sub>{token}</sub>"]
     return "\n\n".join(parts)[:MAX_BODY]
 
 
@@ -146,73 +148,45 @@ def _facts(verdict: Verdict) -> str:
         f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
         for subject in verdict.subjects[:_MAX_ROWS]
     ]
-    return "\n".join([*lines, *_more(len(verdict.subjects), "files")])
+    more = len(verdict.subjects) - _MAX_ROWS
+    return "\n".join([*lines, *([f"- and {more} more files"] if more > 0 else [])])
 
 
 def _rounds(rounds: list[Round]) -> str:
     if not rounds:
         return "No model was asked."
-    rows = [
-        (str(each.round), each.tier, inline(each.model, 80), *_outcome(each)) for each in rounds[:_MAX_ROWS]
-    ]
+    rows = []
+    for each in rounds[:_MAX_ROWS]:
+        outcome, scored, kind = NOTHING, NOTHING, NOTHING
+        if each.opinion is not None:
+            scores = each.opinion.get("scores")
+            named = scores.items() if isinstance(scores, dict) else ()
+            numbers = (f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
+            outcome, scored = inline(str(each.opinion.get("outcome"))), inline(", ".join(numbers))
+        elif each.failure:  # a provider's own words may name addresses, so only the kind
+            kind = inline(str(each.failure.kind))
+        rows.append((str(each.round), each.tier, inline(each.model, 80), outcome, scored, kind))
     return table(("Round", "Tier", "Model", "Outcome", "Scores", "Failure"), rows)
 
 
-def _outcome(each: Round) -> tuple[str, str, str]:
-    """Return outcome, scores and failure; a provider's own words may name addresses, so only the kind."""
-    if each.opinion is None:
-        kind = inline(str(each.failure.kind)) if each.failure else NOTHING
-        return NOTHING, NOTHING, kind
-    scores = each.opinion.get("scores")
-    named = scores.items() if isinstance(scores, dict) else ()
-    told = ", ".join(f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
-    return inline(str(each.opinion.get("outcome"))), inline(told), NOTHING
-
-
-def _findings(verdict: Verdict) -> str:
-    lines: list[str] = []
-    found = list(_all_findings(verdict))
-    for number, (tier, finding) in enumerate(found, 1):
-        lines.append(_finding(number, tier, finding))
-        if sum(map(len, lines)) > _MAX_FINDINGS or number == _MAX_ROWS:
-            lines += [f"and {len(found) - number} more"] if number < len(found) else []
-            break
-    return "\n".join(lines)
-
-
-def _all_findings(verdict: Verdict) -> Iterator[tuple[str, Finding]]:
-    """Yield those of the deciding tier; where none decided, those of all, with the tier's name."""
-    for finding in verdict.findings:
-        yield "", finding
-    if verdict.judge_tier is not None:
-        return
-    for round_ in verdict.rounds:
+def _findings(verdict: Verdict) -> list[str]:
+    """Return the lines about the deciding tier's findings; where none decided, those of all, by tier."""
+    findings = [("", finding) for finding in verdict.findings]
+    for round_ in verdict.rounds if verdict.judge_tier is None else ():
         listed: Any = (round_.opinion or {}).get("findings")
-        for each in listed if isinstance(listed, list) else ():
-            yield round_.tier, Finding.model_validate(each)
-
-
-def _finding(number: int, tier: str, each: Finding) -> str:
-    first = f"{number}. "
-    indent = " " * len(first)
-    where = ", ".join(
-        part for part in (tier, each.dimension, each.location and f"in {each.location}") if part
-    )
-    texts = [(where + ": " if where else "") + each.issue]
-    texts += [f'> "{each.quote}"'] if each.quote else []
-    texts += [f"-> {each.suggestion}"] if each.suggestion else []
-    heads = [first, *[indent] * len(texts)]
-    return "\n".join(wrapped(text, _MAX_TEXT, head, indent) for text, head in zip(texts, heads, strict=False))
-
-
-def _settle(verdict: Verdict) -> str:
-    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
-    command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
-    return (
-        "Mend the content and have it judged again, or decide yourself, which holds until the content "
-        f"changes:\n\n{block(command, 'sh')}\n\n(`reject` instead of `accept` to refuse it.)"
-    )
-
-
-def _more(count: int, what: str) -> list[str]:
-    return [f"- and {count - _MAX_ROWS} more {what}"] if count > _MAX_ROWS else []
+        named = listed if isinstance(listed, list) else ()
+        findings += [(round_.tier, Finding.model_validate(each)) for each in named]
+    lines: list[str] = []
+    for number, (tier, finding) in enumerate(findings, 1):
+        if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
+            return [*lines, f"and {len(findings) - number + 1} more"]
+        parts = (tier, finding.dimension, finding.location and f"in {finding.location}")
+        where = ", ".join(filter(None, parts))
+        texts = [(where + ": " if where else "") + finding.issue]
+        texts += [f'> "{finding.quote}"'] if finding.quote else []
+        texts += [f"-> {finding.suggestion}"] if finding.suggestion else []
+        first = f"{number}. "
+        indent = " " * len(first)
+        heads = [first, indent, indent]
+        lines += [wrapped(text, _MAX_TEXT, head, indent) for text, head in zip(texts, heads, strict=False)]
+    return lines

@@ -10,22 +10,20 @@ import asyncio
 import functools
 import hashlib
 import time
-import uuid
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.gate import commits, policy
+from judgekit.gate import commits, policy, tasks
 from judgekit.gate.report import Begin, Held, Report, Row
 from judgekit.judging import authors, documents, service
 from judgekit.judging.cache import CountingCache
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Author, Document
-from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
+from judgekit.judging.verdict import Subject
 from judgekit.ledger import (
     Ledger,
     LedgerError,
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from judgekit.gate.commits import ChangedFile, PushedChanges
     from judgekit.gate.remotes import RefUpdate
     from judgekit.git import Repository
+    from judgekit.judging.verdict import Verdict
     from judgekit.ledger.records import GateMode
     from judgekit.rubric.loader import LoadedRubric
 
@@ -299,28 +298,16 @@ class _Gatekeeper:
         self.run.on_verdict(row)
 
     def _unjudged(self, pushed: PushedFile, reason: str, override: OverrideLine | None = None) -> Verdict:
-        """Return what a person decided about a file, else `undetermined` for the `reason` given.
-
-        Of a file that could not be read the hash is empty.
-        """
+        """Return what a person decided about a file; of one that could not be read the hash is empty."""
         document, change = pushed.document, pushed.change
         path = encodable(change.path)
-        decided = override and Override(
-            decision=override.decision, why=override.why, who=override.who, at=override.timestamp
-        )
-        return Verdict(
-            id=uuid.uuid4().hex,
-            task_id=document.task_id if document else f"{path}@{change.blob[:16]}",
-            subjects=[Subject(path=path, sha256=document.sha256 if document else "")],
-            rubric=rubric_ref(self.loaded),
-            mode=self.settings.gate.judge_mode,
-            prompt_sha256=self.loaded.rubric.prompt.sha256,
-            verdict=decided.decision if decided else "undetermined",
-            consensus="none",
-            degraded=None if decided else reason,
-            author=document.author if document else Author(name=change.commit.author),
-            human_override=decided,
-            commit=change.commit.oid,
-            timestamp=datetime.now(UTC),
-            duration_ms=0,
+        return tasks.without_models(
+            self.loaded,
+            self.settings.gate.judge_mode,
+            document.task_id if document else f"{path}@{change.blob[:16]}",
+            [Subject(path=path, sha256=document.sha256 if document else "")],
+            document.author if document else Author(name=change.commit.author),
+            change.commit.oid,
+            override,
+            reason,
         )

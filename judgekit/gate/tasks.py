@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.service import JudgeRequest
-    from judgekit.judging.subject import Document, File
+    from judgekit.judging.subject import Author, Document, File
     from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
 
@@ -66,39 +66,50 @@ def judge(document: Document, project: Path, judge_request: JudgeRequest = AS_CO
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
-    hashes = [file.sha256 for file in document.files]
-    given = ledger.override_for(
-        document.task_id, hashes, without_terminal=settings.gate.override_without_terminal
-    )
-    if given is not None:
+    task, hashes = document.task_id, [file.sha256 for file in document.files]
+    override = ledger.override_for(task, hashes, without_terminal=settings.gate.override_without_terminal)
+    if override is not None:
         loaded = service.rubric(settings, project, judge_request)
-        decided = _decided(document, given, loaded, judge_request.mode or settings.judge.mode)
-        return TaskVerdict(decided, [f"{document.task_id}: {given.decision}ed by {given.who}: {given.why}"])
+        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
+        mode = judge_request.mode or settings.judge.mode
+        verdict = without_models(loaded, mode, task, subjects, document.author, document.commit, override)
+        return TaskVerdict(verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"])
     (verdict,) = service.judge_documents([document], project, judge_request)
-    return TaskVerdict(verdict, _noted(ledger, verdict, text=settings.ledger.text) if verdict.rounds else [])
+    if verdict.rounds:
+        try:
+            ledger.add(verdict_line(verdict, text=settings.ledger.text, of_task=True))
+        except LedgerError as error:
+            return TaskVerdict(verdict, [str(error)])
+    return TaskVerdict(verdict, [])
 
 
-def _noted(ledger: Ledger, verdict: Verdict, *, text: bool) -> list[str]:
-    try:
-        ledger.add(verdict_line(verdict, text=text, of_task=True))
-    except LedgerError as error:
-        return [str(error)]
-    return []
-
-
-def _decided(document: Document, given: OverrideLine, loaded: LoadedRubric, mode: ModeName) -> Verdict:
+def without_models(
+    loaded: LoadedRubric,
+    mode: ModeName,
+    task_id: str,
+    subjects: list[Subject],
+    author: Author | None,
+    commit: str | None,
+    override: OverrideLine | None,
+    reason: str = "",
+) -> Verdict:
+    """Return what a person decided about a task, else `undetermined` for the `reason` given."""
+    decided = override and Override(
+        decision=override.decision, why=override.why, who=override.who, at=override.timestamp
+    )
     return Verdict(
         id=uuid.uuid4().hex,
-        task_id=document.task_id,
-        subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
+        task_id=task_id,
+        subjects=subjects,
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
-        verdict=given.decision,
+        verdict=decided.decision if decided else "undetermined",
         consensus="none",
-        author=document.author,
-        human_override=Override(decision=given.decision, why=given.why, who=given.who, at=given.timestamp),
-        commit=document.commit,
+        degraded=None if decided else reason,
+        author=author,
+        human_override=decided,
+        commit=commit,
         timestamp=datetime.now(UTC),
         duration_ms=0,
     )
@@ -121,38 +132,30 @@ def files(
     """
     wanted = Patterns(patterns)
     repository, root = Repository(project), os.path.realpath(project)
-    found = [
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = map(os.fsdecode, filter(None, repository.ask(*listing, seconds=SECONDS).split(b"\0")))
+    changed = [
         (status.st_mtime, name)
-        for name in dict.fromkeys(_names(repository))
+        for name in dict.fromkeys(names)
         if wanted.match(name) and (status := _status(root, name)) is not None
         if since is None or status.st_mtime >= since - _SLACK
     ]
-    committed = _committed(repository) if found else {}
+    committed: dict[str, str] = {}  # the blob of each file
+    if changed and repository.commit("HEAD") is not None:
+        tree = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
+        for about, _, name in (entry.partition(b"\t") for entry in tree):
+            committed[os.fsdecode(name)] = about.decode().rpartition(" ")[2]
     read: list[File] = []
-    for _, name in sorted(found, reverse=True):
+    for _, path in sorted(changed, reverse=True):
         if len(read) == most:
             break
         try:
-            data = (project / name).read_bytes()
-            if not _is_blob(data, committed.get(name, "")):
-                read.append(documents.decode(name, data))
+            data = (project / path).read_bytes()
+            if not _is_blob(data, committed.get(path, "")):
+                read.append(documents.decode(path, data))
         except (InputError, OSError):
             continue
     return sorted(read, key=lambda each: each.path)
-
-
-def _names(repository: Repository) -> list[str]:
-    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return [os.fsdecode(name) for name in repository.ask(*listing, seconds=SECONDS).split(b"\0") if name]
-
-
-def _committed(repository: Repository) -> dict[str, str]:
-    """Return the blob of each file that was committed last, by its path from the repository's folder."""
-    if repository.commit("HEAD") is None:
-        return {}
-    entries = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
-    split = (entry.partition(b"\t") for entry in entries)
-    return {os.fsdecode(name): told.decode().rpartition(" ")[2] for told, _, name in split if name}
 
 
 def _is_blob(data: bytes, oid: str) -> bool:
@@ -162,8 +165,8 @@ def _is_blob(data: bytes, oid: str) -> bool:
     """
     digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
     return any(
-        digest(b"blob %d\0" % len(fromkey) + fromkey).hexdigest() == oid
-        for fromkey in dict.fromkeys([data, data.replace(b"\r\n", b"\n")])
+        digest(b"blob %d\0" % len(content) + content).hexdigest() == oid
+        for content in (data, data.replace(b"\r\n", b"\n"))
     )
 
 

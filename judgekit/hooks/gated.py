@@ -93,7 +93,6 @@ def _run(body: dict[str, Any], wanted: GateOptions, here: Callable[[Run], Report
         spent = time.monotonic() - begun if asked else 0.0
         if not asked:
             reason.tell(wanted.warn)
-
         return here(Run(wanted.mode, wanted.on_verdict, wanted.on_start, spent, run))
 
     return client.call("gate", request, read, locally, use=wanted.engine and session.wanted())
