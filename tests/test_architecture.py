@@ -21,7 +21,6 @@ HOMES = {
     "litellm": "providers.litellm",
     "prometheus_client": "engine.team",
     "ruamel": "config.yamlfile",
-    "tenacity": "providers.litellm",
     "xllamacpp": "providers.local",
 }
 # The same for libraries that one package is built on.

@@ -20,31 +20,6 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
 
 
-def _lasting(make: Callable[[], Gateway]) -> Gateway:
-    """Return the one gateway of its kind: connections, and turns to ask, are those of the whole process."""
-    from judgekit.providers import running  # noqa: PLC0415 - asyncio, when used
-
-    return running.lasting(make)
-
-
-def _litellm() -> Gateway:
-    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
-
-    return _lasting(LitellmGateway)
-
-
-def _command() -> Gateway:
-    from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - asyncio's subprocesses, when used
-
-    return _lasting(CommandGateway)
-
-
-def _embedded() -> Gateway:
-    from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra, when used
-
-    return LocalGateway()
-
-
 def kind_of(endpoint: Endpoint) -> Kind:
     """Return which implementation reaches an endpoint."""
     profile = endpoint.profile
@@ -52,12 +27,23 @@ def kind_of(endpoint: Endpoint) -> Kind:
     return "embedded" if embedded else profile.kind
 
 
-IMPLEMENTATIONS: Mapping[Kind, Callable[[], Gateway]] = {
-    "litellm": _litellm,
-    "command": _command,
-    "replay": replay.ReplayGateway,
-    "embedded": _embedded,
-}
+def opened(kind: Kind) -> Gateway:
+    """Return a gateway of one kind; connections, and turns to ask, are those of the whole process."""
+    if kind == "replay":
+        return replay.ReplayGateway()
+    from judgekit.providers import running  # noqa: PLC0415 - asyncio, when used
+
+    if kind == "command":
+        from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses, when used
+
+        return running.lasting(CommandGateway)
+    if kind == "embedded":
+        from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra, when used
+
+        return LocalGateway()
+    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
+
+    return running.lasting(LitellmGateway)
 
 
 before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking", default=None)
@@ -97,17 +83,16 @@ async def prepare(endpoint: Endpoint) -> None:
 class Router:
     """A gateway that hands each request to the implementation of its endpoint's kind, opened when needed."""
 
-    def __init__(self, implementations: Mapping[Kind, Callable[[], Gateway]] = IMPLEMENTATIONS) -> None:
-        self._implementations = implementations
+    def __init__(self) -> None:
         self._opened: dict[Kind, Gateway] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, as `Gateway.complete` says."""
         kind = kind_of(endpoint)
         if kind not in self._opened:
-            self._opened[kind] = self._implementations[kind]()
-        if told := before_asking.get():
-            told()
+            self._opened[kind] = opened(kind)
+        if asking := before_asking.get():
+            asking()
         if not is_local(endpoint):
             return await self._opened[kind].complete(endpoint, request)
         try:
@@ -119,8 +104,8 @@ class Router:
 
     async def aclose(self) -> None:
         """Close what was opened."""
-        opened, self._opened = self._opened, {}
-        for gateway in opened.values():
+        gateways, self._opened = self._opened, {}
+        for gateway in gateways.values():
             await gateway.aclose()
 
 

@@ -1,8 +1,7 @@
 """Reaches models through litellm; the only module that imports it, and only when a model is called.
 
-Says what an address offers when the model that was asked for is gone.
-
-Reads what a model answered out of litellm's response object.
+Says what an address offers when the model that was asked for is gone, and reads what a model answered out of
+litellm's response object.
 """
 
 from __future__ import annotations
@@ -19,186 +18,26 @@ import os
 import threading
 import time
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, stop_before_delay
 
 from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
 from judgekit.providers import base, bounded, failures, running
-from judgekit.providers.base import Endpoint, Reply, Request, extra_arguments, secret_values
+from judgekit.providers.base import Reply, extra_arguments, secret_values
 from judgekit.providers.pace import Pace, Paces, no_turn
 from judgekit.providers.registry import LitellmProfile, OutputMode, by_beginning
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from judgekit.errors import CostSource
-    from judgekit.providers.base import Endpoint, Message, Request
-    from judgekit.providers.registry import OutputMode
+    from judgekit.providers.base import Endpoint, Request
 
-
-SHOWN = 5
-
-
-async def offered(endpoint: Endpoint, profile: LitellmProfile, seconds: float) -> list[str]:
-    """Return the models that the address lists, those with the nearest names first; empty when it does not.
-
-    `seconds` bounds the whole question.
-    """
-    import asyncio  # noqa: PLC0415 - on the way of a failure only
-
-    import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
-
-    if profile.models_path is None or endpoint.api_base is None or seconds <= 0:
-        return []
-    url = endpoint.api_base.rstrip("/") + profile.models_path
-    headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-    try:
-        with bounded.replies():
-            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
-                listed = (await client.get(url, headers=headers)).json()["data"]
-                names = [str(each["id"]) for each in listed]
-    except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-    bare = profile.bare_name(endpoint.model)
-    near = difflib.get_close_matches(bare, names, n=SHOWN, cutoff=0.3)
-    return [*near, *(name for name in names if name not in near)]
-
-
-def gone(endpoint: Endpoint, names: list[str]) -> str:
-    """Return the sentence for a model that is not there."""
-    place = endpoint.api_base or endpoint.profile.title
-    words = f"{place} has no model {endpoint.model}"
-    if not names:
-        return f"{words}; name another in the configuration"
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{words}; it offers {', '.join(names[:SHOWN])}{more}"
-
-
-_LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
-
-
-class CallCost(NamedTuple):
-    """What a call cost in US dollars, and who says so."""
-
-    usd: float | None = None
-    source: CostSource | None = None
-
-
-def reply_of(
-    response: Any,  # noqa: ANN401 - litellm's object, as its version shapes it
-    endpoint: Endpoint,
-    request: Request,
-    cost: CallCost,
-    mode: OutputMode,
-) -> Reply:
-    """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
-
-    The text is the content, else the arguments of the tool calls, else the reasoning, where some servers put
-    JSON by mistake. If the `mode` asks for a tool call, its arguments come first: the content is commentary.
-    """
-    usage = _usage(response, endpoint, cost).of_call()
-    choices = getattr(response, "choices", None) or []
-    if not choices:
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
-    choice = choices[0]
-    message = choice.message
-    problem = _problem(choice, message, request)
-    if problem is not None:
-        raise GatewayError(*problem, usage=usage)
-    text, held = _text(message, mode)
-    logprobs, tokens = _logprobs(choice, request)
-    if not text and (request.schema is not None or not logprobs):
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
-    return Reply(
-        text,
-        getattr(response, "model", None) or endpoint.model,
-        usage,
-        logprobs,
-        tokens,
-        held and request.schema is not None,
-    )
-
-
-def _problem(choice: Any, message: Any, request: Request) -> tuple[FailureKind, str] | None:  # noqa: ANN401 - litellm's objects
-    """Return why a reply with a choice is no answer, or None when it may be one."""
-    reason = getattr(choice, "finish_reason", None)
-    if reason == "content_filter":
-        return FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply"
-    refusal = getattr(message, "refusal", None) or _extra(message, "refusal")
-    if (refusal and not getattr(message, "content", None)) or reason == "refusal":
-        said = " ".join(str(refusal or "").split())[:200]
-        return FailureKind.REFUSAL, f"the model refused: {said}"
-    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
-    if reason == "length" and (request.schema is not None or not request.top_logprobs):
-        return FailureKind.TRUNCATED, f"the reply was cut at {request.max_tokens} tokens"
-    return None
-
-
-def _text(message: Any, mode: OutputMode) -> tuple[str, bool]:  # noqa: ANN401 - litellm's object
-    """Return the text of a reply, and whether it stands where the provider holds it to a schema."""
-    content = getattr(message, "content", None)
-    said = content if isinstance(content, str) and content.strip() else ""
-    calls = [getattr(each, "function", None) for each in getattr(message, "tool_calls", None) or []]
-    called = "\n".join(str(call.arguments) for call in calls if call is not None and call.arguments)
-    if called and (mode == "tool" or not said):
-        return called, mode == "tool"
-    return said or str(getattr(message, "reasoning_content", None) or ""), bool(
-        said
-    ) and mode == "json_schema"
-
-
-def _extra(message: Any, name: str) -> Any:  # noqa: ANN401 - litellm's object
-    return (getattr(message, "provider_specific_fields", None) or {}).get(name)
-
-
-def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
-    """Return the alternatives of each token, and the tokens; nothing where they are not as they should be.
-
-    A whole reply has hundreds of tokens: of these, alternatives that hardly ever come are left out.
-    """
-    content = getattr(getattr(choice, "logprobs", None), "content", None) or []
-    least = float("-inf") if request.schema is None else _LEAST_LOGPROB
-    try:
-        found = tuple(
-            {
-                each.token: float(each.logprob)
-                for each in (*(token.top_logprobs or ()), token)
-                if math.isfinite(each.logprob) and (each is token or each.logprob >= least)
-            }
-            for token in content
-        )
-        return found, tuple(_pieces(content))
-    except (AttributeError, TypeError, ValueError):
-        return (), ()
-
-
-def _pieces(content: Any) -> list[str]:  # noqa: ANN401 - litellm's objects
-    """Return the tokens as text; a character that is spread over several belongs to the last of them."""
-    if not all(isinstance(getattr(token, "bytes", None), list) for token in content):
-        return [str(token.token) for token in content]
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return [decoder.decode(bytes(token.bytes)) for token in content]
-
-
-def _usage(response: Any, endpoint: Endpoint, cost: CallCost) -> CallUsage:  # noqa: ANN401 - litellm's object
-    usage = getattr(response, "usage", None)
-    read = int(getattr(usage, "prompt_tokens", 0) or 0)
-    written = int(getattr(usage, "completion_tokens", 0) or 0)
-    details = getattr(usage, "prompt_tokens_details", None)
-    cached = int(getattr(details, "cached_tokens", 0) or 0)
-    stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
-    if endpoint.price is not None:
-        cost = CallCost(endpoint.price.of(read, written, cached, stored), "profile")
-    return CallUsage(read, written, cost.usd, cost.source, cached, stored)
-
-
+SHOWN = 5  # models that an address offers, where one is gone
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
 _CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
 _MOST_SAID = 64_000  # characters of what an error of litellm's says
+_LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
 _LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
@@ -213,6 +52,11 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm, once: quiet, offline, and with the garbage collector out of its way."""
     with _LOCK, running.not_to_be_forked():
         return _load()
+
+
+async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
+    return _load() if _load.cache_info().currsize else await running.aside(load)
 
 
 @functools.cache
@@ -253,21 +97,6 @@ def _load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     return litellm
 
 
-def _forked() -> None:
-    """Leave the connections alone that this process has of the one it was forked from, and keep no lock."""
-    global _LOCK  # noqa: PLW0603 - one for the process
-    _LOCK = threading.Lock()
-    if _load.cache_info().currsize:
-        litellm = _load()
-        _left.append(litellm.in_memory_llm_clients_cache)
-        litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
-
-
-_left: list[object] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
 class _Tokenizer:
     """Stands for the tokenizer that litellm gives to every client, until one makes use of it.
 
@@ -281,6 +110,23 @@ class _Tokenizer:
         return getattr(self._main.__getattr__("encoding"), name)
 
 
+_left: list[object] = []
+
+
+def _forked() -> None:
+    """Leave the connections alone that this process has of the one it was forked from, and keep no lock."""
+    global _LOCK  # noqa: PLW0603 - one for the process
+    _LOCK = threading.Lock()
+    if _load.cache_info().currsize:
+        litellm = _load()
+        _left.append(litellm.in_memory_llm_clients_cache)
+        litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class CallStyle(NamedTuple):
     """How a model is asked; weakened where it turns out that an address does not take the usual way."""
 
@@ -291,10 +137,13 @@ class CallStyle(NamedTuple):
 
     def adapted(self, failure: GatewayError, request: Request) -> CallStyle | None:
         """Return the style to try after a failure, or None when another one would not help."""
+        is_refused = failure.kind is FailureKind.BAD_REQUEST
+        # Refused, or given in some odd form: what litellm says of all that it cannot read.
+        about_logprobs = "logprobs" if is_refused else "Invalid response object"
         # Without a schema they are the answer.
-        if self.logprobs and request.top_logprobs and request.schema and _is_about_logprobs(failure):
+        if self.logprobs and request.top_logprobs and request.schema and about_logprobs in failure.message:
             return self._replace(logprobs=False)
-        if failure.kind is not FailureKind.BAD_REQUEST:
+        if not is_refused:
             return None
         if self.max_tokens != _NEWER and _NEWER in failure.message:
             return self._replace(max_tokens=_NEWER)
@@ -303,23 +152,6 @@ class CallStyle(NamedTuple):
         if request.schema is not None and self.mode in base.WEAKER and failures.rejects_format(failure):
             return self._replace(mode=base.WEAKER[self.mode])
         return None
-
-
-def _is_about_logprobs(failure: GatewayError) -> bool:
-    """Whether a failure may come of having asked for probabilities: refused, or given in some odd form."""
-    if failure.kind is FailureKind.BAD_REQUEST:
-        return "logprobs" in failure.message
-    return "Invalid response object" in failure.message  # what litellm says of all that it cannot read
-
-
-@dataclass(slots=True)
-class _Work:
-    """One request, its end by the monotonic clock, and whether a model was asked yet."""
-
-    endpoint: Endpoint
-    request: Request
-    end: float
-    begun: bool = False
 
 
 class LitellmGateway:
@@ -331,12 +163,28 @@ class LitellmGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
-        work = _Work(endpoint, request, time.monotonic() + request.timeout)
+        pace, end, begun = self._paces.of(endpoint), time.monotonic() + request.timeout, False
+
+        async def in_turn(style: CallStyle) -> Reply:
+            nonlocal begun
+            async with pace.turn(end):
+                begun = True
+                try:
+                    reply = await _call(endpoint, request, style, end, pace)
+                except GatewayError as failure:
+                    if failure.kind is FailureKind.RATE_LIMIT:
+                        pace.was_too_much(failure.retry_after)
+                    elif failure.kind is FailureKind.OVERLOADED:
+                        pace.is_away(failure.retry_after)
+                    raise
+                pace.went_well()
+                return reply
+
         try:
             async with asyncio.timeout(request.timeout):
-                return await running.inside(lambda: self._in_a_manner_that_is_taken(work))
+                return await running.inside(lambda: self._persistently(endpoint, request, end, in_turn))
         except TimeoutError:
-            if not work.begun:
+            if not begun:
                 raise no_turn(request) from None
             message = f"no reply within {request.timeout:.3g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
@@ -344,56 +192,30 @@ class LitellmGateway:
     async def aclose(self) -> None:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
-    async def _in_a_manner_that_is_taken(self, work: _Work) -> Reply:
-        """Ask; where the address rejects the style, ask in weaker ones and remember what it rejected."""
-        place = (work.endpoint.api_base, work.endpoint.model)
-        style = self._learned.get(place, CallStyle(work.endpoint.output))
-        for _ in range(_CONCESSIONS):
+    async def _persistently(
+        self, endpoint: Endpoint, request: Request, end: float, ask: Callable[[CallStyle], Awaitable[Reply]]
+    ) -> Reply:
+        """Ask again after a passing failure, and in a weaker style, to be remembered, after a rejected one.
+
+        It waits for what the provider asked for, else half a second and then a whole one.
+        """
+        place = endpoint.api_base, endpoint.model
+        style = self._learned.get(place, CallStyle(endpoint.output))
+        attempt = concessions = 0
+        while True:
+            attempt += 1
             try:
-                return await self._with_retries(work, style)
+                return await ask(style)
             except GatewayError as failure:
-                weaker = style.adapted(failure, work.request)
-                if weaker is None:
-                    raise
-            style = self._learned[place] = weaker
-        return await self._with_retries(work, style)
-
-    async def _with_retries(self, work: _Work, style: CallStyle) -> Reply:
-        left = max(0.0, work.end - time.monotonic())
-        attempts = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, GatewayError) and error.kind.retryable),
-            stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(left),
-            wait=_pause,
-            reraise=True,
-        )
-        return await attempts(self._in_turn, work, style)
-
-    async def _in_turn(self, work: _Work, style: CallStyle) -> Reply:
-        pace = self._paces.of(work.endpoint)
-        async with pace.turn(work.end):
-            work.begun = True
-            try:
-                reply = await _call(work.endpoint, work.request, style, work.end, pace)
-            except GatewayError as failure:
-                if failure.kind is FailureKind.RATE_LIMIT:
-                    pace.was_too_much(failure.retry_after)
-                elif failure.kind is FailureKind.OVERLOADED:
-                    pace.is_away(failure.retry_after)
-                raise
-            pace.went_well()
-            return reply
-
-
-async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm beside the event loop, so that the deadline holds from the first call on."""
-    return load() if _load.cache_info().currsize else await running.aside(load)
-
-
-def _pause(state: RetryCallState) -> float:
-    """Return the seconds to wait: what the provider asked for, else half a second and then a whole one."""
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, GatewayError) else None
-    return asked if asked is not None else 0.5 * state.attempt_number
+                pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
+                in_time = time.monotonic() + pause < end
+                if not (failure.kind.retryable and attempt < ATTEMPTS and in_time):
+                    weaker = style.adapted(failure, request)
+                    if weaker is None or concessions == _CONCESSIONS:
+                        raise
+                    style = self._learned[place] = weaker
+                    attempt, concessions, pause = 0, concessions + 1, 0.0
+            await asyncio.sleep(pause)
 
 
 async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
@@ -405,30 +227,42 @@ async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: flo
     try:
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
-        told = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(FailureKind.BAD_REQUEST, one_line(told, 300), usage=CallUsage()) from None
+        problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
+        raise GatewayError(FailureKind.BAD_REQUEST, one_line(problem, 300), usage=CallUsage()) from None
     try:
         with bounded.replies():
-            response = await litellm.acompletion(**_arguments(endpoint, request, style, end))
-        pace.heard(_headers(response))
+            response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
+        hidden = getattr(response, "_hidden_params", None) or {}
+        headers = hidden.get("additional_headers") or {}
+        pace.heard({str(name).removeprefix("llm_provider-"): str(value) for name, value in headers.items()})
         return reply_of(response, endpoint, request, _cost(litellm, response, endpoint), style.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secret_values(endpoint))
-    if failure.kind is FailureKind.NOT_FOUND:
-        names = await offered(endpoint, profile, min(2.0, end - time.monotonic()))
-        raise GatewayError(FailureKind.NOT_FOUND, gone(endpoint, names))
-    raise failure
+    if failure.kind is not FailureKind.NOT_FOUND:
+        raise failure
+    problem = f"{endpoint.api_base or profile.title} has no model {endpoint.model}"
+    names = await _offered(endpoint, profile, min(2.0, end - time.monotonic()))
+    if not names:
+        raise GatewayError(FailureKind.NOT_FOUND, f"{problem}; name another in the configuration")
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    raise GatewayError(FailureKind.NOT_FOUND, f"{problem}; it offers {', '.join(names[:SHOWN])}{more}")
 
 
-def _headers(response: Any) -> dict[str, str]:  # noqa: ANN401 - litellm's objects
-    """Return the headers of an answer by the names that the provider gave them."""
-    hidden = getattr(response, "_hidden_params", None) or {}
-    found = hidden.get("additional_headers") or {}
-    return {str(name).removeprefix("llm_provider-"): str(value) for name, value in found.items()}
-
-
-def _arguments(endpoint: Endpoint, request: Request, style: CallStyle, end: float) -> dict[str, Any]:
-    return {
+def _arguments(
+    endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
+) -> dict[str, Any]:
+    bare = profile.bare_name(endpoint.model)
+    messages = []
+    for message in base.with_schema(request.messages, request.schema, style.mode):
+        content: Any = message.content
+        if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
+            marked = {"cache_control": {"type": "ephemeral"}}
+            content = [
+                {"type": "text", "text": content[: message.stable], **marked},
+                {"type": "text", "text": content[message.stable :]},
+            ]
+        messages.append({"role": message.role, "content": content})
+    arguments = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
@@ -440,27 +274,12 @@ def _arguments(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         # With tools, litellm would import a package for tool servers that is not among its requirements.
         "_skip_mcp_handler": True,
         **endpoint.parameters,
-        **_asked(endpoint, request, style),
-        # Dropped by litellm for models that are known to refuse it.
-        **({"temperature": int(request.sample > 0)} if style.temperature else {}),
-    }
-
-
-def _asked(endpoint: Endpoint, request: Request, style: CallStyle) -> dict[str, Any]:
-    """Return the model, the messages and what the reply should be like."""
-    profile = endpoint.profile
-    assert isinstance(profile, LitellmProfile)  # noqa: S101 - checked where the call begins
-    bare = profile.bare_name(endpoint.model)
-    limit = request.max_tokens + by_beginning(profile.thinking, bare, 0)
-    arguments = {
         "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
-        "messages": [
-            _message(message, profile)
-            for message in base.with_schema(request.messages, request.schema, style.mode)
-        ],
+        "messages": messages,
         **extra_arguments(profile, endpoint.model),
         **base.schema_arguments(request.schema, style.mode),
     }
+    limit = request.max_tokens + by_beginning(profile.thinking, bare, 0)
     if style.max_tokens == _NEWER:
         # In the body as it is: the client would rename it to what the address has just rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
@@ -468,16 +287,39 @@ def _asked(endpoint: Endpoint, request: Request, style: CallStyle) -> dict[str, 
         arguments["max_tokens"] = limit
     if request.top_logprobs and (style.logprobs or request.schema is None):
         arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if style.temperature:  # dropped by litellm for models that are known to refuse it
+        arguments["temperature"] = int(request.sample > 0)
     return arguments
 
 
-def _message(message: Message, profile: LitellmProfile) -> dict[str, Any]:
-    """Return a message as litellm takes it, what many prompts share marked for the provider's cache."""
-    content: Any = message.content
-    if profile.prompt_caching and 0 < message.stable < len(content):
-        shared = {"type": "text", "text": content[: message.stable], "cache_control": {"type": "ephemeral"}}
-        content = [shared, {"type": "text", "text": content[message.stable :]}]
-    return {"role": message.role, "content": content}
+async def _offered(endpoint: Endpoint, profile: LitellmProfile, seconds: float) -> list[str]:
+    """Return the models that the address lists, those with the nearest names first; empty when it does not.
+
+    `seconds` bounds the whole question.
+    """
+    import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
+
+    if profile.models_path is None or endpoint.api_base is None or seconds <= 0:
+        return []
+    url = endpoint.api_base.rstrip("/") + profile.models_path
+    headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+    try:
+        with bounded.replies():
+            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+                names = [
+                    str(model["id"]) for model in (await client.get(url, headers=headers)).json()["data"]
+                ]
+    except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    near = difflib.get_close_matches(profile.bare_name(endpoint.model), names, n=SHOWN, cutoff=0.3)
+    return [*near, *(name for name in names if name not in near)]
+
+
+class CallCost(NamedTuple):
+    """What a call cost in US dollars, and who says so."""
+
+    usd: float | None = None
+    source: CostSource | None = None
 
 
 def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> CallCost:  # noqa: ANN401 - litellm's objects
@@ -487,14 +329,18 @@ def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> CallCost:  # noqa:
     """
     hidden = getattr(response, "_hidden_params", None) or {}
     headers = hidden.get("additional_headers") or {}
-    found: Sequence[tuple[CostSource, Callable[[], Any]]] = (
-        ("provider", lambda: headers.get("llm_provider-x-litellm-response-cost")),
-        ("litellm", lambda: hidden.get("response_cost")),
-        ("litellm", lambda: _by_table(litellm, response, endpoint)),
-    )
-    for source, told in found:
-        with contextlib.suppress(Exception):  # whatever litellm raises; the next one may know
-            usd = float(told())
+    usage = getattr(response, "usage", None)
+    prices: list[tuple[CostSource, Any]] = [
+        ("provider", headers.get("llm_provider-x-litellm-response-cost")),
+        ("litellm", hidden.get("response_cost")),
+    ]
+    with contextlib.suppress(Exception):  # whatever litellm raises
+        if endpoint.model in litellm.model_cost and usage is not None:
+            by_table = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
+            prices.append(("litellm", sum(by_table)))
+    for source, price in prices:
+        with contextlib.suppress(TypeError, ValueError):
+            usd = float(price)
             if math.isfinite(usd) and usd >= 0:
                 return CallCost(usd, source)
     return CallCost()
@@ -509,9 +355,81 @@ def has_price(model: str) -> bool:
     return True
 
 
-def _by_table(litellm: Any, response: Any, endpoint: Endpoint) -> float | None:  # noqa: ANN401 - litellm's objects
+def reply_of(
+    response: Any,  # noqa: ANN401 - litellm's object, as its version shapes it
+    endpoint: Endpoint,
+    request: Request,
+    cost: CallCost,
+    mode: OutputMode,
+) -> Reply:
+    """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
+
+    The text is the content, else the arguments of the tool calls, else the reasoning, where some servers put
+    JSON by mistake. If the `mode` asks for a tool call, its arguments come first: the content is commentary.
+    """
+    usage = _usage(response, endpoint, cost)
+    choices = getattr(response, "choices", None) or []
+    if not choices:
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
+    message, reason = choices[0].message, getattr(choices[0], "finish_reason", None)
+    content = getattr(message, "content", None)
+    if reason == "content_filter":
+        raise GatewayError(FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply", usage=usage)
+    fields = getattr(message, "provider_specific_fields", None) or {}
+    refusal = getattr(message, "refusal", None) or fields.get("refusal")
+    if (refusal and not content) or reason == "refusal":
+        words = " ".join(str(refusal or "").split())[:200]
+        raise GatewayError(FailureKind.REFUSAL, f"the model refused: {words}", usage=usage)
+    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
+    if reason == "length" and (request.schema is not None or not request.top_logprobs):
+        problem = f"the reply was cut at {request.max_tokens} tokens"
+        raise GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
+    text = content if isinstance(content, str) and content.strip() else ""
+    calls = [getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []]
+    called = "\n".join(str(call.arguments) for call in calls if call is not None and call.arguments)
+    held = mode == "json_schema" and bool(text)
+    if called and (mode == "tool" or not text):
+        text, held = called, mode == "tool"
+    text = text or str(getattr(message, "reasoning_content", None) or "")
+    logprobs, tokens = _logprobs(choices[0], request)
+    if not text and (request.schema is not None or not logprobs):
+        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
+    model = getattr(response, "model", None) or endpoint.model
+    return Reply(text, model, usage, logprobs, tokens, held and request.schema is not None)
+
+
+def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
+    """Return the alternatives of each token, and the tokens; nothing where they are not as they should be.
+
+    A whole reply has hundreds of tokens: of these, alternatives that hardly ever come are left out. A
+    character that is spread over several tokens belongs to the last of them.
+    """
+    content = getattr(getattr(choice, "logprobs", None), "content", None) or []
+    least = float("-inf") if request.schema is None else _LEAST_LOGPROB
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    try:
+        alternatives = tuple(
+            {
+                each.token: float(each.logprob)
+                for each in (*(token.top_logprobs or ()), token)
+                if math.isfinite(each.logprob) and (each is token or each.logprob >= least)
+            }
+            for token in content
+        )
+        if all(isinstance(getattr(token, "bytes", None), list) for token in content):
+            return alternatives, tuple(decoder.decode(bytes(token.bytes)) for token in content)
+        return alternatives, tuple(str(token.token) for token in content)
+    except (AttributeError, TypeError, ValueError):
+        return (), ()
+
+
+def _usage(response: Any, endpoint: Endpoint, cost: CallCost) -> CallUsage:  # noqa: ANN401 - litellm's object
     usage = getattr(response, "usage", None)
-    if endpoint.model not in litellm.model_cost or usage is None:
-        return None
-    read, written = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
-    return float(read + written)
+    details = getattr(usage, "prompt_tokens_details", None)
+    read = int(getattr(usage, "prompt_tokens", 0) or 0)
+    written = int(getattr(usage, "completion_tokens", 0) or 0)
+    cached = int(getattr(details, "cached_tokens", 0) or 0)
+    stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
+    if endpoint.price is not None:
+        cost = CallCost(endpoint.price.of(read, written, cached, stored), "profile")
+    return CallUsage(read, written, cost.usd, cost.source, cached, stored).of_call()

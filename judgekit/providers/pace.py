@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from judgekit.providers.base import Endpoint, Request
 
@@ -30,13 +30,20 @@ _CAREFUL = 5.0  # seconds after a refusal, in which one more at a time is tried 
 _ROUNDS = 10  # of nothing but answers, until then
 _MINUTE = 60.0
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+# What is left of a minute's requests and tokens, and when there is more: OpenAI's names, then Anthropic's.
+_BUDGETS = (
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+)
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """On whose behalf the current task asks; callers of one process get turns in the same measure."""
 
 
 class _Waiter(NamedTuple):
-    """Who waits for a turn, and until when by the pace's clock."""
+    """A call that waits for a turn, and until when by the pace's clock."""
 
     turn: asyncio.Future[None]
     end: float
@@ -81,29 +88,23 @@ class Pace:
 
         Raises `GatewayError` as soon as it is known that none comes before `end`, a time by the pace's clock.
         """
-        await self._wait(_Waiter(asyncio.get_running_loop().create_future(), end))
-        try:
-            yield
-        finally:
-            self._end()
-
-    async def _wait(self, mine: _Waiter) -> None:
-        name = caller.get()
-        self._waiting.setdefault(name, deque()).append(mine)
-        self._dismiss((mine,))
+        name, mine = caller.get(), _Waiter(asyncio.get_running_loop().create_future(), end)
+        queue = self._waiting.setdefault(name, deque())
+        queue.append(mine)
+        self._dismiss()
         self._give()
         try:
             await mine.turn
-        except GatewayError:
-            self._forget(name, mine)
-            raise
-        except asyncio.CancelledError:
-            # It may have come at the very moment of the cancellation.
+            yield
+        finally:
+            # A turn may also come at the very moment of a cancellation.
             if mine.turn.done() and not mine.turn.cancelled() and mine.turn.exception() is None:
-                self._end()
-            else:
-                self._forget(name, mine)
-            raise
+                self._flying -= 1
+                self._give()
+            elif mine in queue:
+                queue.remove(mine)
+                if not queue and self._waiting.get(name) is queue:
+                    del self._waiting[name]
 
     def went_well(self) -> None:
         """Tell that a call was answered."""
@@ -117,49 +118,56 @@ class Pace:
             self._limit = min(self._limit, self._flying)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
-        self._pause(_FIRST_PAUSE if seconds is None else seconds, FailureKind.RATE_LIMIT)
+        self._pause(seconds, FailureKind.RATE_LIMIT)
 
     def is_away(self, seconds: float | None) -> None:
         """Tell that the provider cannot answer anybody just now, and for how long it asked to wait."""
-        self._pause(_FIRST_PAUSE if seconds is None else seconds, FailureKind.OVERLOADED)
+        self._pause(seconds, FailureKind.OVERLOADED)
 
     def heard(self, headers: Mapping[str, str]) -> None:
         """Tell what headers came with an answer: where nothing is left, all wait until there is again."""
         for left, reset in _BUDGETS:
             if headers.get(left, "").strip() == "0":
-                self._pause(seconds_of(headers.get(reset, "")) or _FIRST_PAUSE, FailureKind.RATE_LIMIT)
+                self._pause(seconds_of(headers.get(reset, "")) or None, FailureKind.RATE_LIMIT)
 
-    def _pause(self, seconds: float, reason: FailureKind) -> None:
-        until = self._clock() + min(seconds, _LONGEST_PAUSE)
+    def _pause(self, seconds: float | None, reason: FailureKind) -> None:
+        until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
             self._paused_until, self._reason = until, reason
-            self._dismiss([waiter for queue in self._waiting.values() for waiter in queue])
+            self._dismiss()
 
-    def _dismiss(self, waiters: Iterable[_Waiter]) -> None:
-        """Tell those who wait that they wait in vain, where no turn comes before their end."""
+    def _next_turn(self) -> tuple[float, bool]:
+        """Return the seconds until a call may be made, and whether a pause is what it waits for."""
         now = self._clock()
-        minute = self._next_in_minute(now)
-        later = max(self._paused_until, minute) - now
-        paused = self._paused_until >= minute
-        for waiter in waiters:
-            if now + later >= waiter.end and later > 0 and not waiter.turn.done():
-                waiter.turn.set_exception(self._in_vain(later, paused=paused))
+        while self._begun and self._begun[0] <= now - _MINUTE:
+            self._begun.popleft()
+        minute = now
+        if self._per_minute is not None and len(self._begun) >= self._per_minute:
+            minute = self._begun[-self._per_minute] + _MINUTE
+        return max(self._paused_until, minute) - now, self._paused_until >= minute
 
-    def _in_vain(self, later: float, *, paused: bool) -> GatewayError:
-        why = (
-            "the provider asked for a pause" if paused else f"{self._per_minute} calls were made in a minute"
-        )
+    def _dismiss(self) -> None:
+        """Refuse the calls that wait in vain, since no turn comes before their end."""
+        later, is_paused = self._next_turn()
+        if later <= 0:
+            return
+        why = f"{self._per_minute} calls were made in a minute"
+        why = "the provider asked for a pause" if is_paused else why
         message = f"{why}: nobody was asked, since the deadline comes before the next turn in {later:.3g} s"
-        reason = self._reason if paused else FailureKind.RATE_LIMIT
-        return GatewayError(reason, message, retry_after=later, usage=CallUsage())
+        reason = self._reason if is_paused else FailureKind.RATE_LIMIT
+        for waiter in (waiter for queue in self._waiting.values() for waiter in queue):
+            if self._clock() + later >= waiter.end and not waiter.turn.done():
+                error = GatewayError(reason, message, retry_after=later, usage=CallUsage())
+                waiter.turn.set_exception(error)
 
     def _give(self) -> None:
         """Give turns to those who wait, one caller after another, as far as there are any."""
         while self._waiting and self._flying < self.limit:
-            now = self._clock()
-            later = max(self._paused_until, self._next_in_minute(now)) - now
+            later, _ = self._next_turn()
             if later > 0:
-                self._give_in(later)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = asyncio.get_running_loop().call_later(later, self._give)
                 return
             name, queue = self._waiting.popitem(last=False)
             turn = queue.popleft().turn
@@ -167,37 +175,8 @@ class Pace:
                 self._waiting[name] = queue  # behind all others
             if not turn.done():
                 self._flying += 1
-                self._begun.append(now)
+                self._begun.append(self._clock())
                 turn.set_result(None)
-
-    def _next_in_minute(self, now: float) -> float:
-        while self._begun and self._begun[0] <= now - _MINUTE:
-            self._begun.popleft()
-        if self._per_minute is None or len(self._begun) < self._per_minute:
-            return now
-        return self._begun[-self._per_minute] + _MINUTE
-
-    def _give_in(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._give)
-
-    def _end(self) -> None:
-        self._flying -= 1
-        self._give()
-
-    def _forget(self, name: str, mine: _Waiter) -> None:
-        queue = self._waiting.get(name)
-        if queue is not None and mine in queue:
-            queue.remove(mine)
-            if not queue:
-                del self._waiting[name]
-
-
-def no_turn(request: Request) -> GatewayError:
-    """Return the failure of a call that was never made: others were asking all the time it had."""
-    message = f"no turn within {request.timeout:.3g} s: other calls were made first"
-    return GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage())
 
 
 class Paces:
@@ -223,32 +202,25 @@ class Paces:
         return self._kept[whom]
 
 
-# What is left of a minute's requests and tokens, and when there is more: OpenAI's names, then Anthropic's.
-_BUDGETS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)
+def no_turn(request: Request) -> GatewayError:
+    """Return the failure of a call that was never made: others were asking all the time it had."""
+    message = f"no turn within {request.timeout:.3g} s: other calls were made first"
+    return GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage())
 
 
 def seconds_of(text: str) -> float | None:
     """Return the seconds that a provider means by "20", "6m0s", "120ms" or a time; None if unreadable."""
+    from datetime import UTC, datetime  # noqa: PLC0415 - one provider alone says a time
+
     text = text.strip()
     try:
         return max(0.0, float(text))
     except ValueError:
         pass
-    found = _DURATION.fullmatch(text)
-    if text and found:
-        hours, minutes, seconds, thousandths = (float(part or 0) for part in found.groups())
+    parts = _DURATION.fullmatch(text)
+    if text and parts:
+        hours, minutes, seconds, thousandths = (float(part or 0) for part in parts.groups())
         return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
-    return _until(text)
-
-
-def _until(text: str) -> float | None:
-    from datetime import UTC, datetime  # noqa: PLC0415 - one provider alone says it like this
-
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

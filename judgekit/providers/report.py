@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from judgekit.config.names import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.providers import registry, served_models
 from judgekit.providers.base import CallKey, Message, Request, first_set
@@ -69,12 +70,20 @@ def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = No
     """
     wanted = wanted or PanelRequest()
     known = registry.profiles()
-    servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
-    bases = [served(server, environ) for server in servers]
-    answers = dict(
-        zip((server.provider for server in servers), served_models.models_of_all(bases), strict=True)
-    )
-    return [_state(profile, environ, wanted, answers.get(profile.provider)) for profile in known]
+    servers = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
+    lists = served_models.models_of_all([served(server, environ) for server in servers])
+    listed = dict(zip((server.provider for server in servers), lists, strict=True))
+    states = []
+    for profile in known:
+        problem = _problem(profile, environ, wanted, listed.get(profile.provider))
+        models = dict(profile.models.by_tier)
+        if served_here := listed.get(profile.provider):
+            models = dict.fromkeys(TIERS, served_here[0])
+        why = problem or _evidence(profile, environ)
+        states.append(
+            ProviderState(profile.provider, profile.title, profile.kind, problem is None, why, models)
+        )
+    return states
 
 
 async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
@@ -99,56 +108,30 @@ async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Ch
     return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, usage, answered)
 
 
-def _state(
-    profile: Profile, environ: Mapping[str, str], wanted: PanelRequest, listed: list[str] | None
-) -> ProviderState:
-    problem = _problem(profile, environ, wanted, listed)
-    models = dict(profile.models.by_tier)
-    if listed:
-        models = dict.fromkeys(("quick", "deep", "tiebreaker"), listed[0])
-    return ProviderState(
-        profile.provider,
-        profile.title,
-        profile.kind,
-        problem is None,
-        problem or _found(profile, environ),
-        models,
-    )
-
-
 def _problem(
     profile: Profile, environ: Mapping[str, str], wanted: PanelRequest, listed: list[str] | None
 ) -> str | None:
-    lacking = detect(profile, environ, named=wanted.allow is not None and wanted.allows(profile))
-    if lacking is None and profile.detect.port and listed is None:
-        lacking = f"nothing answers on port {profile.detect.port}"
+    lacking = detect(profile, environ, named=wanted.asks_for(profile))
     if lacking is None and profile.detect.port and not listed:
-        lacking = "it has no model that can chat"
+        nothing = f"nothing answers on port {profile.detect.port}"
+        lacking = nothing if listed is None else "it has no model that can chat"
     if lacking is None and isinstance(profile, LitellmProfile) and profile.is_addressed:
-        lacking = _unnamed(profile, environ, wanted)
-    if not wanted.allows(profile):
-        how = f"add {profile.provider} to providers.allow in your own configuration"
-        if isinstance(profile, CommandProfile) and lacking is None:
-            return f"not allowed: {signed_in([profile])}"
-        return f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
-    return lacking
+        named = [name for models in wanted.models.values() if models for name in names(models)]
+        if not any(profile_of(name, registry.profiles())[0] == profile for name in named):
+            lacking = models_at(profile, environ)[1]  # at an address of the user's own
+    if wanted.allows(profile):
+        return lacking
+    if isinstance(profile, CommandProfile) and lacking is None:
+        return f"not allowed: {signed_in([profile])}"
+    how = f"add {profile.provider} to providers.allow in your own configuration"
+    return f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
 
 
-def _unnamed(profile: LitellmProfile, environ: Mapping[str, str], wanted: PanelRequest) -> str | None:
-    """Return what is lacking at an address of the user's own, whose models are the user's to name."""
-    named = [name for given in wanted.models.values() if given for name in names(given)]
-    if any(profile_of(name, registry.profiles())[0] == profile for name in named):
-        return None
-    return models_at(profile, environ)[1]
-
-
-def _found(profile: Profile, environ: Mapping[str, str]) -> str:
+def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
     """Say what shows that a provider is there: a variable's name, never its value."""
     for group in (*profile.detect.env, *profile.detect.named):
         if all(first_set([name], environ) for name in group):
             return f"{' and '.join(group)} set"
     if isinstance(profile, LitellmProfile) and profile.detect.port:
         return f"answers at {served(profile, environ)}"
-    if isinstance(profile, CommandProfile):
-        return f"{profile.detect.command} is on PATH"
-    return "there"
+    return f"{profile.detect.command} is on PATH" if isinstance(profile, CommandProfile) else "there"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit import programs
 from judgekit.config.names import TIERS, TierName
 from judgekit.providers import registry, replay, served_models
-from judgekit.providers.base import INSIDE, endpoint, first_set, missing
+from judgekit.providers.base import INSIDE, endpoint, first_set
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint
 
-Others: TypeAlias = "Callable[[], Sequence[Mapping[TierName, tuple[Endpoint, ...]]]]"
+    Tiers: TypeAlias = Mapping[TierName, tuple[Endpoint, ...]]
+    Named: TypeAlias = Mapping[TierName, Sequence[str]]
+
+Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
 CUSTOM = "openai-compatible"
 _NOTHING = (
@@ -50,13 +53,11 @@ class PanelRequest:
 
     def allows(self, profile: Profile) -> bool:
         """Whether the user lets text go to this provider."""
-        if self.allow is None:
-            return not isinstance(profile, CommandProfile)
-        return profile.provider in _unaliased(self.allow)
+        return not isinstance(profile, CommandProfile) if self.allow is None else self.asks_for(profile)
 
-    def names(self, profile: Profile, tier: TierName) -> bool:
-        """Whether the user, and not just a project, asks for this provider in this tier."""
-        return tier not in self.listed_only or profile.provider in _unaliased(self.allow or ())
+    def asks_for(self, profile: Profile) -> bool:
+        """Whether the user names this provider among those that may be used."""
+        return profile.provider in map(registry.unaliased, self.allow or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,44 +82,55 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     """
     recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
     if recording:
-        return _of(replay.recorded_models(Path(recording)), "replay", f"replies recorded in {recording}")
-    known = _ordered([profile for profile in registry.profiles() if wanted.allows(profile)], wanted.order)
+        reason = f"replies recorded in {recording}"
+        return Panel(fill(replay.recorded_models(Path(recording))), "replay", reason)
+    first = [registry.unaliased(name) for name in wanted.order or ()]
+    known = [profile for profile in registry.profiles() if wanted.allows(profile)]
+    known.sort(key=lambda profile: first.index(profile.provider) if profile.provider in first else len(first))
     others = functools.cache(
-        lambda: tuple(each.endpoints for each in _detected(known, wanted, environ) if each.endpoints)
+        lambda: tuple(panel.endpoints for panel in _detected(known, wanted, environ) if panel.endpoints)
     )
-    if any(wanted.models.values()):
-        return _named(wanted, known, environ, others)
-    own = _models_without_address(known, environ)
-    if own:
-        return _named(replace(wanted, models=own, listed_only=frozenset()), known, environ, others)
-    panel = next(_detected(known, wanted, environ), None)
-    return replace(panel, others=others) if panel else Panel({}, None, _nothing(wanted, environ))
+    if not any(wanted.models.values()):
+        models = _models_without_address(known, environ)
+        if not models:
+            panel = next(_detected(known, wanted, environ), None)
+            return replace(panel, others=others) if panel else Panel({}, None, _nothing(wanted, environ))
+        wanted = replace(wanted, models=models, listed_only=frozenset())
+    return _named(wanted, known, environ, others)
 
 
-def fill(endpoints: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, tuple[Endpoint, ...]]:
+def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
     if not endpoints:
         return {}
     filled: dict[TierName, tuple[Endpoint, ...]] = {}
     for place, tier in enumerate(TIERS):
         nearest = (*TIERS[place:], *reversed(TIERS[:place]))
-        filled[tier] = next(endpoints[each] for each in nearest if each in endpoints)
+        filled[tier] = next(endpoints[near] for near in nearest if near in endpoints)
     return filled
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Return why a profile cannot be used here, or None when it can; local servers are not asked."""
-    lacking = missing(profile.detect, environ, named=named)
-    if lacking:
+    """Return why a profile cannot be used here, or None when it can; local servers are not asked.
+
+    `named` says that the user asked for this provider, so general-purpose credentials count too.
+    """
+    shown = profile.detect
+    groups = [*shown.env, *(shown.named if named else [])]
+    if (shown.env or shown.named) and not any(_is_set(group, environ) for group in groups):
+        lacking = " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
         return f"set {lacking}"
     if isinstance(profile, CommandProfile) and environ.get(INSIDE):
         return "a program that judgekit runs started it"
-    module, command = profile.detect.module, profile.detect.command
-    if module and not importable(module):
-        return f"the Python package {module} is not installed"
-    if command and programs.find(command, environ) is None:
-        return f"no command {command} on PATH"
+    if shown.module and not importable(shown.module):
+        return f"the Python package {shown.module} is not installed"
+    if shown.command and programs.find(shown.command, environ) is None:
+        return f"no command {shown.command} on PATH"
     return None
+
+
+def _is_set(group: Sequence[str], environ: Mapping[str, str]) -> bool:
+    return all(environ.get(name, "").strip() for name in group)
 
 
 def importable(module: str) -> bool:
@@ -143,71 +155,47 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
     for profile in _addressed(known, environ):
         models, problem = models_at(profile, environ)
         if problem is None:
-            why = f"{profile.title}: {served(profile, environ)}"
-            yield _of(_reached(profile, models, environ), profile.provider, why)
+            yield _panel(profile, models, f"{profile.title}: {served(profile, environ)}", environ)
         elif profile.provider == CUSTOM:  # it was meant, and nothing that comes after it
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
-    yield from _by_key(known, wanted, environ)
-    yield from _by_server(known, environ)
-    yield from _embedded(known, environ)
-    yield from _by_command(known, environ)
+    reached = [profile for profile in known if isinstance(profile, LitellmProfile)]
+    for profile in reached:
+        has_models = bool(profile.models.by_tier)
+        if has_models and detect(profile, environ, named=wanted.asks_for(profile)) is None:
+            yield _panel(profile, profile.models.by_tier, f"{profile.title}: its key is set", environ)
+    servers = [profile for profile in reached if profile.detect.port]
+    lists = served_models.models_of_all([served(server, environ) for server in servers])
+    for profile, listed in zip(servers, lists, strict=True):
+        if listed:
+            reason = f"{profile.title} answers at {served(profile, environ)}"
+            yield _panel(profile, dict.fromkeys(TIERS, listed[:1]), reason, environ)
+    for profile in (profile for profile in reached if profile.embedded):
+        models = _models_in(profile, environ)
+        if models and detect(profile, environ) is None:
+            yield _panel(profile, models, f"the embedded model {next(iter(models.values()))[0]}", environ)
+    for command in (profile for profile in known if isinstance(profile, CommandProfile)):
+        if detect(command, environ) is None:
+            reason = f"{command.title}: the command {command.detect.command} is on PATH"
+            yield _panel(command, command.models.by_tier, reason, environ)
     yield from unnamed
 
 
-def models_at(
-    profile: LitellmProfile, environ: Mapping[str, str]
-) -> tuple[Mapping[TierName, Sequence[str]], str | None]:
+def models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models at an address that the user names, or why there are none.
 
     Which they are is the user's to say. `JUDGEKIT_API_BASE` alone is asked for them, where it is on this
     machine.
     """
     base, models = served(profile, environ), _models_in(profile, environ)
-    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
     if not base.startswith(("http://", "https://")):
         expected = "expected an address such as http://127.0.0.1:8080/v1"
         return {}, f"the address of {profile.provider} is {base!r}: {expected}"
     if not models and profile.provider == CUSTOM and (listed := served_models.models(base)):
         models = dict.fromkeys(TIERS, listed[:1])
+    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model that is there"
-
-
-def _by_key(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
-    asked = set(_unaliased(wanted.allow or ()))
-    for profile in known:
-        if not isinstance(profile, LitellmProfile) or not profile.models.by_tier:
-            continue
-        if detect(profile, environ, named=profile.provider in asked) is None:
-            yield _profile_panel(profile, environ, "its key is set")
-
-
-def _by_server(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
-    servers = [each for each in known if isinstance(each, LitellmProfile) and each.detect.port]
-    lists = served_models.models_of_all([served(server, environ) for server in servers])
-    for profile, listed in zip(servers, lists, strict=True):
-        if listed:
-            yield _of(
-                _reached(profile, dict.fromkeys(TIERS, listed[:1]), environ),
-                profile.provider,
-                f"{profile.title} answers at {served(profile, environ)}",
-            )
-
-
-def _embedded(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
-    for profile in known:
-        if isinstance(profile, LitellmProfile) and profile.embedded:
-            models = _models_in(profile, environ)
-            if models and detect(profile, environ) is None:
-                named = f"the embedded model {next(iter(models.values()))[0]}"
-                yield _of(_reached(profile, models, environ), profile.provider, named)
-
-
-def _by_command(known: Sequence[Profile], environ: Mapping[str, str]) -> Iterator[Panel]:
-    for profile in known:
-        if isinstance(profile, CommandProfile) and detect(profile, environ) is None:
-            yield _profile_panel(profile, environ, f"the command {profile.detect.command} is on PATH")
 
 
 def _named(
@@ -219,35 +207,32 @@ def _named(
     provider takes a tier for the sake of independence only where `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
-    named = {tier: names(name) for tier, name in wanted.models.items() if name}
-    for tier, name in ((tier, name) for tier, jury in named.items() for name in jury):
+    tiers = {tier: names(models) for tier, models in wanted.models.items() if models}
+    for tier, name in ((tier, name) for tier, jury in tiers.items() for name in jury):
         profile, model = profile_of(name, known)
         profile = profile or next(iter(_addressed(known, environ)), None)
         problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
         if profile is None or problem:
             return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
-    first = next(iter(endpoints.values()))[0].profile
-    if all(each.profile == first for jury in endpoints.values() for each in jury):
-        endpoints = {**_own(first, environ), **endpoints}
-    by = "project" if wanted.listed_only.issuperset(named) else "user"
-    panel = _of(endpoints, first.provider, f"named by the {by}")
-    at_home = all(_is_own(each.profile) for jury in endpoints.values() for each in jury)
+    used = [each.profile for jury in endpoints.values() for each in jury]
+    if all(profile == used[0] for profile in used):
+        endpoints = {**_endpoints(used[0], used[0].models.by_tier, environ), **endpoints}
+    by = "project" if wanted.listed_only.issuperset(tiers) else "user"
+    panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
+    at_home = all(
+        isinstance(profile, LitellmProfile)
+        and (profile.detect.port or profile.models_env.by_tier or profile.embedded)
+        for profile in used
+    )
     return panel if at_home and wanted.allow is None else replace(panel, others=others)
-
-
-def _is_own(profile: Profile) -> bool:
-    """Whether what a provider is sent goes to a server or an address of the user's own."""
-    if not isinstance(profile, LitellmProfile):
-        return False
-    return bool(profile.detect.port or profile.models_env.by_tier or profile.embedded)
 
 
 def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Mapping[str, str]
 ) -> str | None:
     """Return why the named model of a tier cannot be used here; a project does not lend credentials."""
-    if wanted.names(profile, tier):
+    if tier not in wanted.listed_only or wanted.asks_for(profile):
         return detect(profile, environ, named=True)
     problem = detect(profile, environ)
     if problem and detect(profile, environ, named=True) is None:
@@ -266,7 +251,7 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     """
     provider, _, rest = name.partition("/")
     for profile in known:
-        if rest and profile.provider in _unaliased([provider]):
+        if rest and profile.provider == registry.unaliased(provider):
             return profile, rest
     for profile in known:
         if name in profile.models.by_tier.values():
@@ -275,49 +260,34 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     return max(fitting, key=lambda each: len(each.prefix), default=None), name
 
 
-def _profile_panel(profile: Profile, environ: Mapping[str, str], why: str) -> Panel:
-    return _of(_own(profile, environ), profile.provider, f"{profile.title}: {why}")
-
-
-def _of(endpoints: Mapping[TierName, tuple[Endpoint, ...]], provider: str, reason: str) -> Panel:
-    return Panel(fill(endpoints), provider, reason)
-
-
 def names(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return the models that one text, separated by commas, or a list names; each once, in order."""
-    each = given.split(",") if isinstance(given, str) else given
-    return tuple(dict.fromkeys(name.strip() for name in each if name.strip()))
+    parts = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
-def _own(profile: Profile, environ: Mapping[str, str]) -> dict[TierName, tuple[Endpoint, ...]]:
-    return _reached(profile, {tier: [model] for tier, model in profile.models.by_tier.items()}, environ)
+def _panel(
+    profile: Profile, models: Mapping[TierName, str | Sequence[str]], reason: str, environ: Mapping[str, str]
+) -> Panel:
+    return Panel(fill(_endpoints(profile, models, environ)), profile.provider, reason)
 
 
-def _reached(
-    profile: Profile, models: Mapping[TierName, Sequence[str]], environ: Mapping[str, str]
-) -> dict[TierName, tuple[Endpoint, ...]]:
-    return {tier: tuple(endpoint(profile, each, environ) for each in jury) for tier, jury in models.items()}
+def _endpoints(
+    profile: Profile, models: Mapping[TierName, str | Sequence[str]], environ: Mapping[str, str]
+) -> Tiers:
+    juries = {tier: [jury] if isinstance(jury, str) else jury for tier, jury in models.items()}
+    return {tier: tuple(endpoint(profile, model, environ) for model in jury) for tier, jury in juries.items()}
 
 
-def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> dict[TierName, Sequence[str]]:
+def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> Named:
     """Return the models that the profile's own variables name."""
     every = names(environ.get("JUDGEKIT_MODEL", "")) if profile.base_env else ()
-    found = {
-        tier: names(environ.get(variable, "")) or every
-        for tier, variable in profile.models_env.by_tier.items()
-    }
+    by_tier = profile.models_env.by_tier.items()
+    found = {tier: names(environ.get(variable, "")) or every for tier, variable in by_tier}
     return {tier: models for tier, models in found.items() if models}
 
 
-def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
-    """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    named = [each for each in known if isinstance(each, LitellmProfile) and each.is_addressed]
-    return [litellm_profile for litellm_profile in named if first_set(litellm_profile.base_env, environ)]
-
-
-def _models_without_address(
-    known: Sequence[Profile], environ: Mapping[str, str]
-) -> dict[TierName, Sequence[str]]:
+def _models_without_address(known: Sequence[Profile], environ: Mapping[str, str]) -> Named:
     """Return the models of `JUDGEKIT_MODEL` and its like where no address says whose they are."""
     if _addressed(known, environ):
         return {}
@@ -326,34 +296,25 @@ def _models_without_address(
     return {tier: models for tier, models in found.items() if models}
 
 
-def _ordered(known: Sequence[Profile], order: Sequence[str] | None) -> list[Profile]:
-    first = {name: place for place, name in enumerate(_unaliased(order or ()))}
-    return sorted(known, key=lambda profile: first.get(profile.provider, len(first)))
-
-
-def _unaliased(names: Sequence[str]) -> list[str]:
-    return [registry.unaliased(name) for name in names]
+def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
+    """Return the profiles whose address and models are both the user's to name, and whose address is set."""
+    named = [each for each in known if isinstance(each, LitellmProfile) and each.is_addressed]
+    return [profile for profile in named if first_set(profile.base_env, environ)]
 
 
 def _nothing(wanted: PanelRequest, environ: Mapping[str, str]) -> str:
     """Say that there is no model, and of commands that are there what keeps them from being used."""
-    if wanted.allow is None:
-        told = _NOTHING
-    else:
-        told = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
-    there = [
-        profile
-        for profile in registry.profiles()
-        if isinstance(profile, CommandProfile)
-        and not wanted.allows(profile)
-        and detect(profile, environ) is None
-    ]
-    return f"{told}; {signed_in(there)}" if there else told
+    problem = _NOTHING
+    if wanted.allow is not None:
+        problem = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+    commands = [profile for profile in registry.profiles() if isinstance(profile, CommandProfile)]
+    there = [each for each in commands if not wanted.allows(each) and detect(each, environ) is None]
+    return f"{problem}; {signed_in(there)}" if there else problem
 
 
 def signed_in(commands: Sequence[CommandProfile]) -> str:
     """Say how to judge with commands that are there and not allowed."""
-    names = " and ".join(str(command.detect.command) for command in commands)
+    words = " and ".join(str(command.detect.command) for command in commands)
     allow = ", ".join(command.provider for command in commands)
-    there = f"{names} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is no API key"
+    there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is no API key"
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"

@@ -44,10 +44,13 @@ def models(base: str, seconds: float = SECONDS) -> list[str] | None:
     if url.scheme != "http" or not is_loopback(base):
         return None
     try:
-        body = _get(url.hostname or "", url.port or 80, url.path.rstrip("/") + "/models", seconds)
-        return [name for name in _names(json.loads(body)) if not _NO_CHAT.search(name)]
-    except (OSError, ValueError, RecursionError):
+        listed = json.loads(
+            _get(url.hostname or "", url.port or 80, url.path.rstrip("/") + "/models", seconds)
+        )
+        names = [str(model["id"]) for model in listed["data"] if isinstance(model, dict) and model.get("id")]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
+    return [name for name in names if not _NO_CHAT.search(name)]
 
 
 def models_of_all(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
@@ -64,41 +67,29 @@ def _get(host: str, port: int, path: str, seconds: float) -> bytes:
     end = time.monotonic() + seconds
     with socket.create_connection((host, port), timeout=seconds) as connection:
         connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
-        answer = b""
-        while len(answer) < _MAX_BYTES and not _complete(answer):
+        answer = head = body = b""
+        length: re.Match[bytes] | None = None
+        while len(answer) < _MAX_BYTES and not (length and len(body) >= int(length[1])):
             connection.settimeout(max(0.001, end - time.monotonic()))
             received = connection.recv(65536)
             if not received:
                 break
             answer += received
+            head, separator, body = answer.partition(b"\r\n\r\n")
+            length = re.search(rb"(?im)^content-length:\s*(\d+)", head) if separator else None
             if time.monotonic() > end:
                 raise TimeoutError
-    head, _, body = answer.partition(b"\r\n\r\n")
     if not re.match(rb"HTTP/1\.[01] 200\b", head):
         raise ValueError("not the answer of a model server")
     return body
 
 
-def _complete(answer: bytes) -> bool:
-    head, separator, body = answer.partition(b"\r\n\r\n")
-    length = re.search(rb"(?im)^content-length:\s*(\d+)", head)
-    return bool(separator and length and len(body) >= int(length[1]))
-
-
-def _names(data: Any) -> list[str]:  # noqa: ANN401 - what any server may send
-    listed = data.get("data") if isinstance(data, dict) else None
-    if not isinstance(listed, list):
-        raise ValueError("not a list of models")  # noqa: TRY004 - one error for any answer that is not one
-    return [str(each["id"]) for each in listed if isinstance(each, dict) and each.get("id")]
-
-
 PROXY_SECONDS = 2.0  # for the whole question
-MOST_BYTES = 1_000_000
 KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before one that gave no answer is asked again
 FOLDER = "proxies"
 _lock = threading.Lock()
-_asked: dict[str, tuple[float, dict[str, str]]] = {}
+_asked: dict[Path, tuple[float, dict[str, str]]] = {}
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
@@ -113,75 +104,56 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     if by_beginning(profile.families, bare, profile.family):
         return endpoint
     with _lock:
-        told = _families(endpoint.api_base, endpoint.api_key)
-    family = told.get(bare) or next(
-        (told[each] for each in told if each.endswith("*") and bare.startswith(each[:-1])), None
-    )
+        families = _families(endpoint.api_base, endpoint.api_key)
+    patterns = (name for name in families if name.endswith("*") and bare.startswith(name[:-1]))
+    family = families.get(bare) or families.get(next(patterns, ""))
     return replace(endpoint, family=family) if family else endpoint
 
 
 def _families(base: str, key: str | None) -> dict[str, str]:
-    name = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
-    path = Path(environment.cache_home()) / FOLDER / f"{name}.json"
-    at, known = _asked.get(str(path)) or _kept(path)
+    """Return the family behind each name of a proxy, as it said within a day; none where it says nothing."""
+    digest = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
+    path = Path(environment.cache_home()) / FOLDER / f"{digest}.json"
+    at, known = 0.0, dict[str, str]()
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = {} if path in _asked else json.loads(path.read_bytes())
+        families = {str(name): str(family) for name, family in kept.get("families", {}).items()}
+        at, known = _asked.get(path) or (float(kept["at"]), families)
     if abs(time.time() - at) < (KEPT_SECONDS if known else FAILED_SECONDS):
         return known
-    import asyncio  # noqa: PLC0415 - for a proxy alone
-
     with suppress(Exception):  # whatever a stranger's server does; the families stay as they are
-        known = _families_in(asyncio.run(_get_info(base, key)))
-    _asked[str(path)] = time.time(), known
-    _keep(path, known)
-    return known
-
-
-async def _get_info(base: str, key: str | None) -> bytes:
-    import asyncio  # noqa: PLC0415 - for a proxy alone
-
-    import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
-
-    url = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info"
-    headers = {"Accept-Encoding": "identity"}
-    if key and key != NO_KEY:
-        headers["Authorization"] = f"Bearer {key}"
-    said = b""
-    async with (
-        asyncio.timeout(PROXY_SECONDS),
-        httpx.AsyncClient(timeout=PROXY_SECONDS) as client,
-        client.stream("GET", url, headers=headers) as answer,
-    ):
-        answer.raise_for_status()
-        async for part in answer.aiter_raw():
-            said += part
-            if len(said) > MOST_BYTES:
-                raise ValueError("too long")
-    return said
-
-
-def _families_in(said: bytes) -> dict[str, str]:
-    """Return the family behind each name in what a proxy says of its models."""
-    found: dict[str, set[str]] = {}
-    for each in json.loads(said)["data"]:
-        behind: Any = (each.get("model_info") or {}).get("base_model") or each["litellm_params"]["model"]
-        found.setdefault(str(each["model_name"]), set()).add(family_by_name(str(behind)))
-    return {
-        name: families.pop() if len(families) == 1 else UNKNOWN_FAMILY
-        for name, families in found.items()
-        if families != {UNKNOWN_FAMILY}
-    }
-
-
-def _kept(path: Path) -> tuple[float, dict[str, str]]:
-    try:
-        found = json.loads(path.read_bytes())
-        return float(found["at"]), {str(name): str(family) for name, family in found["families"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0.0, {}
-
-
-def _keep(path: Path, known: dict[str, str]) -> None:
+        known = _asked_proxy(base, key)
+    _asked[path] = time.time(), known
     temporary = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         temporary.write_text(json.dumps({"at": time.time(), "families": known}), encoding="utf-8")
         temporary.replace(path)
+    return known
+
+
+def _asked_proxy(base: str, key: str | None) -> dict[str, str]:
+    import asyncio  # noqa: PLC0415 - for a proxy alone
+
+    import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
+
+    from judgekit.providers import bounded  # noqa: PLC0415 - the same
+
+    url = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info"
+    headers = {"Authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
+
+    async def ask() -> list[Any]:
+        with bounded.replies(_MAX_BYTES):
+            async with asyncio.timeout(PROXY_SECONDS), httpx.AsyncClient(timeout=PROXY_SECONDS) as client:
+                models: list[Any] = (await client.get(url, headers=headers)).raise_for_status().json()["data"]
+                return models
+
+    found: dict[str, set[str]] = {}
+    for model in asyncio.run(ask()):
+        behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
+        found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
+    return {
+        name: families.pop() if len(families) == 1 else UNKNOWN_FAMILY
+        for name, families in found.items()
+        if families != {UNKNOWN_FAMILY}
+    }

@@ -17,7 +17,7 @@ from loopback import SILENT, Loopback, fails, says
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.base import CallKey, Message, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.gateway import IMPLEMENTATIONS, Kind, Router
+from judgekit.providers.gateway import Kind, Router, opened
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.registry import CommandProfile
 from judgekit.providers.replay import RecordedFailure, RecordedLine, RecordedReply, ReplayGateway, endpoints
@@ -161,8 +161,8 @@ def test_lone_surrogates_are_no_crash(world: World) -> None:
 
 def test_it_does_not_take_the_endpoints_of_others(world: World) -> None:
     others: dict[str, Kind] = {"litellm": "command", "command": "replay", "replay": "litellm"}
-    other = IMPLEMENTATIONS[others[world.good.profile.kind]]
-    assert failure(other(), world.good, request()).kind is FailureKind.BAD_REQUEST
+    other = opened(others[world.good.profile.kind])
+    assert failure(other, world.good, request()).kind is FailureKind.BAD_REQUEST
 
 
 def test_the_router_finds_the_right_one(world: World) -> None:
