@@ -235,8 +235,8 @@ def read(text: str) -> None:
 
 
 def differing(text: str) -> None:
-    (found, *_), own = of("judging.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
-    of("judging.extract.differing")(REPLY + text, found, own, nested=True)
+    found, own = of("judging.scan.scan")(REPLY), Answer(scores=Scores(semantic=1, pragmatic=2))
+    of("judging.extract._differing")(REPLY + text, found, own, nested=True)
 
 
 def places(text: str) -> None:
@@ -289,8 +289,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
     ),
-    "judging.extract.differing": differing,
-    "judging.extract.exact_end": lambda text: of("judging.extract.exact_end")(text, 0),
+    "judging.extract._differing": differing,
     "judging.extract.read": read,
     "judging.extract.extract": lambda text: of("judging.extract.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),

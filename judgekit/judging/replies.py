@@ -51,7 +51,7 @@ def _text(limit: int) -> BeforeValidator:
 
 
 def _word(value: object) -> str | None:
-    return value.strip()[:MAX_WORD] if isinstance(value, str) else None
+    return str(value).strip()[:MAX_WORD] if isinstance(value, str) or type(value) is int else None
 
 
 Text = Annotated[str, _text(MAX_TEXT)]
