@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from judgekit.config import settings
-from judgekit.evaluation import trial
+from judgekit.evaluation import runner
 from judgekit.judging.panel import resolve_panel
 from judgekit.rubric import loader
 from judgekit.rubric.loader import read_cases
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config.names import ModeName
-    from judgekit.evaluation.trial import Tried
+    from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
 
 HEAD = """# Rubrics on their own cases, measured
@@ -66,7 +66,7 @@ def main() -> int:
     for rubric in loader.rubrics():
         scored = [case for case in read_cases(rubric) if isinstance(case, ScoreCase)]
         if scored and rubric.rubric.rubric in (namespace.only or [rubric.rubric.rubric]):
-            effects.append(Effect(rubric, scored, trial.run(rubric, scored)))
+            effects.append(Effect(rubric, scored, runner.trial(rubric, scored)))
     page = "\n".join([_head(), *(_section(effect) for effect in effects)])
     if namespace.write:
         namespace.write.write_text(page, encoding="utf-8")
@@ -85,7 +85,7 @@ def _head() -> str:
 
 def _section(effect: Effect) -> str:
     rubric = effect.loaded.rubric
-    sums = [_sum(effect.of(mode), mode) for mode in trial.MODES]
+    sums = [_sum(effect.of(mode), mode) for mode in runner.MODES]
     rows = [_row(case, effect) for case in effect.cases]
     return "\n".join(
         [
@@ -111,13 +111,13 @@ def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
     accepted = [
         one._replace(expected=str(one.expected == "accept"), said=str(one.said == "accept"))
         for one in tried
-        if one.said not in trial.UNREAD
+        if one.said not in runner.UNREAD
     ]
     return f"| {mode} | {_share(tried)} | {_share(accepted)} | {auc(tried):.2f} |"
 
 
 def _share(tried: Sequence[Tried]) -> str:
-    agreement = trial.agreement(tried)
+    agreement = runner.agreement(tried)
     if agreement.share is None or agreement.bounds is None:
         return "none decided"
     low, high = agreement.bounds
@@ -141,7 +141,7 @@ def _row(case: ScoreCase, effect: Effect) -> str:
     said = {tried.mode: tried for tried in effect.tried if tried.case == case.id}
     scores = next((tried.scores for tried in said.values() if tried.scores), {})
     shown = ", ".join(f"{name} {value:.1f}" for name, value in scores.items()) or "none"
-    verdicts = " | ".join(_verdict(said[mode]) for mode in trial.MODES)
+    verdicts = " | ".join(_verdict(said[mode]) for mode in runner.MODES)
     return f"| {case.id} | {verdicts} | {shown} | {case.why.replace('|', '/')} |"
 
 

@@ -21,7 +21,8 @@ from judgekit.config.settings import Config
 from judgekit.config.yamlfile import load_yaml, problem
 from judgekit.engine import schemas
 from judgekit.engine.schemas import JudgeSent, LinesSent
-from judgekit.evaluation import collection, labelled
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import collection
 from judgekit.ledger import records
 from judgekit.providers import replay
 from judgekit.providers.registry import ProfileFile

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench.judged.recorded import UNREADABLE, endpoint, recording, reply, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, averages, lines, shuffled
 from judgekit.evaluation.calibrate import choose_rules
-from judgekit.evaluation.labelled import Case
-from judgekit.evaluation.readings import samples
+from judgekit.evaluation.cases import Case
+from judgekit.evaluation.samples import samples
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison import ComparisonInput
@@ -133,7 +133,7 @@ def folded(duels: Sequence[Duel], judged: Judged, answers: Answers, seed: int) -
     found: list[tuple[float, float]] = []
     for fold in range(FOLDS):
         learnt = [case(duel, answers) for place, duel in enumerate(mixed) if place % FOLDS != fold]
-        finality = choose_rules(samples(learnt, RUBRIC, "lenient"), TIERS, PROMISE).finality
+        finality = choose_rules(samples(learnt, RUBRIC.rubric, "lenient"), TIERS, PROMISE).finality
         words = judged.under(finality)
         found += [words[duel.id] for duel in mixed[fold::FOLDS]]
     return averages(found)

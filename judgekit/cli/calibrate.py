@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.config.names import ModeName
-    from judgekit.evaluation.labelled import Case
+    from judgekit.evaluation.cases import Case
     from judgekit.evaluation.runner import Opinions
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promised, RefusedRule
     from judgekit.rubric.loader import LoadedRubric
@@ -68,7 +68,8 @@ def calibrate(
         raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
     (labels,) = files
 
-    from judgekit.evaluation import labelled, runner
+    from judgekit.evaluation import cases as labelled
+    from judgekit.evaluation import runner
     from judgekit.evaluation.calibrate import learn
     from judgekit.judging import calibration
     from judgekit.judging.calibration import Promise
@@ -137,10 +138,10 @@ def _rates(error: float | None, excess: float | None, confidence: float) -> tupl
 
 def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Opinions:
     """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
-    from judgekit.evaluation import readings, runner
+    from judgekit.evaluation import runner, samples
 
     if any(case.judges for case in cases):
-        return runner.Opinions(cases, readings.models(cases), {})
+        return runner.Opinions(cases, samples.models(cases), {})
     return runner.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
 
 

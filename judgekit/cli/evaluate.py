@@ -78,8 +78,9 @@ def judge(
 
     Exit code 2 when a model that was asked did not answer: the figures rest on a part, or on nothing.
     """
-    from judgekit.evaluation import labelled, runner
+    from judgekit.evaluation import cases as labelled
     from judgekit.evaluation import report as evaluation
+    from judgekit.evaluation import runner
     from judgekit.rubric import loader
 
     if html is not None:

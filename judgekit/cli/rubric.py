@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config.names import ModeName
-    from judgekit.evaluation.trial import Tried
+    from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.search_path import Head, Origin
 
@@ -93,11 +93,11 @@ def _check(
 def _run(
     loaded_rubric: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
 ) -> Exit:
-    from judgekit.evaluation import trial
+    from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
-    modes = (mode,) if mode else trial.MODES
-    tried = trial.run(
+    modes = (mode,) if mode else runner.MODES
+    tried = runner.trial(
         loaded_rubric,
         read_cases(loaded_rubric),
         project,
@@ -110,9 +110,9 @@ def _run(
 
 def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
     """Say how far one mode agrees with the labels, and return the exit code."""
-    from judgekit.evaluation import trial
+    from judgekit.evaluation import runner
 
-    agreed = trial.agreement(tried)
+    agreed = runner.agreement(tried)
     if agreed.share is None or agreed.bounds is None:
         why = next((each.why for each in tried if each.why), "there are no cases" if not tried else "")
         warn(f"{mode}: nothing was decided{f': {why}' if why else ''}")
@@ -153,15 +153,15 @@ def diff(
     mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
 ) -> int:
     """Say what changed between two rubrics, key by key; with --run, which verdicts on their cases change."""
-    from judgekit.evaluation import trial
     from judgekit.rubric import loader
+    from judgekit.rubric.diff import changes
 
     project = Path(environment.project_root(str(Path.cwd())))
     old, new = (loader.find_rubric(each, project) for each in (before, after))
     if old.rubric.task != new.rubric.task:
         tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
-    found = trial.changes(old.rubric, new.rubric)
+    found = changes(old.rubric, new.rubric)
     for change in found:
         say(str(change))
     if not found:
@@ -172,20 +172,20 @@ def diff(
 
 
 def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: ModeName | None) -> None:
-    from judgekit.evaluation import trial
+    from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
     cases = read_cases(new) or read_cases(old)
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
-    modes = (mode,) if mode else trial.MODES
-    both = [trial.run(loaded_rubric, cases, project, modes=modes) for loaded_rubric in (old, new)]
-    for flip in trial.flips(*both):
+    modes = (mode,) if mode else runner.MODES
+    both = [runner.trial(loaded_rubric, cases, project, modes=modes) for loaded_rubric in (old, new)]
+    for flip in runner.flips(*both):
         worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
         said = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
         say(f"{flip.mode:<8} {flip.case:<28} {said}")
     for each in modes:
-        shares = [trial.agreement(one for one in tried if one.mode == each).share for tried in both]
+        shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         said = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
         warn(f"{each}: as labelled {said} of {len(cases)} cases")
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from judgekit.errors import InputError
 from judgekit.evaluation import charts, stats
 from judgekit.evaluation.charts import FigurePanel, Page, ReliabilityGroup, ScatterPoint
-from judgekit.evaluation.readings import Reader, name_of
+from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import Bin, BootstrapInterval, Class, ReportPart, Resampling, interval, mean
 from judgekit.judging.jury import ORDERS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.config.names import ModeName
-    from judgekit.evaluation.labelled import Case, Variant
+    from judgekit.evaluation.cases import Case, Variant
     from judgekit.evaluation.stats import Pair
     from judgekit.rubric.loader import LoadedRubric
 
@@ -172,7 +172,7 @@ def _judge(judge: str, cases: Sequence[Case], reader: Reader | None, wanted: str
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
     return JudgeReport(
         judge=judge,
-        model=name_of(cases[0].judges[judge]),
+        model=cases[0].judges[judge].name,
         items=len(originals),
         unanswered=dict(Counter(item.unanswered for item in items if item.unanswered)),
         unreadable=interval(mean([item.said is None for item in items if not item.unanswered])),

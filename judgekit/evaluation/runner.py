@@ -1,28 +1,30 @@
-"""Asks models, or a recording of them, about labelled cases, without ending at the first settled tier.
+"""Asks models, or a recording of them, about labelled cases, for three questions.
 
-Cases may be asked again, and in another order.
+`eval judge` and `calibrate` ask for the opinion of every tier (`ask`), whichever tier would have settled it.
+`rubric check --run` asks for the verdicts that judging comes to (`trial`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation.labelled import Recorded
+from judgekit.evaluation.cases import Case, Recorded
 from judgekit.judging import fence, fingerprint, redact, service
 from judgekit.judging.compare import CompareTask, PairJudge
-from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.comparison import Comparison, ComparisonInput
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS, Vote, of_calls
 from judgekit.judging.logprobs import score_source
+from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.round import gather_limited
@@ -30,235 +32,124 @@ from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.subject import Document, Task, file_of, is_cut
-from judgekit.judging.verdict import LETTERS
+from judgekit.judging.verdict import Selection
+from judgekit.ledger import rates
 from judgekit.providers import running
-from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.evaluation.labelled import Case, Variant
+    from judgekit.evaluation.cases import Variant
     from judgekit.judging.judge import Judge
     from judgekit.judging.jury import PairWord
     from judgekit.judging.options import JudgeOptions
     from judgekit.judging.verdict import CompareRound, Round, Verdict
-    from judgekit.providers.base import Endpoint, PanelModels
+    from judgekit.ledger.rates import Interval
+    from judgekit.providers.base import Endpoint
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Case as RubricCase
+
+Result: TypeAlias = "Verdict | Selection | Comparison"
+
+AT_ONCE = 8
+MODES: tuple[ModeName, ...] = ("strict", "lenient")
+UNREAD = ("undetermined", "escalate")
+"""Words that say that nothing was decided: they agree with no label, and do not disagree either."""
 
 
-_BOTH = len(ORDERS)
-_FREE = ("cache", "mixed")  # what was kept cost nothing this time, which says nothing about the next
+# --- A case as the judge takes it
 
 
-def of_tiers(
-    rounds: Sequence[Round],
-    panel: PanelModels,
-    options: JudgeOptions,
-    questions: int,
-    cut: Collection[str] = (),
-) -> dict[str, Recorded]:
-    """Return what each tier said about a document or candidates; `cut` are those that did not see it all."""
-    found: dict[str, Recorded] = {}
-    for tier, jury in models_by_tier(panel).items():
-        own = [each for each in rounds if each.tier == tier]
-        said = [
-            {
-                **_said(each, endpoint),
-                **_usage([each], _calls(endpoint, options, questions)),
-                **_who(endpoint),
-            }
-            for endpoint, each in zip(jury, own, strict=bool(own))
-        ]
-        if said:
-            found[tier] = _joined(said, {**_how(options), "cut": tier in cut})
-    return found
+def _document(case: Case, folder: Path | None) -> Document:
+    text = case.text
+    if text is None and (case.path is None or folder is None):
+        raise InputError(f"{case.where}: expected text, a path, or what judges said")
+    if text is None and case.path is not None and folder is not None:
+        try:
+            text = (folder / case.path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
+    files = {case.path or "text": text or "", **case.files}
+    return Document(
+        tuple(file_of(*each) for each in files.items()),
+        case.path or case.id,
+        Task(case.description, case.acceptance),
+    )
 
 
-def of_pairs(
-    rounds: Sequence[CompareRound],
-    panel: PanelModels,
-    options: JudgeOptions,
-    criteria: int,
-    cut: Collection[str] = (),
-) -> dict[str, Recorded]:
-    """Return what each tier said about two texts, in both orders, under a rubric with so many criteria.
-
-    `cut` are the tiers that did not see both whole.
-    """
-    found: dict[str, Recorded] = {}
-    asked = criteria if options.each else 1
-    for tier, jury in models_by_tier(panel).items():
-        own = iter([compare_round for compare_round in rounds if compare_round.tier == tier])
-        calls = [list(islice(own, options.samples_of(endpoint) * asked * _BOTH)) for endpoint in jury]
-        said = [
-            {
-                **_preferred(each, asked),
-                **_usage(each, len(each)),
-                **_who(endpoint),
-                "read": score_source(endpoint, None),
-            }
-            for endpoint, each in zip(jury, calls, strict=True)
-            if each
-        ]
-        if said:
-            found[tier] = _joined(said, {**_how(options), "cut": tier in cut})
-    return found
+def _candidates(case: Case, names: Mapping[str, str]) -> list[PromptCandidate]:
+    return [
+        PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
+        for each in case.candidates
+    ]
 
 
-def of_subjects(
-    said: Sequence[tuple[Endpoint, Mapping[str, Verdict]]],
-    options: JudgeOptions,
-    questions: int,
-    *,
-    cut: bool,
-) -> Recorded:
-    """Return what the models of one tier gave to several subjects, by letter."""
-    return _joined([_given(*each, options, questions) for each in said], {**_how(options), "cut": cut})
+def _pair(case: Case) -> ComparisonInput:
+    if not (case.a and case.b):
+        raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
+    return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
 
-def _given(
-    endpoint: Endpoint, verdicts: Mapping[str, Verdict], options: JudgeOptions, questions: int
-) -> dict[str, Any]:
-    rounds = {letter: each for letter, verdict in verdicts.items() for each in verdict.rounds}
-    told = {letter: each.opinion for letter, each in rounds.items() if each.opinion is not None}
-    who = {
-        **_usage(list(rounds.values()), _calls(endpoint, options, questions) * len(verdicts)),
-        **_who(endpoint),
-    }
-    if not told:
-        failed = next((each.failure.kind for each in rounds.values() if each.failure), "not_recorded")
-        return {"failure": failed, **who}
-    points = {letter: [fmean(opinion["scores"].values())] for letter, opinion in told.items()}
-    read = {score_source(endpoint, each["scores"], each.get("expected", ())) for each in told.values()}
-    return {"points": points, "read": read.pop() if len(read) == 1 else "partly", **who}
+async def _result(judge: Judge[Any], case: Case, folder: Path | None = None) -> Result:
+    """Return what a judge says about a case."""
+    if isinstance(judge.rubric, ScoreRubric):
+        document_judge = judge if isinstance(judge, DocumentJudge) else judge.as_judge(DocumentJudge)
+        return await document_judge.judge(_document(case, folder))
+    if isinstance(judge.rubric, CompareRubric):
+        return await judge.as_judge(PairJudge).judge(_pair(case))
+    ids = [candidate.id for candidate in case.candidates]
+    swapped = case.variant == "swapped"
+    names = reordered(case.query, ids) if swapped else dict(zip(ids, ids, strict=True))
+    found = await judge.as_judge(CandidateJudge).judge(Query(case.query), _candidates(case, names))
+    back = {name: each for each, name in names.items()}
+    return found.model_copy(update={"rounds": [_renamed(each, back) for each in found.rounds]})
 
 
-def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
-    """Return what one model said: in each order, or of more calls what they come to."""
-    if not any(map(_better, calls)):
-        return {"failure": next((call.failure.kind for call in calls if call.failure), "not_recorded")}
-    if len(calls) == _BOTH:
-        return {"orders": {"".join(call.order): _better(call) for call in calls}}
-    words = [_better(call) for call in calls]
-    vote = of_calls([Vote(word) if word else None for word in words], criteria)
-    if vote is None:
-        return {"failure": next((call.failure.kind for call in calls if call.failure), "invalid_reply")}
-    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
-
-
-def _how(options: JudgeOptions) -> dict[str, Any]:
-    criteria = "each" if options.each else "together"
-    return {
-        "samples": options.samples,
-        "criteria": criteria,
-        "rule": options.jury,
-        "redact": bool(options.redact),
-    }
-
-
-def renamed(one: Round, names: Mapping[str, str]) -> Round:
+def _renamed(one: Round, names: Mapping[str, str]) -> Round:
     """Return a round about candidates with other names for them."""
     if one.opinion is None:
         return one
-    told, lists = one.opinion, ("keep", "unjudged")
-    opinion: dict[str, Any] = {key: [names[each] for each in told[key]] for key in lists}
-    known = told.get("probabilities")
-    if known is not None:
+    opinion: dict[str, Any] = {
+        key: [names[each] for each in one.opinion[key]] for key in ("keep", "unjudged")
+    }
+    if (known := one.opinion.get("probabilities")) is not None:
         opinion["probabilities"] = {names[each]: value for each, value in known.items()}
     return one.model_copy(update={"opinion": opinion})
 
 
-def _said(one: Round, endpoint: Endpoint) -> dict[str, Any]:
-    if one.opinion is None:
-        return {"failure": one.failure.kind if one.failure else "not_recorded"}
-    told = {key: one.opinion[key] for key in ("scores", "probabilities", "keep") if key in one.opinion}
-    first = next(iter(told))
-    read = score_source(endpoint, told.get("scores"), one.opinion.get("expected", ()))
-    return {first: told[first], "unjudged": one.opinion.get("unjudged", []), "read": read}
+async def _in_order(
+    calls: Sequence[Callable[[], Any]], at_once: int, done: Callable[[int], None] = lambda _: None
+) -> AsyncGenerator[Any, None]:
+    """Yield what the calls return in their order, with so many of them at a time; `done` counts them."""
+    free, count = asyncio.Semaphore(at_once), 0
+
+    async def one(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever a call returns
+        nonlocal count
+        async with free:
+            found = await call()
+        count += 1
+        done(count)
+        return found
+
+    tasks = [asyncio.create_task(one(call)) for call in calls]
+    try:
+        for task in tasks:
+            yield await task
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _better(compare_round: CompareRound) -> PairWord | None:
-    return None if compare_round.opinion is None else compare_round.opinion["better"]
-
-
-def _calls(endpoint: Endpoint, options: JudgeOptions, questions: int) -> int:
-    return questions if endpoint.pointwise else options.calls(questions)
-
-
-def _usage(rounds: Sequence[Round | CompareRound], calls: int) -> dict[str, Any]:
-    known = [each.usage.cost_usd for each in rounds if each.usage.cost_source not in _FREE]
-    costs = [each for each in known if each is not None]
-    return {
-        "calls": calls,
-        "input_tokens": sum(each.usage.input_tokens for each in rounds),
-        "output_tokens": sum(each.usage.output_tokens for each in rounds),
-        "cost_usd": sum(costs) if len(costs) == len(rounds) else None,
-    }
-
-
-def _who(endpoint: Endpoint) -> dict[str, str]:
-    return {"model": endpoint.model, "family": endpoint.family}
-
-
-def _joined(said: Sequence[dict[str, Any]], how: dict[str, Any]) -> Recorded:
-    """Return what a tier said: its model's answer, or those of its jury."""
-    if len(said) == 1:
-        return Recorded.model_validate({**said[0], **how})
-    costs = [each["cost_usd"] for each in said]
-    sums = {name: sum(each[name] for each in said) for name in ("calls", "input_tokens", "output_tokens")}
-    cost = None if None in costs else sum(costs)
-    return Recorded.model_validate({"jury": list(said), "cost_usd": cost, **sums, **how})
-
-
-_TRIES = 8
-_MARK = "'"
-
-
-def again(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases, and each original once more: to be asked again, and with candidates reordered.
-
-    Two texts that are compared need no other order: judging asks in both.
-    """
-    return [variant for case in cases for variant in _variants(case)]
-
-
-def _variants(case: Case) -> Iterator[Case]:
-    yield case
-    if case.variant == "original":
-        yield _variant(case, "rerun")
-        if len(case.candidates) > 1:
-            yield _variant(case, "swapped")
-
-
-def _variant(case: Case, kind: Variant) -> Case:
-    return case.model_copy(update={"id": f"{case.id} ({kind})", "variant": kind, "pair": case.id})
-
-
-def reordered(query: str, ids: Sequence[str]) -> dict[str, str]:
-    """Return for each candidate an id under which they are shown in an order as different as some tries find.
-
-    The order follows from the query and the ids, which no model sees: another id is another place.
-    """
-    usual = list(fence.labels(query, ids))
-    tries = [{each: each + _MARK * marks for each in ids} for marks in range(1, _TRIES + 1)]
-    return max(tries, key=lambda own: _turned(usual, own, query))
-
-
-def _turned(usual: Sequence[str], own: dict[str, str], query: str) -> int:
-    """Return how many pairs of candidates change their order."""
-    place = {shown: at for at, shown in enumerate(fence.labels(query, list(own.values())))}
-    return sum(place[own[first]] > place[own[second]] for first, second in combinations(usual, 2))
-
-
-AT_ONCE = 8
+# --- The opinion of every tier
 
 
 class Opinions(NamedTuple):
-    """The cases with what the models said, the model of each tier, and a hash of how each model is asked."""
+    """The cases with the models' answers, the model of each tier, and a hash of how each model is asked."""
 
     cases: list[Case]
     models: Mapping[TierName, str]
@@ -282,18 +173,21 @@ def ask(
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            own = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
-            if not own.panel:
-                raise UsageError(f"nobody to ask: {own.nobody}")
-            endpoints = [endpoint for jury in own.models_by_tier.values() for endpoint in jury]
+            judge = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
+            if not judge.panel:
+                raise UsageError(f"nobody to ask: {judge.nobody}")
+            endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
             limits = [endpoint.profile.limits.concurrency or AT_ONCE for endpoint in endpoints]
             # Every opinion goes up, and models are measured on texts whoever wrote them.
-            asker = _Asker(
-                replace(own, finality=FinalityRules(), calibration_warning=None, written_by=None), folder
-            )
-            found = await _all(asker, cases, min(AT_ONCE, *limits), progress)
-            who = fingerprint.panel(own.panel, loaded.rubric, own.options)
-            return Opinions(found, who.models, who.asking)
+            judge = replace(judge, finality=FinalityRules(), calibration_warning=None, written_by=None)
+            calls = [partial(opinions, judge, case, folder) for case in cases]
+            answers = [each async for each in _in_order(calls, min(AT_ONCE, *limits), progress)]
+            found = [
+                case.model_copy(update={"judges": judges})
+                for case, judges in zip(cases, answers, strict=True)
+            ]
+            panel = fingerprint.panel(judge.panel, loaded.rubric, judge.options)
+            return Opinions(found, panel.models, panel.asking)
 
     return running.run(run())
 
@@ -312,110 +206,317 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{told} {count} ({why}); {rest}; judgekit provider check asks each model"
 
 
-@dataclass(frozen=True, slots=True)
-class _Asker:
-    """Asks all tiers about one case after the other."""
+async def opinions(judge: Judge[Any], case: Case, folder: Path) -> dict[str, Recorded]:
+    """Return the answer of each tier to a case."""
+    if case.variant == "rerun":  # what was said before would be said again
+        judge = replace(judge, cache=None)
+    if isinstance(judge.rubric, ScoreRubric) and case.subjects:
+        return await _ranked(judge.as_judge(RankingJudge), case)
+    result = await _result(judge, case, folder)
+    if isinstance(result, Comparison):
+        return of_pairs(judge, result.rounds, _cut(judge, case, folder))
+    if isinstance(judge.rubric, ScoreRubric) and not result.rounds:
+        raise InputError(f"{case.where}: no model was asked ({result.degraded or 'no reason is known'})")
+    return _of_tiers(judge, result.rounds, _cut(judge, case, folder))
 
-    judge: Judge[Any]
-    folder: Path
 
-    async def one(self, case: Case) -> Case:
-        """Return the case with what each tier said."""
-        # What was said before would be said again.
-        judge = replace(self.judge, cache=None) if case.variant == "rerun" else self.judge
-        if isinstance(judge.rubric, ScoreRubric) and case.subjects:
-            said = await self._ranked(judge.as_judge(RankingJudge), case)
-        elif isinstance(judge.rubric, ScoreRubric):
-            said = await self._scored(judge.as_judge(DocumentJudge), case)
-        elif isinstance(judge.rubric, CompareRubric):
-            said = await self._compared(judge.as_judge(PairJudge), case)
-        else:
-            said = await self._selected(judge.as_judge(CandidateJudge), case)
-        return case.model_copy(update={"judges": said})
+def _cut(judge: Judge[Any], case: Case, folder: Path) -> set[TierName]:
+    """Return the tiers of which some model does not see the whole subject."""
+    rubric = judge.rubric
+    if isinstance(rubric, ScoreRubric):
+        document = _document(case, folder)
 
-    async def _scored(self, judge: DocumentJudge, case: Case) -> dict[str, Recorded]:
-        document = self._document(case)
-        verdict = await judge.judge(document)
-        if not verdict.rounds:
-            raise InputError(f"{case.where}: no model was asked ({verdict.degraded or 'no reason is known'})")
-        cut = {
-            tier
-            for tier, jury in judge.models_by_tier.items()
-            if any(is_cut(document.seen_by(getattr(judge.rubric.tiers, tier), endpoint)) for endpoint in jury)
-        }
-        return of_tiers(verdict.rounds, judge.panel, judge.options, len(judge.rubric.dimensions), cut)
+        def cut(tier: TierName, endpoint: Endpoint) -> bool:
+            return is_cut(document.seen_by(getattr(rubric.tiers, tier), endpoint))
 
-    async def _ranked(self, judge: RankingJudge, case: Case) -> dict[str, Recorded]:
-        """Ask every model of every tier about every subject: which go up depends on what is learned."""
-        files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, case.subjects, strict=False))
-        comparison_input, _ = redact.comparison_input(ComparisonInput(case.prompt, files), judge.options)
-        letters, session = list(comparison_input.letters), judge.session()
-        found: dict[str, Recorded] = {}
-        for tier, jury in judge.models_by_tier.items():
-            calls = [
-                partial(judge.each, tier, endpoint, comparison_input, letters, session) for endpoint in jury
-            ]
-            given = [dict(zip(letters, each, strict=True)) for each in await gather_limited(calls, session)]
-            said = list(zip(jury, given, strict=True))
-            cut = any(judge.is_cut(tier, comparison_input, letter) for letter in letters)
-            found[tier] = of_subjects(said, judge.options, len(judge.rubric.dimensions), cut=cut)
-        return found
+    elif isinstance(rubric, CompareRubric):
+        sent, _ = redact.comparison_input(_pair(case), judge.options)
 
-    async def _selected(self, judge: CandidateJudge, case: Case) -> dict[str, Recorded]:
-        ids = [candidate.id for candidate in case.candidates]
-        own = reordered(case.query, ids) if case.variant == "swapped" else dict(zip(ids, ids, strict=True))
-        shown = [
-            PromptCandidate(
-                own[candidate.id], candidate.title, candidate.category, tuple(candidate.tags), candidate.text
-            )
-            for candidate in case.candidates
+        def cut(tier: TierName, endpoint: Endpoint) -> bool:
+            return bool(CompareTask(rubric, sent, tier, judge.options, tier).cut(endpoint))
+
+    else:
+        return set()
+    tiers = judge.models_by_tier.items()
+    return {tier for tier, jury in tiers if any(cut(tier, endpoint) for endpoint in jury)}
+
+
+async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
+    """Ask every model of every tier about every subject: which go up depends on what is learned."""
+    files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
+    sent, _ = redact.comparison_input(ComparisonInput(case.prompt, files), judge.options)
+    letters, session = list(sent.letters), judge.session()
+    found: dict[str, Recorded] = {}
+    for tier, jury in judge.models_by_tier.items():
+        calls = [partial(judge.each, tier, endpoint, sent, letters, session) for endpoint in jury]
+        verdicts = await gather_limited(calls, session)
+        answers = [
+            _scored_subjects(judge, endpoint, dict(zip(letters, own, strict=True)))
+            for endpoint, own in zip(jury, verdicts, strict=True)
         ]
-        selection = await judge.judge(Query(case.query), shown)
-        back = {shown: each for each, shown in own.items()}
-        rounds = [renamed(each, back) for each in selection.rounds]
-        return of_tiers(rounds, judge.panel, judge.options, len(judge.rubric.criteria))
-
-    async def _compared(self, judge: PairJudge, case: Case) -> dict[str, Recorded]:
-        if not (case.a and case.b):
-            raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
-        comparison_input = ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
-        comparison = await judge.judge(comparison_input)
-        sent, _ = redact.comparison_input(comparison_input, judge.options)
-        cut = {
-            tier
-            for tier, jury in judge.models_by_tier.items()
-            if any(
-                CompareTask(judge.rubric, sent, tier, judge.options, tier).cut(endpoint) for endpoint in jury
-            )
-        }
-        return of_pairs(comparison.rounds, judge.panel, judge.options, len(judge.rubric.criteria), cut)
-
-    def _document(self, case: Case) -> Document:
-        text = self._read(case) if case.text is None else case.text
-        files = [file_of(case.path or "text", text), *(file_of(*each) for each in case.files.items())]
-        return Document(tuple(files), case.path or case.id, Task(case.description, case.acceptance))
-
-    def _read(self, case: Case) -> str:
-        if case.path is None:
-            raise InputError(f"{case.where}: expected text, a path, or what judges said")
-        try:
-            return (self.folder / case.path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
+        cut = any(judge.is_cut(tier, sent, letter) for letter in letters)
+        found[tier] = _joined(answers, judge.options, cut=cut)
+    return found
 
 
-async def _all(
-    asker: _Asker, cases: Sequence[Case], at_once: int, progress: Callable[[int], None]
-) -> list[Case]:
-    free = asyncio.Semaphore(at_once)
-    done = 0
+# --- From rounds to recorded answers
 
-    async def one(case: Case) -> Case:
-        nonlocal done
-        async with free:
-            found = await asker.one(case)
-        done += 1
-        progress(done)
+
+def _of_tiers(judge: Judge[Any], rounds: Sequence[Round], cut: Collection[TierName]) -> dict[str, Recorded]:
+    """Return each tier's answer about a document or candidates; `cut` are those that did not see it all."""
+    found: dict[str, Recorded] = {}
+    for tier, jury in judge.models_by_tier.items():
+        own = [each for each in rounds if each.tier == tier]
+        answers = [
+            _answer(each, endpoint) | _usage(judge, endpoint, [each])
+            for endpoint, each in zip(jury, own, strict=bool(own))
+        ]
+        if answers:
+            found[tier] = _joined(answers, judge.options, cut=tier in cut)
+    return found
+
+
+def of_pairs(
+    judge: Judge[Any], rounds: Sequence[CompareRound], cut: Collection[TierName] = ()
+) -> dict[str, Recorded]:
+    """Return each tier's answer about two texts; `cut` are those that did not see both whole."""
+    found: dict[str, Recorded] = {}
+    asked = len(judge.rubric.questions) if judge.options.each else 1
+    for tier, jury in judge.models_by_tier.items():
+        own = iter([each for each in rounds if each.tier == tier])
+        answers = []
+        for endpoint in jury:
+            calls = list(islice(own, judge.options.samples_of(endpoint) * asked * len(ORDERS)))
+            if calls:
+                how = {"read": score_source(endpoint, None)}
+                usage = _usage(judge, endpoint, calls) | {"calls": len(calls)}
+                answers.append(_preferred(calls, asked) | usage | how)
+        if answers:
+            found[tier] = _joined(answers, judge.options, cut=tier in cut)
+    return found
+
+
+def _answer(one: Round, endpoint: Endpoint) -> dict[str, Any]:
+    if one.opinion is None:
+        return {"failure": one.failure.kind if one.failure else "not_recorded"}
+    key = next(key for key in ("scores", "probabilities", "keep") if key in one.opinion)
+    read = score_source(endpoint, one.opinion.get("scores"), one.opinion.get("expected", ()))
+    return {key: one.opinion[key], "unjudged": one.opinion.get("unjudged", []), "read": read}
+
+
+def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
+    """Return one model's answer: in each order, or of more calls what they come to."""
+    words: list[PairWord | None] = [call.opinion["better"] if call.opinion else None for call in calls]
+    if any(words) and len(calls) == len(ORDERS):
+        return {"orders": {"".join(call.order): word for call, word in zip(calls, words, strict=True)}}
+    vote = of_calls([Vote(word) if word else None for word in words], criteria) if any(words) else None
+    if vote is None:
+        otherwise = "invalid_reply" if any(words) else "not_recorded"
+        return {"failure": next((call.failure.kind for call in calls if call.failure), otherwise)}
+    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
+
+
+def _scored_subjects(
+    judge: RankingJudge, endpoint: Endpoint, verdicts: Mapping[str, Verdict]
+) -> dict[str, Any]:
+    """Return what one model gave to several subjects, by letter."""
+    rounds = {letter: each for letter, verdict in verdicts.items() for each in verdict.rounds}
+    known = {letter: each.opinion for letter, each in rounds.items() if each.opinion is not None}
+    usage = _usage(judge, endpoint, list(rounds.values()))
+    usage["calls"] *= len(verdicts)
+    if not known:
+        failed = next((each.failure.kind for each in rounds.values() if each.failure), "not_recorded")
+        return {"failure": failed} | usage
+    points = {letter: [fmean(opinion["scores"].values())] for letter, opinion in known.items()}
+    read = {score_source(endpoint, each["scores"], each.get("expected", ())) for each in known.values()}
+    return {"points": points, "read": read.pop() if len(read) == 1 else "partly"} | usage
+
+
+def _usage(judge: Judge[Any], endpoint: Endpoint, rounds: Sequence[Round | CompareRound]) -> dict[str, Any]:
+    """Return which model it was, what it used, and how many calls one round of it takes."""
+    questions = len(judge.rubric.questions)
+    # What was kept cost nothing this time, which says nothing about the next.
+    paid = [each.usage.cost_usd for each in rounds if each.usage.cost_source not in ("cache", "mixed")]
+    costs = [cost for cost in paid if cost is not None]
+    return {
+        "model": endpoint.model,
+        "family": endpoint.family,
+        "calls": questions if endpoint.pointwise else judge.options.calls(questions),
+        "input_tokens": sum(each.usage.input_tokens for each in rounds),
+        "output_tokens": sum(each.usage.output_tokens for each in rounds),
+        "cost_usd": sum(costs) if len(costs) == len(rounds) else None,
+    }
+
+
+def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bool) -> Recorded:
+    """Return a tier's answer: its model's, or those of its jury."""
+    how = {
+        "samples": options.samples,
+        "criteria": "each" if options.each else "together",
+        "rule": options.jury,
+        "redact": bool(options.redact),
+        "cut": cut,
+    }
+    if len(answers) == 1:
+        return Recorded.model_validate(answers[0] | how)
+    costs = [each["cost_usd"] for each in answers]
+    sums = {name: sum(each[name] for each in answers) for name in ("calls", "input_tokens", "output_tokens")}
+    cost = None if None in costs else sum(costs)
+    return Recorded.model_validate({"jury": answers, "cost_usd": cost, **sums, **how})
+
+
+# --- Variants
+
+
+def again(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases, and each original once more: to be asked again, and with candidates reordered.
+
+    Two texts that are compared need no other order: judging asks in both.
+    """
+    found = []
+    for case in cases:
+        kinds: list[Variant] = ["rerun", "swapped"] if len(case.candidates) > 1 else ["rerun"]
+        found.append(case)
+        found += [
+            case.model_copy(update={"id": f"{case.id} ({kind})", "variant": kind, "pair": case.id})
+            for kind in kinds
+            if case.variant == "original"
+        ]
+    return found
+
+
+def reordered(query: str, ids: Sequence[str]) -> dict[str, str]:
+    """Return for each candidate an id under which they are shown in an order as different as some tries find.
+
+    The order follows from the query and the ids, which no model sees: another id is another place.
+    """
+    usual = list(fence.labels(query, ids))
+
+    def turned(names: Mapping[str, str]) -> int:
+        """Return how many pairs of candidates change their order."""
+        place = {name: at for at, name in enumerate(fence.labels(query, list(names.values())))}
+        return sum(place[names[first]] > place[names[second]] for first, second in combinations(usual, 2))
+
+    return max(({each: each + "'" * marks for each in ids} for marks in range(1, 9)), key=turned)
+
+
+# --- The verdicts that judging comes to
+
+
+class Tried(NamedTuple):
+    """One question of a case in one mode: the expected word, the judge's, and mean scores if there are any.
+
+    A case about a document or a pair is one question; one about candidates has one for each of them.
+    """
+
+    case: str
+    mode: ModeName
+    expected: str
+    said: str
+    scores: dict[str, float] | None = None
+    why: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return self.expected == self.said
+
+
+class Agreement(NamedTuple):
+    """How many questions were decided, how many of them as the labels say, and the bounds of that share."""
+
+    right: int
+    decided: int
+    undecided: int
+    bounds: Interval | None
+
+    @property
+    def share(self) -> float | None:
+        """The share of what was decided that agrees with the labels; None when nothing was."""
+        return self.right / self.decided if self.decided else None
+
+
+class Flip(NamedTuple):
+    """A question of a case that two rubrics answer differently in one mode."""
+
+    case: str
+    mode: ModeName
+    expected: str
+    before: str
+    after: str
+
+    @property
+    def better(self) -> bool | None:
+        """Whether the new answer is the expected one; None where neither answer is."""
+        return None if self.expected not in (self.before, self.after) else self.after == self.expected
+
+
+def trial(
+    loaded: LoadedRubric,
+    cases: Sequence[RubricCase],
+    project: Path | None = None,
+    *,
+    modes: Sequence[ModeName] = MODES,
+    progress: Callable[[Tried], None] = lambda _: None,
+) -> list[Tried]:
+    """Return the verdicts about each case in each mode, judged as judge, search or compare would.
+
+    Raises `UsageError` where no model is set up.
+    """
+    settings = configuration.load(project)
+    labelled = [Case.model_validate(case.model_dump()) for case in cases]
+
+    async def everything() -> list[Tried]:
+        found = []
+        async with aclosing(open_gateway(environment.environ())) as gateway:
+            for mode in modes:
+                judge: Judge[Any]
+                if isinstance(loaded.rubric, ScoreRubric):
+                    request = JudgeRequest(str(loaded.path), mode)
+                    judge, _ = service.document_judge(gateway, project, request)
+                    at_once = service.max_concurrency(judge, service.AT_ONCE)
+                else:
+                    judge = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
+                    at_once = 1
+                calls = [partial(_result, judge, case) for case in labelled]
+                async with aclosing(_in_order(calls, at_once)) as results:
+                    at = iter(labelled)
+                    async for result in results:
+                        for tried in _tried(next(at), result, mode):
+                            progress(tried)
+                            found.append(tried)
         return found
 
-    return list(await asyncio.gather(*map(one, cases)))
+    panel, reason = resolve_panel(settings, project)
+    if not panel:
+        raise UsageError(f"nobody to ask: {reason}")
+    return running.run(everything())
+
+
+def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
+    label = case.right(mode)
+    if isinstance(result, Selection):
+        for decision in result.decisions:
+            expected = "kept" if decision.id in label else "dropped"
+            name, why = f"{case.id}/{decision.id}", result.degraded or ""
+            yield Tried(name, mode, expected, decision.decision, None, why)
+    else:
+        scores = None if isinstance(result, Comparison) else result.scores
+        yield Tried(case.id, mode, str(label), result.verdict, scores, result.degraded or result.reasoning)
+
+
+def agreement(tried: Iterable[Tried]) -> Agreement:
+    """Return how far verdicts agree with labels; undecided ones are counted apart."""
+    everything = list(tried)
+    decided = [each for each in everything if each.said not in UNREAD]
+    right, undecided = sum(each.agrees for each in decided), len(everything) - len(decided)
+    return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
+
+
+def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[Flip]:
+    """Return the answers that differ, of the questions that were put to both."""
+    earlier = {(tried.case, tried.mode): tried.said for tried in before}
+    return [
+        Flip(new.case, new.mode, new.expected, earlier[new.case, new.mode], new.said)
+        for new in after
+        if earlier.get((new.case, new.mode), new.said) != new.said
+    ]

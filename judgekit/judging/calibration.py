@@ -69,6 +69,11 @@ class CalibratedRule(Strict):
     gains: int = 0
     bound: float
 
+    @property
+    def rule(self) -> FinalityRule:
+        """The gate as the judge applies it."""
+        return FinalityRule(self.tier, self.outcome, self.least_margin, self.after, self.stands)
+
 
 class RefusedRule(Strict):
     """A class of opinions for which the promise cannot be given; `more` labels of it would do, if any."""
@@ -137,10 +142,7 @@ class Calibration(Strict):
 
     def rules(self) -> FinalityRules:
         """Return the gates as the judge applies them."""
-        gates = tuple(
-            FinalityRule(gate.tier, gate.outcome, gate.least_margin, gate.after, gate.stands)
-            for gate in self.gates
-        )
+        gates = tuple(gate.rule for gate in self.gates)
         read = frozenset(
             (tier, model, how) for tier, models in self.read.items() for model, how in models.items()
         )

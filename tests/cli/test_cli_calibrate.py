@@ -13,7 +13,7 @@ from loopback import Loopback, says
 from scripted import by_content, scores
 
 from judgekit.cli.calibrate import _promise
-from judgekit.evaluation import labelled
+from judgekit.evaluation import cases as labelled
 from judgekit.judging.calibration import Promised
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -405,7 +405,7 @@ def test_a_wrong_label_is_told_of_in_its_own_words(
 def test_a_pair_of_the_same_text_may_be_a_tie(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.jsonl", [{"id": "1", **PAIR, "b": "x", "label": "tie"}])
     (case,) = labelled.read(Path(path))
-    assert (case.label, case.place) == ("tie", f"{path}:1")
+    assert (case.label, case.where) == ("tie", f"{path}:1: case {case.id}")
 
 
 def test_a_file_of_cases_that_is_not_there_is_named_once(judgekit: Callable[..., Outcome]) -> None:

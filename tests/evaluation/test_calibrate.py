@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from making import finality_rule
 
-from judgekit.evaluation.calibrate import Chain, choose_rules
+from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion, walk
 from judgekit.judging.binomial import needed, upper
 from judgekit.judging.calibration import ErrorCounts, Promise, bound
@@ -46,9 +46,9 @@ def test_a_class_without_errors_and_with_labels_enough_is_let_through() -> None:
     choice = choose_rules(samples((100, 0, "reject", 1.0)), TWO, Promise(0.05))
     assert finality(choice) == {finality_rule("quick", "reject", 1.0)}
     assert choice.refused == []
-    (shown,) = choice.shown
-    assert shown.tally == ErrorCounts(100, 0)
-    assert shown.bound == pytest.approx(upper(0, 100, 0.05))
+    (shown,) = choice.gates
+    assert (shown.labels, shown.errors) == (100, 0)
+    assert shown.bound == pytest.approx(upper(0, 100, 0.05), abs=1e-6)
 
 
 def test_one_label_less_than_needed_is_too_few() -> None:
@@ -82,11 +82,8 @@ def test_the_widest_gate_that_holds_is_taken_and_the_next_is_named() -> None:
     )
     assert finality(choice) == {finality_rule("quick", "accept", 1.0)}
     (refused,) = choice.refused
-    assert (refused.chain, refused.least_margin, refused.why) == (
-        Chain("quick", "accept", None),
-        0.0,
-        "too many errors",
-    )
+    assert (refused.tier, refused.outcome, refused.after) == ("quick", "accept", None)
+    assert (refused.least_margin, refused.why) == (0.0, "too many errors")
 
 
 def test_a_narrow_class_that_fails_hides_wider_ones() -> None:
@@ -111,7 +108,7 @@ def test_classes_share_the_confidence() -> None:
 def test_a_class_too_small_to_pass_costs_the_others_nothing() -> None:
     choice = choose_rules(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0)), TWO, Promise(0.05))
     assert finality(choice) == {finality_rule("quick", "accept", 0.0)}
-    assert [refused.chain.outcome for refused in choice.refused] == ["reject"]
+    assert [refused.outcome for refused in choice.refused] == ["reject"]
 
 
 def test_failures_and_acceptances_of_cut_texts_are_in_no_class() -> None:
@@ -120,7 +117,7 @@ def test_failures_and_acceptances_of_cut_texts_are_in_no_class() -> None:
     found = [Sample(str(number), "accept", failed) for number in range(100)]
     found += [Sample(f"c{number}", "accept", cut, frozenset({"quick"})) for number in range(100)]
     choice = choose_rules(found, TWO, Promise(0.05))
-    assert (choice.chains, choice.shown, choice.refused) == (0, [], [])
+    assert (choice.gates, choice.refused) == ([], [])
 
 
 def test_no_sample_no_gate() -> None:
@@ -156,9 +153,9 @@ def test_the_deep_tier_counts_only_what_reaches_it() -> None:
     hard = samples((60, 30, "accept", 0.0))
     choice = choose_rules(easy + hard, THREE, Promise(0.05))
     assert finality_rule("quick", "accept", 1.0) in finality(choice)
-    deep = [tested for tested in choice.shown if tested.rule.tier == "deep"]
-    deep += [refused for refused in choice.refused if refused.chain.tier == "deep"]  # type: ignore[misc]
-    assert all(tested.tally.labels <= 60 for tested in deep)
+    deep = [gate.labels for gate in choice.gates if gate.tier == "deep"]
+    deep += [refused.labels for refused in choice.refused if refused.tier == "deep"]
+    assert all(labels <= 60 for labels in deep)
 
 
 def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
@@ -169,7 +166,7 @@ def test_with_a_reference_only_what_is_lost_against_it_counts() -> None:
     choice = choose_rules(found, TWO, Promise(0.05, reference="deep"))
     assert finality(choice) == {finality_rule("quick", "accept", 0.0)}
     assert choice.finality.last == "deep"
-    assert choice.shown[0].tally == ErrorCounts(200, 0)
+    assert (choice.gates[0].labels, choice.gates[0].errors) == (200, 0)
 
 
 def test_a_reference_that_failed_counts_as_right() -> None:
@@ -223,6 +220,6 @@ def test_the_steps_reach_from_few_opinions_to_nearly_all() -> None:
             "deep": TierOpinion("accept"),
         }
         found.append(Sample(str(number), "accept" if number >= 300 else "reject", voices))
-    (shown,) = choose_rules(found, ("quick", "deep"), Promise(0.1)).shown
-    assert shown.tally.labels > 500
-    assert shown.tally.errors == 0
+    (shown,) = choose_rules(found, ("quick", "deep"), Promise(0.1)).gates
+    assert shown.labels > 500
+    assert shown.errors == 0

@@ -10,8 +10,8 @@ import pytest
 from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
-from judgekit.evaluation import readings, report, runner
-from judgekit.evaluation.labelled import Case
+from judgekit.evaluation import report, runner, samples
+from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import again, reordered
 from judgekit.judging import fence
 from judgekit.providers import litellm
@@ -185,7 +185,7 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
         opinions = runner.ask(documents(1), tmp_path, loader.find_rubric("kls"), "strict")
     recorded = opinions.cases[0].judges["quick"]
     assert (recorded.samples, recorded.criteria, recorded.calls) == (2, "each", 6)
-    asked = readings.asked(opinions.cases)
+    asked = samples.asked(opinions.cases)
     assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
     assert {tier: list(models) for tier, models in opinions.asking.items()} == {
         tier: [model] for tier, model in opinions.models.items()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from making import call_usage, finality_rules, reply
 from scripted import PROFILE, scripted_endpoint
 
-from judgekit.evaluation.labelled import Case
-from judgekit.evaluation.runner import _Asker
+from judgekit.evaluation.cases import Case
+from judgekit.evaluation.runner import opinions
 from judgekit.judging.judge import Judge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.evaluation.labelled import Recorded
+    from judgekit.evaluation.cases import Recorded
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 LOADED = loader.score_rubric("answer-quality")
@@ -58,7 +58,7 @@ def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits:
     judge: Judge[Any] = Judge(
         gateway, panel, LOADED, "lenient", deadline, finality=finality_rules(), **limits
     )
-    return asyncio.run(_Asker(judge, Path()).one(CASE)).judges
+    return asyncio.run(opinions(judge, CASE, Path()))
 
 
 def test_a_limit_of_cost_holds_for_the_case_and_not_for_each_call() -> None:

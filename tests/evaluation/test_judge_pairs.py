@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
 from making import judge_options
-from scripted import scripted_endpoint
+from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.config.settings import user_file
-from judgekit.evaluation import readings, runner
-from judgekit.evaluation.labelled import Case
+from judgekit.evaluation import runner
+from judgekit.evaluation.cases import Case
+from judgekit.evaluation.samples import Reader
+from judgekit.evaluation.samples import asked as recorded_asking
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
 from judgekit.judging.verdict import CompareRound
 from judgekit.rubric import loader
@@ -61,11 +64,12 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         for endpoint, words in zip(endpoints, said, strict=True)
         for number, word in enumerate(words)
     ]
+    judge = PairJudge(ScriptedGateway({}), {"quick": endpoints}, LOADED, "strict", 30, options=options)
     votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = runner.of_pairs(rounds, {"quick": endpoints}, options, CRITERIA)
+    recorded = runner.of_pairs(judge, rounds)
     case = Case.model_validate({**PAIR, "judges": recorded})
-    reader = readings.Reader(LOADED.rubric, "strict")
+    reader = Reader(LOADED.rubric, "strict")
     assert reader.words(case, recorded["quick"]) == {"": expected.word}
     (sample,) = reader.samples(case)
     assert sample.voices["quick"].margin == pytest.approx(expected.lead)
@@ -93,7 +97,7 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
     assert [recorded.model for recorded in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
     assert [recorded.probabilities for recorded in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
     assert (deep.model, deep.samples, deep.calls) == ("custom/mistral-large", 3, 6)
-    assert readings.asked(opinions.cases).samples == 3
+    assert recorded_asking(opinions.cases).samples == 3
 
 
 @pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
@@ -119,5 +123,5 @@ def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
         opinions = runner.ask([Case.model_validate({**PAIR, **texts})], tmp_path, LOADED, "strict")
     (case,) = opinions.cases
     assert {tier: recorded.cut for tier, recorded in case.judges.items()} == {"quick": cut, "deep": False}
-    (sample,) = readings.Reader(LOADED.rubric, "strict").samples(case)
+    (sample,) = Reader(LOADED.rubric, "strict").samples(case)
     assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)

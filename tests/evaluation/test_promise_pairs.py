@@ -15,9 +15,8 @@ import pytest
 from making import finality_rule, finality_rules
 
 from judgekit.evaluation.calibrate import choose_rules
-from judgekit.evaluation.labelled import Case
-from judgekit.evaluation.readings import Reader
-from judgekit.evaluation.samples import Sample, ended
+from judgekit.evaluation.cases import Case
+from judgekit.evaluation.samples import Reader, Sample, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import TierVote, Vote

@@ -15,7 +15,8 @@ from making import comparison_input, file, finality_rule, finality_rules, judge_
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
-from judgekit.evaluation import labelled, ranked, readings
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import choose_rules, learn
 from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName, TierName
-    from judgekit.evaluation.ranked import RankedCase
+    from judgekit.evaluation.samples import RankedCase
     from judgekit.judging.calibration import Calibration
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.subject import File
@@ -63,7 +64,7 @@ def points(*values: float) -> Given:
 def learned(
     cases: list[labelled.Case], mode: ModeName = "lenient", reference: TierName | None = None
 ) -> Calibration:
-    models = readings.models(cases)
+    models = samples.models(cases)
     return learn(cases, models, LOADED, mode, Promise(reference=reference), made=MADE, labels_sha256="0" * 64)
 
 
@@ -157,7 +158,7 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], problem: str) -> Non
 def test_subjects_need_a_rubric_that_scores() -> None:
     cases, loaded = wide_and_narrow(2, 0, 0), loader.find_rubric("answer-preference")
     with pytest.raises(InputError, match="name a rubric of the task 'score'"):
-        learn(cases, readings.models(cases), loaded, "strict", Promise(), made=MADE, labels_sha256="0" * 64)
+        learn(cases, samples.models(cases), loaded, "strict", Promise(), made=MADE, labels_sha256="0" * 64)
 
 
 # --- when it is used -------------------------------------------------------------------------------------
@@ -245,14 +246,14 @@ def test_a_model_that_failed_is_asked_again() -> None:
     deep = {"jury": [{"model": each, **level} for each in "ab"] + [{"model": "c", "failure": "timeout"}]}
     third = {"model": "c", "points": points(5, 4, 4)}
     given = case(0, "A", quick=points(4, 4, 4), deep=deep, tiebreaker=third)
-    (item,) = ranked.items([given], RUBRIC, "lenient")
-    turns = [stage.turn for stage in item.stages(None)]
+    (item,) = samples.ranked([given], RUBRIC, "lenient")
+    turns = [step for _, step in item.steps(None)]
     assert [turn.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
     assert item.word(turns[-1]) == "A"
     again = {"model": "large", **level}
     heard = case(0, "A", quick=points(4, 4, 4), deep=again, tiebreaker=again)
-    (item,) = ranked.items([heard], RUBRIC, "lenient")
-    assert [stage.turn.tier for stage in item.stages(None)] == ["quick", "deep"]
+    (item,) = samples.ranked([heard], RUBRIC, "lenient")
+    assert [step.tier for _, step in item.steps(None)] == ["quick", "deep"]
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -272,13 +273,13 @@ def test_the_judge_comes_to_what_was_measured(
         for tier, names in panel.items()
     }
     judge = RankingJudge(replay.ReplayGateway(), asked, LOADED, mode, 60, finality=finality)
-    for item in ranked.items(cases, RUBRIC, mode):
+    for item in samples.ranked(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )
-        stages = list(item.stages(finality))
-        assert comparison.verdict == (item.word(stages[-1].turn) or "undetermined")
-        assert len(comparison.rounds) == sum(stage.calls for stage in stages)
+        steps = list(item.steps(finality))
+        assert comparison.verdict == (item.word(steps[-1][1]) or "undetermined")
+        assert len(comparison.rounds) == sum(calls for calls, _ in steps)
         assert comparison.calibration == (finality and finality.id)
 
 
@@ -292,7 +293,7 @@ LEADS = {2.0: (5, 3, 1), 1.0: (4, 3, 1), 0.5: (4, 3.5, 1)}
 def subject(lead: float, right: bool, deep_right: bool) -> RankedCase:  # noqa: FBT001 - a table
     best = "A" if right else "C"
     deep = points(5, 1, 1) if deep_right == right else points(1, 5, 1)
-    (ranked_case,) = ranked.items([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
+    (ranked_case,) = samples.ranked([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
     return ranked_case
 
 
@@ -325,5 +326,5 @@ def test_of_all_calibrations_no_more_break_their_promise_than_promised(
 def test_what_a_gate_lets_through_is_the_labelled_best_or_counts_as_wrong() -> None:
     """Of three, a deeper tier may name another wrong one: that is no agreement with the label."""
     given = case(0, "C", quick=points(5, 4, 1), deep=points(1, 5, 1))
-    (item,) = ranked.items([given], RUBRIC, "lenient")
+    (item,) = samples.ranked([given], RUBRIC, "lenient")
     assert item.sample().wrong == frozenset(("quick", "deep"))

@@ -11,7 +11,8 @@ from drawn import NAMES, charts, texts
 from scripted import scores
 
 from judgekit.errors import InputError
-from judgekit.evaluation import labelled, report
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import report
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from making import document, document_judge, file, judge_options
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
-from judgekit.evaluation import labelled, readings
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
 from judgekit.judging.calibration import Calibration, Promise, first_flaw
@@ -61,7 +62,7 @@ def learned(
 ) -> Calibration:
     return learn(
         found,
-        readings.models(found),
+        samples.models(found),
         kls,
         "strict",
         Promise(rate, reference=reference),
@@ -337,7 +338,7 @@ def test_models_must_be_the_same_throughout() -> None:
     other = found[0].judges["quick"].model_copy(update={"model": "another"})
     mixed = [found[0].model_copy(update={"judges": {**found[0].judges, "quick": other}}), found[1]]
     with pytest.raises(InputError, match=r"judges\.quick\.model"):
-        readings.models(mixed)
+        samples.models(mixed)
 
 
 def test_one_tier_is_nothing_to_learn_from(kls: LoadedRubric) -> None:
@@ -429,7 +430,7 @@ def jurors(count: int) -> list[labelled.Case]:
 
 def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRubric) -> None:
     found = jurors(100)
-    models = readings.models(found)
+    models = samples.models(found)
     assert models == {"quick": "one + two", "deep": "large"}
     known = learned(kls, found)
     assert [gate.outcome for gate in known.gates] == ["accept"]
@@ -469,7 +470,7 @@ def test_the_order_of_a_jury_says_nothing(kls: LoadedRubric) -> None:
 def test_not_everything_was_asked_alike() -> None:
     found = cases(2)
     with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
-        readings.asked([found[0], *asked_so(found[1:], samples=2)])
+        samples.asked([found[0], *asked_so(found[1:], samples=2)])
 
 
 def ours(project: Path, known: Calibration, **change: Any) -> Path:  # noqa: ANN401 - any JSON

@@ -12,7 +12,8 @@ from making import document, document_judge, file, judge_options, prompt_candida
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
-from judgekit.evaluation import labelled, readings, reply_source
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Promise
@@ -52,7 +53,7 @@ def known(kls: LoadedRubric, quick: dict[str, Any], **how: Any) -> Calibration: 
 
 
 def learned(kls: LoadedRubric, cases: list[labelled.Case], **options: Any) -> Calibration:  # noqa: ANN401
-    models, promise = readings.models(cases), Promise(0.05)
+    models, promise = samples.models(cases), Promise(0.05)
     return learn(cases, models, kls, "strict", promise, made=MADE, labels_sha256="0" * 64, **options)
 
 
@@ -142,8 +143,8 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways(name: str, pointwis
 
 def test_probabilities_of_candidates_are_those_of_tokens_unless_they_were_counted() -> None:
     said = {"probabilities": {"m1": 0.9}}
-    assert reply_source.readings([case(1, said)])["quick"] == {"small": "points"}
-    assert reply_source.readings([case(1, said, samples=3)])["quick"] == {"small": "whole"}
+    assert samples.score_sources([case(1, said)])[0]["quick"] == {"small": "points"}
+    assert samples.score_sources([case(1, said, samples=3)])[0]["quick"] == {"small": "whole"}
 
 
 # --- an endpoint that tells probabilities only sometimes -------------------------------------------------

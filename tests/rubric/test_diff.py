@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from judgekit.evaluation import trial
-from judgekit.evaluation.trial import Tried
+from judgekit.evaluation import runner
+from judgekit.evaluation.runner import Tried
 from judgekit.rubric import loader
+from judgekit.rubric.diff import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 def lines(own: Callable[..., Path], **replaced: str) -> list[str]:
     before, after = own(), own(version="1.1.0", **replaced)
     return [
-        str(change)
-        for change in trial.changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
+        str(change) for change in changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
     ]
 
 
@@ -55,7 +55,7 @@ def test_what_is_new_and_what_is_gone(own: Callable[..., Path]) -> None:
 
 def test_nothing_differs_from_itself() -> None:
     rubric = loader.find_rubric("memory-relevance").rubric
-    assert trial.changes(rubric, rubric) == []
+    assert changes(rubric, rubric) == []
 
 
 def test_answers_that_flip() -> None:
@@ -64,7 +64,7 @@ def test_answers_that_flip() -> None:
     after = [Tried("a", "strict", "accept", "accept"), Tried("b", "strict", "reject", "improve")]
     after += [Tried("c", "lenient", "accept", "reject"), Tried("d", "strict", "accept", "accept")]
     after += [Tried("only-now", "strict", "accept", "reject")]
-    found = trial.flips(before, after)
+    found = runner.flips(before, after)
     assert [(flip.case, flip.before, flip.after, flip.better) for flip in found] == [
         ("a", "improve", "accept", True),
         ("b", "reject", "improve", False),

@@ -1,4 +1,4 @@
-"""Labelled cases with what judges said about them, if it is recorded: a JSONL file, one case a line.
+"""Labelled cases with the answers of judges, if these are recorded: a JSONL file, one case a line.
 
     {"id": "a", "text": "…", "label": "accept", "judges": {"quick": {"model": "…", "reply": "…"}}}
     {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
@@ -10,24 +10,26 @@
 `label` is the right outcome, the ids to keep, which of two or more is best, or any word, or that by mode.
 Under `judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep`
 (candidates in `unjudged` aside) or `probabilities` (by candidate; of two texts the shares of replies that
-prefer "A" and "B"), `orders` (of two texts, what was said in each order),
+prefer "A" and "B"), `orders` (of two texts, the answer in each order),
 `points` (of several subjects, what each was given, by letter: a mean of dimensions each time it was asked),
-`choice` (any word), `jury` (what several models said) or `failure`. `pair` names the case of which this one
-is a variant.
+`choice` (any word), `jury` (the answers of several models) or `failure`. `pair` names the case of which this
+one is a variant. The cases beside a rubric are such cases, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
+from judgekit.judging import fingerprint
 from judgekit.judging.logprobs import ScoreSource
 from judgekit.judging.verdict import LETTERS
+from judgekit.providers import registry
 from judgekit.rubric.schema import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config.names import ModeName
-    from judgekit.config.yamlfile import Problem
+    from judgekit.providers.base import Endpoint
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
@@ -44,14 +46,13 @@ Label: TypeAlias = Word | list[Word]
 
 # What a label is in a case that has this key; in any other it is that of a document.
 _LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
-_SAID = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
-
-
-_ANSWERED: Final = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
+_ANSWERS = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
+_ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
+_SHOWN = 60  # characters of a wrong label
 
 
 class Recorded(Strict):
-    """What one judge said about one case; `labels` maps those in a raw reply to ids of candidates.
+    """A judge's answer about one case; `labels` maps those in a raw reply to ids of candidates.
 
     `samples` and `criteria` say how it was asked, as the configuration has it; `rule` how a jury comes to
     one opinion, `family` who trained a model of it. `read` says how the answer was read, as a calibration
@@ -83,17 +84,32 @@ class Recorded(Strict):
     cost_usd: float | None = None
 
     @model_validator(mode="after")
-    def _said_once(self) -> Recorded:
-        said = [name for name in _SAID if getattr(self, name) is not None]
-        if len(said) != 1:
-            raise ValueError(f"expected one of {', '.join(_SAID)}, got {', '.join(said) or 'none'}")
+    def _has_one_answer(self) -> Recorded:
+        answers = [name for name in _ANSWERS if getattr(self, name) is not None]
+        if len(answers) != 1:
+            raise ValueError(f"expected one of {', '.join(_ANSWERS)}, got {', '.join(answers) or 'none'}")
         return self
+
+    @property
+    def jurors(self) -> list[Recorded]:
+        """The answers of the models: those of a jury, else this one."""
+        return self.jury or [self]
+
+    @property
+    def name(self) -> str:
+        """The model, or those of a jury as one name."""
+        return fingerprint.TOGETHER.join(juror.model for juror in self.jurors) if self.jury else self.model
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The model as one that could be asked."""
+        return fingerprint.recorded(self.model, self.family or registry.UNKNOWN_FAMILY)
 
     @property
     def unanswered(self) -> str | None:
         """The failure because of which no model answered; None where one did, readable or not."""
         if self.jury is not None:
-            failures = [recorded.unanswered for recorded in self.jury]
+            failures = [juror.unanswered for juror in self.jury]
             return failures[0] if all(failures) else None
         return None if self.failure in _ANSWERED else self.failure
 
@@ -106,7 +122,7 @@ class ByMode(Strict):
 
 
 class Case(Strict):
-    """A subject, what is right about it, and what judges said.
+    """A subject, what is right about it, and what judges answered.
 
     A document is a `text` or a `path`, with further `files` by path, and what it was written for; `a` and
     `b` are two texts that answer a `prompt`, `subjects` two or more that are scored, called A, B, C, ….
@@ -134,16 +150,49 @@ class Case(Strict):
     @property
     def where(self) -> str:
         """The file and line that it stands in, where there are such, and its id: for errors."""
-        return f"{self.place}: case {self.id}" if self.place else f"case {self.id}"
+        return f"{self._place}: case {self.id}" if self._place else f"case {self.id}"
 
     @property
-    def place(self) -> str:
-        """The file and line that it stands in; "" of a case that was read from no file."""
-        return self._place
+    def letters(self) -> str:
+        """The names of its subjects."""
+        return LETTERS[: len(self.subjects)]
 
     def right(self, mode: ModeName) -> Label:
-        """Return the label for a mode."""
         return getattr(self.label, mode) if isinstance(self.label, ByMode) else self.label
+
+    @classmethod
+    def read(cls, line: str, place: str) -> Case:
+        """Return the case that a line holds; raises `InputError`."""
+        try:
+            case = cls.model_validate_json(line)
+        except ValidationError as error:
+            problem = problem_in(line, error)
+            wrong = str(problem)
+            if problem.location[:1] == ("label",) and problem.text.startswith("expected"):
+                label = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
+                known = (words for key, words in _LABELS.items() if f'"{key}"' in line)
+                wrong = f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
+            raise InputError(f"{place}: {wrong}") from None
+        case._place = place  # noqa: SLF001 - private to models: no key of the file
+        labels = {str(case.right("strict")), str(case.right("lenient"))}
+        if case.a and case.a == case.b and labels & {"A", "B"}:
+            raise InputError(f"{place}: a and b are the same text, and that is always a tie; mend one")
+        return case
+
+    def check_variant(self, others: Mapping[str, Case]) -> None:
+        """Raise `InputError` where the case that this one is a variant of is missing."""
+        if self.variant == "original":
+            wrong = "variant: expected swapped, rerun or injected beside a pair" if self.pair else ""
+        elif not self.pair:
+            wrong = "pair: expected the id of the case that this is a variant of"
+        elif self.pair not in others:
+            wrong = f"pair: {self.pair!r} is no case of this file; expected the id of one"
+        elif others[self.pair].variant != "original":
+            wrong = f"pair: {self.pair!r} is a variant itself; name its original"
+        else:
+            wrong = ""
+        if wrong:
+            raise InputError(f"{self._place}: {wrong}")
 
 
 def read(path: Path) -> list[Case]:
@@ -153,68 +202,24 @@ def read(path: Path) -> list[Case]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except OSError as error:
-        told = f"{path}: cannot be read ({error.strerror}); name a JSONL file of labelled cases"
-        raise InputError(told) from None
+        problem = f"{path}: cannot be read ({error.strerror}); name a JSONL file of labelled cases"
+        raise InputError(problem) from None
     found: dict[str, Case] = {}
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        case = _case(path, number, line)
-        if case.id in found:
-            raise InputError(f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once")
-        found[case.id] = case
+        if line.strip():
+            case = Case.read(line, f"{path}:{number}")
+            if case.id in found:
+                raise InputError(
+                    f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once"
+                )
+            found[case.id] = case
     if not found:
         raise InputError(f"{path}: empty; expected one labelled case a line")
     for case in found.values():
-        if told := _misplaced(case, found):
-            raise InputError(f"{case.place}: {told}")
+        case.check_variant(found)
     return list(found.values())
-
-
-def _misplaced(case: Case, others: Mapping[str, Case]) -> str:
-    """Return what is wrong with the case that another is a variant of, if anything is."""
-    if case.variant == "original":
-        return "variant: expected swapped, rerun or injected beside a pair" if case.pair else ""
-    if not case.pair:
-        return "pair: expected the id of the case that this is a variant of"
-    if case.pair not in others:
-        return f"pair: {case.pair!r} is no case of this file; expected the id of one"
-    if others[case.pair].variant != "original":
-        return f"pair: {case.pair!r} is a variant itself; name its original"
-    return ""
 
 
 def sha256(path: Path) -> str:
     """Return the hash of the file as it stands."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _case(path: Path, number: int, line: str) -> Case:
-    try:
-        case = Case.model_validate_json(line)
-    except ValidationError as error:
-        raise InputError(f"{path}:{number}: {_told(problem_in(line, error), line)}") from None
-    case._place = f"{path}:{number}"  # noqa: SLF001 - private to models: no key of the file
-    if told := _wrong(case):
-        raise InputError(f"{case.place}: {told}")
-    return case
-
-
-_SHOWN = 60  # characters of a wrong label
-
-
-def _told(problem: Problem, line: str) -> str:
-    """Say what is wrong with a line; of a label what it can be."""
-    if problem.location[:1] != ("label",) or not problem.text.startswith("expected"):
-        return str(problem)
-    given = one_line(json.dumps(json.loads(line)["label"], ensure_ascii=False), _SHOWN)
-    words = next((words for key, words in _LABELS.items() if f'"{key}"' in line), "accept, improve or reject")
-    return f"{problem.key} must be {words}; got {given}"
-
-
-def _wrong(case: Case) -> str:
-    """Return what is wrong with the texts of a pair, if anything is."""
-    modes = (case.label.strict, case.label.lenient) if isinstance(case.label, ByMode) else (case.label,)
-    if case.a and case.a == case.b and set(map(str, modes)) & {"A", "B"}:
-        return "a and b are the same text, and that is always a tie; mend one"
-    return ""

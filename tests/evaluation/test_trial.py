@@ -11,7 +11,7 @@ from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
 from judgekit.config import settings
-from judgekit.evaluation import trial
+from judgekit.evaluation import runner
 from judgekit.providers import litellm
 from judgekit.rubric import loader
 from judgekit.rubric.schema import (
@@ -70,14 +70,14 @@ def larger(asked: Asked) -> Answer:
 
 def tried(
     monkeypatch: pytest.MonkeyPatch, rubric: str, cases: Sequence[Case]
-) -> tuple[list[trial.Tried], list[str]]:
+) -> tuple[list[runner.Tried], list[str]]:
     answers = {"kls": lambda _: says(scores(5, 5, 5)), "answer-preference": larger}
     answer = answers.get(rubric, kept)
 
     with Loopback(answer) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "small")
-        found = trial.run(loader.find_rubric(rubric), cases, modes=["strict"])
+        found = runner.trial(loader.find_rubric(rubric), cases, modes=["strict"])
         return found, [request.text for request in server.requests]
 
 
@@ -119,10 +119,10 @@ def test_two_texts_are_compared_in_both_orders_and_held_against_the_label(
     ]
     assert found[0].why == "It is right."
     assert len(sent) == 4  # two tiers in two orders; the same texts again cost no call
-    assert trial.agreement(found)[:3] == (1, 2, 0)
+    assert runner.agreement(found)[:3] == (1, 2, 0)
 
 
 def test_a_comparison_that_decides_nothing_agrees_with_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
     found, _ = tried(monkeypatch, "answer-preference", [COMPARE])
-    assert (found[0].agrees, trial.agreement(found).undecided) == (False, 1)
+    assert (found[0].agrees, runner.agreement(found).undecided) == (False, 1)

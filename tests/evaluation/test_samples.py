@@ -9,9 +9,8 @@ from making import finality_rule
 
 from judgekit.errors import InputError
 from judgekit.evaluation.calibrate import choose_rules
-from judgekit.evaluation.labelled import Case, Recorded
-from judgekit.evaluation.readings import Reader
-from judgekit.evaluation.samples import Sample, TierOpinion, ended
+from judgekit.evaluation.cases import Case, Recorded
+from judgekit.evaluation.samples import Reader, Sample, TierOpinion, ended
 from judgekit.judging.calibration import Promise
 from judgekit.judging.escalation import EscalationRules
 from judgekit.rubric import loader
@@ -181,16 +180,16 @@ def test_a_tie_of_the_reference_is_no_measurement_of_a_win() -> None:
     assert choose_rules(wrong, ("quick", "deep"), AGAINST_DEEP).finality.rules == ()
     chosen_rules = choose_rules([*wrong, *compared(40, "A", "A", "A")], ("quick", "deep"), AGAINST_DEEP)
     assert chosen_rules.finality.rules == ()
-    (refused,) = [each for each in chosen_rules.refused if each.chain.tier == "quick"]
-    assert (refused.tally.labels, refused.tally.errors, refused.why) == (40, 0, "too few labels")
+    (refused,) = [each for each in chosen_rules.refused if each.tier == "quick"]
+    assert (refused.labels, refused.errors, refused.why) == (40, 0, "too few labels")
 
 
 def test_a_tie_that_is_right_is_one() -> None:
     chosen_rules = choose_rules(
         [*compared(100, "A", "A", "A"), *compared(20, "tie", "A", "tie")], ("quick", "deep"), AGAINST_DEEP
     )
-    (refused,) = [each for each in chosen_rules.refused if each.chain.tier == "quick"]
-    assert (refused.tally.labels, refused.tally.errors, refused.tally.gains) == (120, 20, 0)
+    (refused,) = [each for each in chosen_rules.refused if each.tier == "quick"]
+    assert (refused.labels, refused.errors, refused.gains) == (120, 20, 0)
 
 
 @pytest.mark.parametrize(("wrong", "stands"), [(0, True), (40, True), (150, False), (300, False)])
@@ -207,7 +206,7 @@ def test_in_strict_mode_a_tie_is_never_held_against_the_reference(pairs: Reader)
         AGAINST_DEEP,
     )
     (refused,) = choice.refused
-    assert (refused.tally.labels, refused.tally.errors) == (120, 20)
+    assert (refused.labels, refused.errors) == (120, 20)
 
 
 # --- divided juries in calibrations -----------------------------------------------------------------------
@@ -225,7 +224,7 @@ def divided(count: int) -> list[Sample]:
 
 def test_a_divided_jury_goes_up_and_can_win_no_gate() -> None:
     choice = choose_rules(divided(500), TIERS, Promise(0.05))
-    assert (choice.shown, choice.refused) == ([], [])
+    assert (choice.gates, choice.refused) == ([], [])
     final, asked = ended(divided(1)[0], EscalationRules("accept", TIERS))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
@@ -235,4 +234,4 @@ def test_a_united_jury_can() -> None:
     choice = choose_rules(
         [Sample(str(number), "reject", voices) for number in range(500)], TIERS, Promise(0.05)
     )
-    assert [tested.rule.outcome for tested in choice.shown] == ["reject"]
+    assert [gate.outcome for gate in choice.gates] == ["reject"]
