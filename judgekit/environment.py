@@ -3,7 +3,7 @@
 One process may work for several callers, each with keys and settings of its own. Standard library only: the
 prompt hook imports this.
 
-Where judgekit keeps its files. Standard library and plain strings only: the prompt hook imports this.
+It also says where judgekit keeps its files, and writes the private ones of the cache.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ MEMORY = os.path.join(".claude", "memory")
 MEMORY_CONFIG = "memory-config.json"
 _OTHERS_WRITE = 0o002
 _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
+_PRIME = 2**64 - 59  # the largest below 2**64
+_KEPT = 40  # characters of the path that stay readable in a name
 
 
 def config_home() -> str:
@@ -185,3 +187,39 @@ def _xdg(variable: str, default: str) -> str:
     if not os.path.isabs(base):  # the specification: such a path is to be ignored
         base = os.path.join(os.path.expanduser("~"), default)
     return os.path.join(base, "judgekit")
+
+
+def cache_folder(*names: str) -> str:
+    """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
+    path = private_folder(cache_home())
+    for name in names:
+        path = private_folder(os.path.join(path, name))
+    return path
+
+
+def file_name_for(path: str) -> str:
+    """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
+    raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
+    readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-_KEPT:])
+    return f"{readable.strip('-')}-{checksum(raw)}"
+
+
+def checksum(raw: bytes) -> str:
+    """Return 16 hexadecimal digits that differ for different bytes, unless somebody means them not to.
+
+    The remainder of a division by a prime: a checksum of the standard library would have to be imported.
+    """
+    return f"{int.from_bytes(b'1' + raw, 'big') % _PRIME:016x}"
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a file that only its owner can read, at once: a reader sees the old or the new one."""
+    temporary = f"{path}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise

@@ -161,7 +161,7 @@ def of(place: str) -> Callable[..., Any]:
 
 def entry(text: str) -> None:
     made = of("retrieval.sources.base.Entry")("a", text, "note", tags=[text] * 3, body=text)
-    of("retrieval.schema.row")(made, PROFILE.language)
+    of("retrieval.index_file.row")(made, PROFILE.language)
 
 
 def memory(text: str) -> None:
@@ -183,7 +183,7 @@ def patterns(text: str) -> None:
     with suppress(ValueError):
         of("config.patterns.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
     of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
-    of("retrieval.ignore.IgnoreRules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
+    of("retrieval.scan.IgnoreRules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
 
 
 def failure(text: str) -> None:
@@ -294,7 +294,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.extract.extract": lambda text: of("judging.extract.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
     "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
-    "retrieval.schema.row": entry,
+    "retrieval.index_file.row": entry,
     "retrieval.excerpts.of": passage,
     "retrieval.keyword.parse": lambda text: of("retrieval.keyword.parse")(text, PROFILE.language),
     "retrieval.query.hidden_words": lambda text: of("retrieval.query.hidden_words")(text, PROFILE.language),
@@ -338,8 +338,12 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "hooks.git_status.configured",
         ),
         *("hooks.files.add", "judging.pointwise.ask", "judging.search.judged_hook", "judging.search.search"),
-        *("retrieval.search.passages", "retrieval.search.search", "retrieval.cachefile.write"),
-        *("retrieval.schema.beginning", "retrieval.keyword.match", "retrieval.sources.claude_memory.read"),
+        *("retrieval.search.passages", "retrieval.search.search", "environment.write_private"),
+        *(
+            "retrieval.index_file.beginning",
+            "retrieval.keyword.match",
+            "retrieval.sources.claude_memory.read",
+        ),
         *(
             "retrieval.sources.markdown.read",
             "retrieval.update.read",

@@ -17,7 +17,7 @@ from judgekit.errors import JudgekitError
 from judgekit.hooks import git_status, install
 from judgekit.judging.panel import resolve_panel
 from judgekit.providers import registry
-from judgekit.retrieval import schema, search
+from judgekit.retrieval import index_file, search
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _guarded(subject: str, check: Callable[[], str]) -> Check:
 
 
 def _fts5() -> Check:
-    if not schema.available():
+    if not index_file.available():
         lost = "this Python's SQLite has no FTS5: memories are found by keywords in titles and tags only"
         return Check("note", "search index", lost)
     return Check("ok", "search index", "SQLite with FTS5")

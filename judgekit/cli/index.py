@@ -32,11 +32,11 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Say of each store what its index holds, how large and how old it is."""
-    from judgekit.retrieval import index_file as state
+    from judgekit.retrieval import index
 
     home = _home()
     profiles = _profiles(home)
-    found = [state.of(store, profiles) for store in _stores(root, home)]
+    found = [index.state(store, profiles) for store in _stores(root, home)]
     if as_json:
         emit(json.dumps({"roots": [each | {"updated": _moment(each["updated"])} for each in found]}))
     else:

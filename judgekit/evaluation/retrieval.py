@@ -21,7 +21,7 @@ from judgekit.evaluation.stats import (
     intervals,
     mean,
 )
-from judgekit.retrieval import bm25, confidence, index_file, query, schema
+from judgekit.retrieval import bm25, confidence, index_file, query
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources.base import Entry
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
 _FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
     VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
-_TEXT = (
-    f"INSERT INTO text (rowid, {', '.join(schema.NAMES)}) "  # noqa: S608 - names of ours
-    f"VALUES (?{', ?' * len(schema.NAMES)})"
-)
 
 
 class CollectionIndex:
@@ -56,7 +52,7 @@ class CollectionIndex:
     """
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
-        if not schema.available():
+        if not index_file.available():
             raise UsageError("this Python's SQLite has no full-text search (FTS5); use one that has")
         self._profile = profile
         self._everything = copy(profile)
@@ -95,8 +91,8 @@ class CollectionIndex:
 def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
     profiles = Profiles({"languages": {}, "profiles": {}})
     profiles.by_kind[profile.kind] = profile
-    connection, about = schema.connect(":memory:"), index_file.about("", profiles)
-    schema.create(connection, about)
+    connection, about = index_file.connect(":memory:"), index_file.new_about("", profiles)
+    index_file.create(connection, about)
     about |= {"kind": profile.kind, "size": _fill(connection, documents, profile)}
     made = Index(connection, "", profiles)
     made.load(about)
@@ -106,15 +102,15 @@ def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
 def _fill(connection: Connection, documents: Iterable[CollectionDocument], profile: Profile) -> int:
     """Put the documents in, and return how many there are."""
     category = next(iter(profile.categories))
-    number, terms = 0, schema.TermCounts(connection)
+    number, terms = 0, index_file.TermCounts(connection)
     connection.execute("BEGIN")
     for number, document in enumerate(documents, 1):
         body = document.text[: profile.max_bytes]
         entry = Entry(document.id, document.title, category, body=body)
-        texts = [_storable(text) for text in schema.row(entry, profile.language)]
+        texts = [_storable(text) for text in index_file.row(entry, profile.language)]
         connection.execute(_FILE, (number, entry.id, entry.id, _storable(entry.title), category))
-        connection.execute(_TEXT, (number, *texts))
-        terms.add(texts)
+        connection.execute(index_file.ADD_TEXT, (number, *texts))
+        terms.count(texts, 1)
     terms.write()
     connection.execute("COMMIT")
     return number

@@ -11,7 +11,7 @@ import re
 import sys
 
 from judgekit import environment, programs
-from judgekit.retrieval import cachefile, compiled, sqljson
+from judgekit.retrieval import compiled, sqljson
 
 TYPE_CHECKING = False
 
@@ -111,8 +111,8 @@ def keep(path: str, key: str, found: Found, notes: list[str]) -> None:
     if sys.modules.get("judgekit.config.settings") is None:
         return
     try:
-        cachefile.folder(os.path.basename(os.path.dirname(path)))
-        cachefile.write(path, sqljson.dumps({"key": key, **found, "notes": notes}))
+        environment.cache_folder(os.path.basename(os.path.dirname(path)))
+        environment.write_private(path, sqljson.dumps({"key": key, **found, "notes": notes}))
     except OSError:
         return
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit.retrieval import cachefile, sqljson
+from judgekit import environment
+from judgekit.retrieval import sqljson
 from judgekit.text import one_line
 
 TYPE_CHECKING = False
@@ -136,12 +137,12 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     """
     now = time.time() if now is None else now
     try:
-        path = os.path.join(cachefile.folder(FOLDER), cachefile.name_for(project) + ".json")
+        path = os.path.join(environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json")
         said = {note: at for note, at in _read(path).items() if now - AGAIN < at <= now}
         fresh = [note for note in dict.fromkeys(notes) if note not in said]
         if fresh:
             kept = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
-            cachefile.write(path, sqljson.dumps(dict(kept)))
+            environment.write_private(path, sqljson.dumps(dict(kept)))
     except OSError:
         return notes
     return fresh

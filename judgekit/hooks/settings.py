@@ -86,9 +86,7 @@ def _made(found: Mapping[str, Any], project: str) -> Settings:
 
 def path(project: str) -> str:
     """Return where the settings of a project are kept."""
-    from judgekit.retrieval import cachefile  # noqa: PLC0415 - most projects have no configuration
-
-    return os.path.join(environment.cache_home(), FOLDER, cachefile.name_for(project) + ".json")
+    return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
 
 
 def descriptions(root: str) -> dict[str, str]:

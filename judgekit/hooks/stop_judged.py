@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from judgekit.retrieval import cachefile, sqljson
+from judgekit import environment
+from judgekit.retrieval import sqljson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class Memory:
     """What is kept of a session: the contents that were judged, and how often it was asked to go on."""
 
     def __init__(self, session: str) -> None:
-        self._path = cachefile.place(FOLDER, cachefile.name_for(session) + ".json")
+        self._path = os.path.join(
+            environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json"
+        )
         found: Any = None
         try:
             with open(self._path, encoding="utf-8", newline="\n") as file:
@@ -69,8 +72,8 @@ class Memory:
     def keep(self, key: str | None, *, told: bool) -> None:
         """Note a judged content, and whether the agent was asked to go on."""
         self.seen, self.told = [*self.seen, *([key] if key else [])][-1000:], self.told + told
-        folder = cachefile.folder(FOLDER)
-        cachefile.write(self._path, sqljson.dumps({"seen": self.seen, "told": self.told}))
+        folder = environment.cache_folder(FOLDER)
+        environment.write_private(self._path, sqljson.dumps({"seen": self.seen, "told": self.told}))
         for dir_entry in os.scandir(folder):
             if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
                 os.unlink(dir_entry.path)

@@ -77,8 +77,9 @@ class Candidate:
         self.file = os.path.join(root, *place.split("/"))
         self.snippet, self.damaged = "", False
 
-    def __repr__(self) -> str:
-        return f"<Candidate {self.id!r} {self.confidence_label}>"
+    def pin(self) -> None:
+        """Give a candidate that no query found what every candidate has."""
+        self.bm25, self.confidence, self.confidence_label, self.worth_mentioning = 0.0, 1.0, "high", True
 
 
 class RankedCandidates:

@@ -5,7 +5,7 @@ The index holds stems, so the few bodies that are shown are read anew and put in
 
 from __future__ import annotations
 
-from judgekit.retrieval import query, schema, update
+from judgekit.retrieval import index_file, query, update
 from judgekit.retrieval.stemmer import words
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def of(text: str, candidates: Sequence[Candidate], profiles: Profiles, limit: in
 
 
 def _table() -> Connection:
-    connection: Connection = schema.connect(":memory:")
+    connection: Connection = index_file.connect(":memory:")
     connection.execute(_TABLE)
     return connection
 

@@ -1,30 +1,58 @@
 """Lists the files of a store that may be entries, with what tells whether they changed.
 
 Nothing outside the store is listed: links that lead out of it are named as problems instead.
+`.judgekitignore` at the root of a store leaves files out, as git reads a .gitignore: of two patterns that
+match, the later one counts, and `!` takes a name back in; what stands in a folder that is left out cannot
+come back.
 """
 
 from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import watch
-from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
+from judgekit.retrieval import index_file
+from judgekit.retrieval.sources import KINDS, markdown
+from judgekit.retrieval.sources.base import contained
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.ignore import IgnoreRules
-    from judgekit.retrieval.watch import Stamp
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.index_file import Stamp
 
 IGNORE = ".judgekitignore"
 OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the others, in stores of any kind
-MARKDOWN_ENDINGS = (".md", ".markdown", ".mdx")
 MAX_FILES = 250_000
 MAX_DEPTH = 12
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
+_IGNORE_CHARS = 100_000
+_MAX_PATTERNS = 1_000
+
+
+class IgnoreRules:
+    """The patterns of one store, in their order."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
+
+        self.patterns: list[patterns.Pattern] = []
+        for line in lines:
+            try:
+                pattern = patterns.parse(line.removesuffix("\r"))
+            except ValueError:  # it can match nothing
+                continue
+            if pattern is not None:
+                self.patterns.append(pattern)
+        del self.patterns[_MAX_PATTERNS:]
+
+    def match(self, path: str, *, folder: bool) -> bool:
+        """Whether a path relative to the root is left out; those above it are taken to be in."""
+        for pattern in reversed(self.patterns):
+            if (folder or not pattern.folders_only) and pattern.entry.fullmatch(path):
+                return not pattern.takes_back
+        return False
 
 
 class Listing:
@@ -45,17 +73,22 @@ class Store:
     `room` is how many more files may be listed.
     """
 
-    def __init__(self, root: str, kind: str, memory: Profile) -> None:
-        self.root, self.kind = root, kind
-        self.categories = frozenset(_folders(memory))
-        self.rules = _rules(root)
+    def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
+        self.root, self.kind, self.source = root, kind, KINDS[kind]
+        # Looked into in a store of any kind, since a first record there changes the kind.
+        self.record_folders = frozenset(
+            category.folder
+            for profile in profiles.by_kind.values()
+            for category in profile.categories.values()
+        )
+        self.rules = _ignore_rules(root)
         self.room = MAX_FILES
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""
-        read = watch.clock()
-        listing = Listing(watch.look_at_folder(self.path(relative)), read)
-        endings = self._endings(relative)
+        read = index_file.clock()
+        listing = Listing(index_file.look_at_folder(self.path(relative)), read)
+        endings = self.source.ENDINGS if self.source.lists(relative) else ()
         for entry in self._entries(relative, listing):
             name = f"{relative}/{entry.name}" if relative else entry.name
             if entry.name.startswith(".") or not _is_text(entry.name):
@@ -67,14 +100,15 @@ class Store:
                 self._add(name, entry, listing)
         return listing
 
-    def walk(self, start: str = "") -> Iterator[tuple[str, Listing]]:
-        """List a folder and all below it."""
-        pending = [start]
-        while pending:
-            relative = pending.pop()
-            listing = self.list(relative)
-            yield relative, listing
-            pending += listing.folders
+    def walk(self) -> Listing:
+        """List all files."""
+        everything, folders = Listing(None, 0), [""]
+        while folders:
+            listing = self.list(folders.pop())
+            everything.files |= listing.files
+            everything.problems += listing.problems
+            folders += listing.folders
+        return everything
 
     def path(self, relative: str) -> str:
         """Return the absolute path of what stands at `relative`."""
@@ -84,27 +118,19 @@ class Store:
         """Whether the store ignores a file, itself or with a folder above it."""
         parts = relative.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        return any(self._ignores(each, folder=True) for each in above) or self._ignores(
+        return any(self._ignores(folder, folder=True) for folder in above) or self._ignores(
             relative, folder=False
         )
 
-    def _endings(self, relative: str) -> tuple[str, ...]:
-        if self.kind == MARKDOWN:
-            return MARKDOWN_ENDINGS
-        if self.kind == AUTO_MEMORY:
-            return () if relative else MARKDOWN_ENDINGS
-        return (".json",) if relative else ()
-
-    def _is_wanted(self, name: str) -> bool:
-        """Whether a folder is looked into; those of a claude-memory store are, since they tell the kind."""
-        if self.kind == MARKDOWN:
-            return name.count("/") < MAX_DEPTH and name.rpartition("/")[2] not in _NOT_DOCUMENTS
-        return name in self.categories
+    def _is_wanted(self, folder: str) -> bool:
+        if self.source.DEEP:
+            return folder.count("/") < MAX_DEPTH and folder.rpartition("/")[2] not in _NOT_DOCUMENTS
+        return folder in self.record_folders
 
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         if entry.is_dir(follow_symlinks=False):
             return True
-        if self.kind == MARKDOWN or name not in self.categories or not entry.is_symlink():
+        if not self.source.LINKED_FOLDERS or name not in self.record_folders or not entry.is_symlink():
             return False
         return os.path.isdir(entry.path) and self._holds(name, listing)
 
@@ -117,7 +143,7 @@ class Store:
                 return
         except OSError:  # a link to itself
             return
-        stamp = watch.look(entry.path)
+        stamp = index_file.look(entry.path)
         if stamp is None:  # it went away meanwhile
             return
         self.room -= 1
@@ -143,83 +169,23 @@ class Store:
         return False
 
 
-class Scan:
-    """All that stands in a store: `files` by path relative to the root, `/` as separator, and `problems`."""
-
-    __slots__ = ("files", "problems", "root")
-
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self.files: dict[str, Stamp] = {}
-        self.problems: list[str] = []
+def kind_of(root: str, profiles: Profiles) -> str:
+    """Return which kind of store is at `root`."""
+    kinds = (kind for kind, source in KINDS.items() if source.is_at(root, profiles.by_kind[kind]))
+    return next(kinds, markdown.NAME)
 
 
-def scan(root: str, kind: str, memory: Profile) -> Scan:
-    """List the files of the store at `root`; `memory` is the profile of claude-memory stores."""
-    found = Scan(os.path.realpath(root))
-    for _, listing in Store(found.root, kind, memory).walk():
-        found.files |= listing.files
-        found.problems += listing.problems
-    return found
-
-
-def contained(root: str, relative: str) -> str | None:
-    """Return the real path of `relative` under the real path `root`, None when it is outside."""
-    real = os.path.realpath(os.path.join(root, relative))
-    return real if real.startswith(root.rstrip(os.sep) + os.sep) else None
-
-
-def kind_of(root: str, memory: Profile) -> str:
-    """Return which kind of store is at `root`; `memory` is the profile of claude-memory stores."""
-    if os.path.isfile(os.path.join(root, "memory-config.json")) or _has_records(root, memory):
-        return CLAUDE_MEMORY
-    if os.path.isfile(os.path.join(root, "MEMORY.md")):
-        return AUTO_MEMORY
-    return CLAUDE_MEMORY if _has_index_lines(root) else MARKDOWN
-
-
-def _rules(root: str) -> IgnoreRules | None:
+def _ignore_rules(root: str) -> IgnoreRules | None:
     path = os.path.join(root, IGNORE)
     if not os.path.isfile(path) or os.path.islink(path):
         return None
-    from judgekit.retrieval import ignore  # noqa: PLC0415 - few stores have such a file
-
-    return ignore.read(path)
+    try:
+        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+            return IgnoreRules(lines_of(file.read(_IGNORE_CHARS)))
+    except OSError:
+        return None
 
 
 def _is_text(name: str) -> bool:
     """Whether a file's name can be stored and printed: names that are no UTF-8 hold lone surrogates."""
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
-
-
-def _folders(memory: Profile) -> list[str]:
-    return [category.folder for category in memory.categories.values() if category.folder]
-
-
-def _has_records(root: str, memory: Profile) -> bool:
-    return any(
-        contained(root, folder) and _has_record(os.path.join(root, folder)) for folder in _folders(memory)
-    )
-
-
-def _has_record(folder: str) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return any(
-                entry.name.endswith(".json") and not entry.name.startswith(".") and entry.is_file()
-                for entry in entries
-            )
-    except OSError:
-        return False
-
-
-def _has_index_lines(root: str) -> bool:
-    path = os.path.join(root, "index.md")
-    if not os.path.isfile(path) or not contained(os.path.realpath(root), "index.md"):
-        return False  # reading a device may never end
-    try:
-        with open(path, "rb") as file:
-            head = file.read(4000).decode("utf-8", "replace")
-    except OSError:
-        return False
-    return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines_of(head))

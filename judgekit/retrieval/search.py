@@ -1,11 +1,16 @@
-"""Search over memories and documents: what the hook, the command line and the Python API call."""
+"""Search over memories and documents: what the hook, the command line and the Python API call.
+
+Beside what answers the query it finds what a user pinned: an id, or a path from the store
+(`decisions/jwt.json`), from the project, or from the root of the file system. What is retired or damaged is
+not found by its pin.
+"""
 
 from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import bm25, confidence, index, query, schema
-from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
+from judgekit.retrieval import bm25, confidence, index, index_file, query
+from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.sqljson import sqlite
 
@@ -24,6 +29,8 @@ MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
 _LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
+_NO_PIN = "no active memory has this id or path, so nothing is injected for it"
+_PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
 
 
 def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
@@ -47,28 +54,39 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     Those of `roots` that are `trusted`, since the user named them, may be anywhere they say; of the others,
     and of those that name a folder inside whatever project it is, none is searched that leads out of
     `project`. Several stores are merged by confidence, a file of more than one is
-    listed once. `scorer` is `fts5` or `keyword`. What `pins` name (see pinned.py) is found for any query.
+    listed once. `scorer` is `fts5` or `keyword`. What `pins` name is found for any query.
     `pool` is how many hits of a store are rated, at least `limit`. After `patience` seconds of reading new
     files what was read until then is searched, and the next search goes on.
     """
-    known = profiles or Profiles(bundled())
-    ranked = RankedCandidates([], [])
+    pool, profiles = max(pool, limit), profiles or Profiles(bundled())
+    searched = _Search(query, profiles, project, limit, pool, pins, snippets=snippets, patience=patience)
+    ranked = searched.ranked
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
-    options = _Options(limit, scorer, project, pins, snippets=snippets)
-    options.pool, options.patience = max(pool, limit), patience
+    found_any = False
     for root in dict.fromkeys(roots):
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
         if may_be_searched(root, folder, base, trusted):
-            _search_root(query, folder, known, ranked, options)
+            found_any = True
+            searched.add(folder, scorer)
         else:
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
-    if len(roots) > 1:
-        _merge(ranked)
+    if len(roots) > 1:  # of candidates for the same file the first one stays
+        best: dict[str, Candidate] = {}
+        for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
+            best.setdefault(candidate.file, candidate)
+        ranked.candidates[:] = best.values()
+        ranked.notes[:] = dict.fromkeys(ranked.notes)
     if pins:
-        _pin(ranked, options)
+        named = [searched.pinned[pin] for pin in pins if pin in searched.pinned]
+        pinned = {candidate.file: candidate for candidate in named}
+        ranked.pinned = list(pinned.values())
+        ranked.candidates[:] = [each for each in ranked.candidates if each.file not in pinned]
+        if found_any:
+            lost = [pin for pin in pins if pin not in searched.pinned]
+            ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
@@ -95,15 +113,6 @@ def _names_a_place(root: str) -> bool:
     if root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root)):
         return True
     return os.path.normpath(root).split(os.sep)[0] == os.pardir
-
-
-def _merge(ranked: RankedCandidates) -> None:
-    """Order candidates of several stores by confidence; of those for the same file the first one stays."""
-    best: dict[str, Candidate] = {}
-    for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
-        best.setdefault(candidate.file, candidate)
-    ranked.candidates[:] = best.values()
-    ranked.notes[:] = dict.fromkeys(ranked.notes)
 
 
 def resolve(root: str, project: str) -> str:
@@ -139,110 +148,112 @@ def passages(
     return excerpts.of(text, candidates, profiles or Profiles(bundled()), SNIPPET_LIMIT)
 
 
-def _pin(ranked: RankedCandidates, options: _Options) -> None:
-    """Put what was pinned apart, in the order of the pins, and say which of them name nothing."""
-    found = {options.pinned[pin].file: options.pinned[pin] for pin in options.pins if pin in options.pinned}
-    ranked.pinned = list(found.values())
-    ranked.candidates[:] = [candidate for candidate in ranked.candidates if candidate.file not in found]
-    if options.searched:
-        from judgekit.retrieval import pins as pinned  # noqa: PLC0415 - few pin anything
+class _Search:
+    """One query over several stores; `pinned` is what was found by name so far."""
 
-        ranked.notes += pinned.missing(pin for pin in options.pins if pin not in options.pinned)
-
-
-class _Options:
-    """What is the same for every store that is searched; `pinned` is what was found by name so far."""
-
-    __slots__ = ("limit", "patience", "pinned", "pins", "pool", "project", "scorer", "searched", "snippets")
-
-    def __init__(self, limit: int, scorer: str, project: str, pins: Sequence[str], *, snippets: bool) -> None:
-        self.limit, self.scorer, self.snippets = limit, scorer, snippets
-        self.project, self.pins = project, pins
+    def __init__(
+        self,
+        text: str,
+        profiles: Profiles,
+        project: str,
+        limit: int,
+        pool: int,
+        pins: Sequence[str],
+        *,
+        snippets: bool,
+        patience: float | None,
+    ) -> None:
+        self.text, self.profiles, self.project, self.limit, self.pool = text, profiles, project, limit, pool
+        self.pins, self.snippets, self.patience = pins, snippets, patience
+        self.ranked = RankedCandidates([], [])
         self.pinned: dict[str, Candidate] = {}
-        self.searched, self.pool = False, bm25.POOL
-        self.patience: float | None = None
 
+    def add(self, root: str, scorer: str) -> None:
+        """Search the store at `root`, a real path."""
+        try:
+            if scorer != _KEYWORD:
+                self._by_fulltext(root)
+                return
+        except index_file.NoFullTextError as error:
+            self.ranked.notes.append(
+                f"no full-text search with this Python: {error}; matching titles and tags only"
+            )
+            self.ranked.fallback = _KEYWORD
+        self._by_keyword(root)
 
-def _search_root(
-    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
-) -> None:
-    options.searched = True
-    if options.scorer == _KEYWORD:
-        _by_keyword(text, root, profiles, ranked, options)
-        return
-    try:
-        _by_fulltext(text, root, profiles, ranked, options)
-    except schema.NoFullTextError as error:
-        ranked.notes.append(f"no full-text search with this Python: {error}; matching titles and tags only")
-        ranked.fallback = _KEYWORD
-        _by_keyword(text, root, profiles, ranked, options)
+    def _by_fulltext(self, root: str) -> None:
+        opened = index.open_index(root, self.profiles, patience=self.patience)
+        try:
+            self._ask(opened)
+        except (sqlite.DatabaseError, *index_file.SPOILT) as error:
+            opened.close()
+            if index_file.is_damage(error):  # it shows where it is read
+                opened = index.open_index(root, self.profiles, anew=True, patience=self.patience)
+            else:  # a sound file, out of reach just now
+                opened = index.in_memory(root, self.profiles)
+            self._ask(opened)
+        finally:
+            opened.close()
 
+    def _ask(self, opened: Index) -> None:
+        terms = query.parse(self.text, opened.profile.language)
+        if not terms and not self.pins:
+            return
+        for _ in range(MAX_ROUNDS):
+            named = self._pinned(opened)
+            candidates = self._best(opened, terms) if terms else []
+            if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *candidates)]):
+                break
+        named = {pin: candidate for pin, candidate in named.items() if candidate.place not in opened.outdated}
+        self.pinned = named | self.pinned
+        candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
+        if self.snippets:
+            from judgekit.retrieval import excerpts  # noqa: PLC0415 - reads files, which the hook does without
 
-def _by_fulltext(
-    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
-) -> None:
-    opened = index.open_index(root, profiles, patience=options.patience)
-    try:
-        _ask(opened, text, ranked, options)
-    except (sqlite.DatabaseError, *schema.SPOILT) as error:
-        opened.close()
-        if schema.is_damage(error):  # it shows where it is read
-            opened = index.open_index(root, profiles, anew=True, patience=options.patience)
-        else:  # a sound file, out of reach just now
-            opened = index.in_memory(root, profiles)
-        _ask(opened, text, ranked, options)
-    finally:
-        opened.close()
+            excerpts.add(opened, terms, candidates, SNIPPET_LIMIT)
+        self._note(opened.notes())
+        self.ranked.candidates += candidates
 
+    def _best(self, opened: Index, terms: list[Term]) -> list[Candidate]:
+        hits, statistics = bm25.match(opened, terms, self.pool, quick=self.pool < bm25.POOL)
+        return confidence.order(hits, statistics, opened.profile)[: self.limit]
 
-def _ask(opened: Index, text: str, ranked: RankedCandidates, options: _Options) -> None:
-    terms = query.parse(text, opened.profile.language)
-    if not terms and not options.pins:
-        return
-    for _ in range(MAX_ROUNDS):
-        named = _named(opened, options) if options.pins else {}
-        candidates = _best(opened, terms, options) if terms else []
-        if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *candidates)]):
-            break
-    named = {pin: candidate for pin, candidate in named.items() if candidate.place not in opened.outdated}
-    options.pinned = named | options.pinned
-    candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
-    if options.snippets:
-        bm25.add_snippets(opened, terms, candidates, SNIPPET_LIMIT)
-    _note(ranked, opened.notes())
-    ranked.candidates += candidates
+    def _pinned(self, opened: Index) -> dict[str, Candidate]:
+        execute, pinned = opened.connection.execute, {}
+        for pin in self.pins:
+            row = None
+            for place in self._places(pin, opened.root):
+                row = row or execute(f"{_PINNED} path = ?", (place,)).fetchone()
+            if row is None and "/" not in pin:
+                row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
+            if row is not None:
+                pinned[pin] = bm25.candidate(opened, row)
+                pinned[pin].pin()
+        return pinned
 
+    def _places(self, pin: str, root: str) -> list[str]:
+        """Return the paths inside the store at `root` that a pin may stand for."""
+        places = []
+        for base in (root, os.path.realpath(self.project)):
+            path = os.path.normpath(os.path.join(base, os.path.expanduser(pin)))
+            if path.startswith(root.rstrip(os.sep) + os.sep):
+                places.append(os.path.relpath(path, root).replace(os.sep, "/"))
+        return places
 
-def _best(opened: Index, terms: list[Term], options: _Options) -> list[Candidate]:
-    hits, statistics = bm25.match(opened, terms, options.pool, quick=options.pool < bm25.POOL)
-    return confidence.order(hits, statistics, opened.profile)[: options.limit]
+    def _by_keyword(self, root: str) -> None:
+        from judgekit.retrieval import keyword, scan, update  # noqa: PLC0415 - the exception, not the rule
 
+        profile = self.profiles.by_kind[scan.kind_of(root, self.profiles)]
+        entries, notes = update.entries(scan.Store(root, profile.kind, self.profiles), profile)
+        for pin in self.pins:
+            named = keyword.named(entries, root, profile, pin, self._places(pin, root))
+            if named is not None:
+                self.pinned.setdefault(pin, named)
+        hits, statistics = keyword.match(entries, root, profile, self.text)
+        self.ranked.candidates += confidence.order(hits, statistics, profile)[: self.limit]
+        self._note(notes)
 
-def _named(opened: Index, options: _Options) -> dict[str, Candidate]:
-    from judgekit.retrieval import pins as pinned  # noqa: PLC0415 - few pin anything
-
-    return pinned.among_indexed(opened.connection, opened.root, opened.kind, options.pins, options.project)
-
-
-def _by_keyword(
-    text: str, root: str, profiles: Profiles, ranked: RankedCandidates, options: _Options
-) -> None:
-    from judgekit.retrieval import keyword, scan  # noqa: PLC0415 - the exception, not the rule
-
-    memory = profiles.by_kind[CLAUDE_MEMORY]
-    profile = profiles.by_kind[scan.kind_of(root, memory)]
-    store = scan.scan(root, profile.kind, memory)
-    if options.pins:
-        from judgekit.retrieval import pins as pinned  # noqa: PLC0415 - few pin anything
-
-        named = pinned.among_files(store, profile, options.pins, options.project)
-        options.pinned = named | options.pinned
-    hits, statistics, notes = keyword.match(store, profile, text)
-    ranked.candidates += confidence.order(hits, statistics, profile)[: options.limit]
-    _note(ranked, notes)
-
-
-def _note(ranked: RankedCandidates, notes: list[str]) -> None:
-    ranked.notes += notes[:MAX_NOTES]
-    if len(notes) > MAX_NOTES:
-        ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
+    def _note(self, notes: list[str]) -> None:
+        self.ranked.notes += notes[:MAX_NOTES]
+        if len(notes) > MAX_NOTES:
+            self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")

@@ -10,7 +10,7 @@ import sample_store
 from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
 from memory_store import MemoryStore
 
-from judgekit.retrieval import schema
+from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,7 +217,7 @@ def test_without_full_text_search_no_model_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     query: str,
 ) -> None:
-    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
     with Loopback() as server:
         use(server)
         done = judgekit("search", query, "--judge", "--json")

@@ -9,7 +9,7 @@ import pytest
 from judgekit.errors import UsageError
 from judgekit.evaluation.collection import CollectionDocument, read
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import schema, search
+from judgekit.retrieval import index_file, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +96,6 @@ def test_ids_are_not_searched(folder: Path, profile: Profile) -> None:
 
 
 def test_without_full_text_search_it_says_so(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "available", lambda: False)
+    monkeypatch.setattr(index_file, "available", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         CollectionIndex([], profile)

@@ -12,7 +12,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit.hooks import claude_code, explain, selection
 from judgekit.judging import search
-from judgekit.retrieval import schema
+from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -351,7 +351,7 @@ def test_without_full_text_search_no_judge_is_asked(
     store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user_wants_a_judge(isolated)
-    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
     monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.JudgedHits([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out

@@ -9,7 +9,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit.hooks import claude_code
 from judgekit.judging import search
-from judgekit.retrieval import schema
+from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,9 @@ def test_one_that_is_removed_damaged_or_retired_is_not_shown(
 def test_without_full_text_search_it_is_still_shown(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "MIGRATIONS", (("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",),))
+    monkeypatch.setattr(
+        index_file, "MIGRATIONS", (("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",),)
+    )
     pin(store, "fridays", "constraints/nothing.json")
     text, notes = answer(store)
     assert RULE in text

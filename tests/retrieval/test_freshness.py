@@ -19,8 +19,9 @@ from judgekit.retrieval import compiled, index, scan, watch
 from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.watch import Stamp
+
+    from judgekit.retrieval.index_file import Index
 
 pytestmark = pytest.mark.slow
 

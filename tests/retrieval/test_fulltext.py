@@ -11,7 +11,7 @@ from memory_store import MemoryStore
 
 from judgekit.evaluation.collection import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import bm25, compiled, query, schema, search
+from judgekit.retrieval import bm25, compiled, index_file, query, search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,9 +129,9 @@ ROWS = st.lists(
 @given(st.lists(st.tuples(st.booleans(), ROWS), max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[list[str]]]]) -> None:
-    connection = schema.connect(":memory:")
-    schema.create(connection, {})
-    terms = schema.TermCounts(connection)
+    connection = index_file.connect(":memory:")
+    index_file.create(connection, {})
+    terms = index_file.TermCounts(connection)
     kept: dict[int, list[list[str]]] = {}
     for number, (added, row) in enumerate(steps):
         texts = [" ".join(words) for words in row]
@@ -150,11 +150,11 @@ def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[l
             terms.write()
     terms.write()
     counted = Counter(word for row in kept.values() for word in {word for words in row for word in words})
-    assert schema.frequencies(connection, ["auth", "authent", "token", "cach"]) == dict(counted)
-    assert schema.beginning(connection, "auth") == {
+    assert index_file.frequencies(connection, ["auth", "authent", "token", "cach"]) == dict(counted)
+    assert index_file.beginning(connection, "auth") == {
         word: count for word, count in counted.items() if "auth" in word
     }
-    assert schema.total(connection) == sum(len(words) for row in kept.values() for words in row)
+    assert index_file.total(connection) == sum(len(words) for row in kept.values() for words in row)
     connection.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import ignore
+from judgekit.retrieval import scan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ FILES = [
 
 def left_out(patterns: str, path: str) -> bool:
     """Ask for each folder above a file and then for the file, as a walk does."""
-    rules = ignore.IgnoreRules(patterns.split("\n"))
+    rules = scan.IgnoreRules(patterns.split("\n"))
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(1, len(parts))]
     return any(rules.match(each, folder=True) for each in above) or rules.match(path, folder=False)
@@ -114,7 +114,7 @@ def test_git_leaves_out_the_same(repository: Path, patterns: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_leaves_nothing_out(tmp_path: Path) -> None:
-    assert ignore.read(str(tmp_path / "none")).match("a", folder=False) is False
+    assert scan.read_ignore_rules(str(tmp_path / "none")).match("a", folder=False) is False
 
 
 COSTLY = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import environment
-from judgekit.retrieval import cachefile, compiled, index, index_file, schema, watch
+from judgekit.retrieval import compiled, index, index_file, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,7 +203,7 @@ def test_another_process_that_writes_is_waited_for_and_then_passed_by(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = content(opened(store))
-    monkeypatch.setattr(schema, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(index_file, "BUSY_SECONDS", 0.05)
     (path,) = databases()
     writer = sqlite3.connect(path)
     writer.execute("BEGIN IMMEDIATE")
@@ -338,18 +338,20 @@ def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch
 
 
 def test_names_in_the_cache_tell_paths_apart() -> None:
-    names = {cachefile.name_for(path) for path in ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)}
+    names = {
+        environment.file_name_for(path) for path in ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
+    }
     assert len(names) == 6
     assert all(len(name) < 80 for name in names)
-    assert cachefile.name_for("/srv/é/\udcff").isascii()
+    assert environment.file_name_for("/srv/é/\udcff").isascii()
 
 
 def test_a_private_file_is_whole_or_absent(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    cachefile.write(str(path), "one")
+    environment.write_private(str(path), "one")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    cachefile.write(str(path), "two")
+    environment.write_private(str(path), "two")
     assert path.read_text() == "two"
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     with pytest.raises(OSError, match="directory"):
-        cachefile.write(str(tmp_path / "none" / "file"), "x")
+        environment.write_private(str(tmp_path / "none" / "file"), "x")

@@ -13,7 +13,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
-from judgekit.retrieval import cachefile, compiled, confidence, index, index_file, schema, update, watch
+from judgekit.retrieval import compiled, confidence, index, index_file, update, watch
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Failing:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int) -> None:
-    connect = schema.connect
+    connect = index_file.connect
 
     def refuse(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection in all that matters
         connection = connect(path, **options)
         return connection if path == ":memory:" else Failing(connection, start, code)
 
-    monkeypatch.setattr(schema, "connect", refuse)
+    monkeypatch.setattr(index_file, "connect", refuse)
 
 
 IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR = 3850, 15, 13, 8, 10
@@ -106,7 +106,7 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_not_the_answer(
 
 def test_a_disk_that_is_full_for_real(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
-    connect = schema.connect
+    connect = index_file.connect
 
     def tight(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
         connection = connect(path, **options)
@@ -119,7 +119,7 @@ def test_a_disk_that_is_full_for_real(store: MemoryStore, monkeypatch: pytest.Mo
     for number in range(20):
         store.add(f"jwt-{number}", "JWT refresh " * 800)
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "connect", tight)
+        patch.setattr(index_file, "connect", tight)
         assert len(live(opened(store))) == 61
     assert len(live(opened(store))) == 61
 
@@ -158,13 +158,13 @@ def test_in_memory_the_newest_of_many_files_are_searched(
 def test_a_read_only_cache_is_read(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
     path = database()
-    connect = schema.connect
+    connect = index_file.connect
 
     def refuse(target: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
         connection = connect(target, **options)
         return Failing(connection, "PRAGMA user_version", 14) if target == str(path) else connection
 
-    monkeypatch.setattr(schema, "connect", refuse)
+    monkeypatch.setattr(index_file, "connect", refuse)
     found = opened(store)
     assert found.path == str(path)
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -279,14 +279,14 @@ def test_the_cache_is_removed_while_an_index_is_open(store: MemoryStore) -> None
 def test_the_cache_is_removed_before_it_is_written(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = cachefile.folder
+    make = environment.cache_folder
 
     def vanish(*names: str) -> str:
         folder = make(*names)
         shutil.rmtree(environment.cache_home())
         return folder
 
-    monkeypatch.setattr(cachefile, "folder", vanish)
+    monkeypatch.setattr(environment, "folder", vanish)
     assert live(opened(store)) == {"decisions/jwt.json"}
 
 
@@ -301,7 +301,7 @@ def test_a_shown_entry_that_cannot_be_read_anew_is_named(
 ) -> None:
     found = opened(store)
     store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
-    monkeypatch.setattr(schema, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(index_file, "BUSY_SECONDS", 0.05)
     writer = sqlite3.connect(database())
     writer.execute("BEGIN IMMEDIATE")
     found.close()
@@ -435,7 +435,7 @@ def test_an_old_layout_is_followed_by_every_step(store: MemoryStore, monkeypatch
         ("CREATE TABLE extra (value)",),
         ("ALTER TABLE extra ADD COLUMN other", "INSERT INTO extra VALUES (1, 2)"),
     )
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *steps))
+    monkeypatch.setattr(index_file, "MIGRATIONS", (*index_file.MIGRATIONS, *steps))
     found = opened(store)
     assert found.connection.execute("SELECT * FROM extra").fetchall() == [(1, 2)]
     assert live(found) == before
@@ -447,9 +447,9 @@ def test_a_step_that_fails_leaves_the_layout_as_it_was(
 ) -> None:
     opened(store).close()
     steps = (("CREATE TABLE extra (value)", "no SQL at all"),)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *steps))
+    monkeypatch.setattr(index_file, "MIGRATIONS", (*index_file.MIGRATIONS, *steps))
     connection = sqlite3.connect(database(), isolation_level=None)
     with pytest.raises(sqlite3.OperationalError, match="syntax error"):
-        schema.about(connection)
+        index_file.about(connection)
     assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
     connection.close()

@@ -14,7 +14,7 @@ import pytest
 from judgekit.evaluation import collection
 from judgekit.evaluation.collection import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import bm25, compiled, query, schema
+from judgekit.retrieval import bm25, compiled, index_file, query
 from judgekit.retrieval.sources.base import Entry
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Oracle:
     @staticmethod
     def row(document: CollectionDocument) -> list[list[str]]:
         entry = Entry(document.id, document.title, "", body=document.text[: PROFILE.max_bytes])
-        return [column.split() for column in schema.row(entry, PROFILE.language)]
+        return [column.split() for column in index_file.row(entry, PROFILE.language)]
 
     def scores(self, terms: Sequence[Term], among: Iterable[str]) -> dict[str, float]:
         rarities = [self.rarity(term) for term in terms]

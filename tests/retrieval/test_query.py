@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import bm25, compiled, query, schema
+from judgekit.retrieval import bm25, compiled, index_file, query
 from judgekit.retrieval.sources.base import Entry
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
@@ -23,10 +23,10 @@ def finds(prompt: str, document: str) -> bool:
     terms = query.parse(prompt, LANGUAGE)
     if not terms:
         return False
-    row = schema.row(Entry("", "", "", body=document), LANGUAGE)
+    row = index_file.row(Entry("", "", "", body=document), LANGUAGE)
     with sqlite3.connect(":memory:") as database:
-        names = ", ".join(schema.NAMES)
-        database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{schema.TOKENIZER}')")
+        names = ", ".join(index_file.NAMES)
+        database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{index_file.TOKENIZER}')")
         database.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
         found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (bm25.expression(terms),)).fetchone()
         sought = bm25.Sought()

@@ -14,7 +14,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
-from judgekit.retrieval import compiled, schema
+from judgekit.retrieval import compiled, index_file
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_the_index_damaged_where_only_a_search_reads_it_is_built_anew(store: Mem
 def test_without_fts5_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
     ranked = search(store)
     assert ids(ranked) == ["jwt"]
     assert ranked.fallback == "keyword"
@@ -188,14 +188,14 @@ def test_without_fts5_titles_and_tags_are_matched(
 def test_without_sqlite_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("judgekit.retrieval.index", "judgekit.retrieval.sqljson", "judgekit.retrieval.schema"):
+    for module in ("judgekit.retrieval.index", "judgekit.retrieval.sqljson", "judgekit.retrieval.index_file"):
         monkeypatch.setattr(f"{module}.sqlite", None)
-    assert not schema.available()
+    assert not index_file.available()
     assert search(store).fallback == "keyword"
 
 
 def test_this_python_has_fts5() -> None:
-    assert schema.available()
+    assert index_file.available()
 
 
 def write(path: Path, text: str) -> None:

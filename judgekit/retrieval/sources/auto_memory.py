@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.retrieval.sources import base
+from judgekit.retrieval.sources import markdown
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
-from judgekit.retrieval.sources.markdown import is_retired, seems_retired, tags_of
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -16,9 +15,23 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profile
 
+NAME = "claude-auto-memory"
+ENDINGS = markdown.ENDINGS
+DEEP, LINKED_FOLDERS = False, True
 INDEX = "MEMORY.md"
 OWN_CATEGORY = "memory"
 _INDEX_LIMIT = 1_000_000  # bytes; the client itself reads far less
+
+
+def is_at(root: str, profile: Profile) -> bool:
+    """Whether a folder is such a store."""
+    del profile
+    return os.path.isfile(os.path.join(root, INDEX))
+
+
+def lists(folder: str) -> bool:
+    """Whether the files in a folder of the store may be entries."""
+    return folder == ""
 
 
 def folder(project: str) -> str:
@@ -31,15 +44,15 @@ def folder(project: str) -> str:
 def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
     """Return the text of each link `[text](file.md)` in MEMORY.md that names a topic file."""
     try:
-        text, _ = read_text(root, INDEX, _INDEX_LIMIT)
+        text = read_text(root, INDEX, _INDEX_LIMIT)
     except Unreadable:
         return {}, []
-    found: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for line in lines_of(text):
         for name, title in _links(line):
             if name in files and name != INDEX:
-                found.setdefault(name, title)
-    return found, []
+                hints.setdefault(name, title)
+    return hints, []
 
 
 def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry | None:
@@ -47,25 +60,25 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 
     A file that cannot be read is found by its name or by its line in MEMORY.md.
     """
+    name = stem(relative)
     try:
-        text, _ = read_text(root, relative, profile.max_bytes)
+        text = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
-        if seems_retired(root, relative, profile.max_bytes):
+        if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
-        problem = f"{error}; found by name only"
-        return Entry(stem(relative), hint or stem(relative), OWN_CATEGORY, problem=problem)
+        return Entry(name, hint or name, OWN_CATEGORY, problem=f"{error}; found by name only")
     if relative == INDEX:
         return _own_text(text)
-    fields, body = base.split(text)
-    if is_retired(fields):
+    fields, body = markdown.split(text)
+    if markdown.is_retired(fields):
         return None
-    named = " ".join(fields.get("title", []) or fields.get("name", []))
+    title = " ".join(fields.get("title", []) or fields.get("name", []))
     kind = " ".join(fields.get("type", [])).lower()
     return Entry(
-        stem(relative),
-        named or base.heading(body) or hint or stem(relative),
+        name,
+        title or markdown.heading(body) or hint or name,
         kind if kind in profile.categories else OWN_CATEGORY,
-        tags=tags_of(fields),
+        tags=markdown.tags_of(fields),
         body="\n".join([*fields.get("description", []), body]),
     )
 
@@ -73,9 +86,9 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 def _own_text(text: str) -> Entry | None:
     """Return what stands in MEMORY.md itself; lines that only lead to a topic are left to the topic."""
     kept = [line for line in lines_of(text) if not any(_links(line))]
-    body = "\n".join(kept).strip()
-    prose = [line for line in kept if line.strip() and not line.startswith("#")]
-    return Entry("MEMORY", "MEMORY.md", OWN_CATEGORY, body=body) if prose else None
+    if not any(line.strip() and not line.startswith("#") for line in kept):
+        return None
+    return Entry("MEMORY", INDEX, OWN_CATEGORY, body="\n".join(kept).strip())
 
 
 def _links(line: str) -> Iterator[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources import base
 from judgekit.retrieval.sources.base import Entry, Unreadable, read_bytes, read_text, stem
+from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,24 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profile
 
+NAME = "markdown"
+ENDINGS = (".md", ".markdown", ".mdx")
+DEEP, LINKED_FOLDERS = True, False
 CATEGORY = "document"
+_FENCE = "---"
+_MAX_LINES = 200  # of a front matter
+
+
+def is_at(root: str, profile: Profile) -> bool:
+    """Whether a folder can be such a store: any can."""
+    del root, profile
+    return True
+
+
+def lists(folder: str) -> bool:
+    """Whether the files in a folder of the store may be entries."""
+    del folder
+    return True
 
 
 def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
@@ -27,22 +44,21 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     """
     del hint
     try:
-        text, _ = read_text(root, relative, profile.max_bytes)
+        fields, body = split(read_text(root, relative, profile.max_bytes))
     except Unreadable as error:
         if seems_retired(root, relative, profile.max_bytes):
             return None
         return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
-    fields, body = base.split(text)
     if is_retired(fields):
         return None
-    title = " ".join(fields.get("title", [])) or base.heading(body) or stem(relative)
+    title = " ".join(fields.get("title", [])) or heading(body) or stem(relative)
     return Entry(relative, title, CATEGORY, tags=tags_of(fields), body=body)
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
     """Return the tags of a front matter, written as a list or separated by commas."""
-    listed = [*fields.get("tags", []), *fields.get("keywords", [])]
-    return [tag.strip() for each in listed for tag in each.split(",") if tag.strip()]
+    listed = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
+    return [tag.strip() for tag in listed.split(",") if tag.strip()]
 
 
 def seems_retired(root: str, relative: str, limit: int) -> bool:
@@ -51,10 +67,59 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
         raw, _ = read_bytes(root, relative, limit)
     except Unreadable:
         return False
-    return is_retired(base.split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
+    return is_retired(split(raw.replace(b"\0", b"").decode("utf-8", "ignore"))[0])
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
     """Whether a front matter takes its file out of use."""
     status = [*fields.get("record_status", []), *fields.get("status", [])]
-    return any(each.lower() in ("retired", "archived") for each in status)
+    return any(value.lower() in ("retired", "archived") for value in status)
+
+
+def split(text: str) -> tuple[dict[str, list[str]], str]:
+    """Return the values of the YAML header by key in small letters, and the text after it.
+
+    It is read as far as titles and tags need it: `key: value` lines and lists. Every value is a list; keys of
+    nested mappings count as if they stood at the top.
+    """
+    lines = lines_of(text)
+    if not lines or lines[0].strip() != _FENCE:
+        return {}, text
+    fields: dict[str, list[str]] = {}
+    key = ""
+    for number, line in enumerate(lines[1 : _MAX_LINES + 1], start=1):
+        part = line.strip()
+        if part in (_FENCE, "..."):
+            return fields, "\n".join(lines[number + 1 :])
+        if part.startswith("- ") and key:
+            fields[key].append(_scalar(part[2:]))
+        elif ":" in part and not part.startswith("#"):
+            key, _, value = part.partition(":")
+            key = key.strip().lower()
+            fields[key] = _values(value.strip())
+    return {}, text
+
+
+def _values(value: str) -> list[str]:
+    if value.startswith("[") and value.endswith("]"):
+        return [text for item in value[1:-1].split(",") if (text := _scalar(item))]
+    return [_scalar(value)] if value and value not in ("|", ">", "|-", ">-") else []
+
+
+def _scalar(value: str) -> str:
+    value = value.strip()
+    quoted = len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]
+    return value[1:-1] if quoted else value
+
+
+def heading(text: str) -> str | None:
+    """Return the text of the first heading outside fenced code, None when there is none."""
+    fenced = False
+    for line in lines_of(text):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t"):
+            title = line.strip("# \t")
+            if title:
+                return title
+    return None
