@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
-    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.CLAUDE_MEMORY]
+    profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
     found = collection.read(options.data)
     asked = ask_all(found, profile)
     model = train(asked) if options.fit else shipped(profile)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.evaluation import collection, retrieval, stats
 from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import stemmer
-from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
+from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ def nothing(text: str) -> list[str]:
 
 def shipped() -> Profile:
     """Return the bundled profile of a memory store, a copy that may be changed."""
-    return Profiles(deepcopy(bundled())).by_kind[CLAUDE_MEMORY]
+    return Profiles(deepcopy(bundled())).by_kind[KINDS[0]]
 
 
 def ours(profile: Profile) -> Callable[[list[CollectionDocument]], Search]:

@@ -340,7 +340,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *("hooks.files.add", "judging.pointwise.ask", "judging.search.judged_hook", "judging.search.search"),
         *("retrieval.search.passages", "retrieval.search.search", "environment.write_private"),
         *(
-            "retrieval.index_file.beginning",
+            "retrieval.keyword.named",
             "retrieval.keyword.match",
             "retrieval.sources.claude_memory.read",
         ),

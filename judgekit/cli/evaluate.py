@@ -13,6 +13,7 @@ from judgekit import environment
 from judgekit.cli.interruption import AGAIN, REPLIES, keeps
 from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit, InputError, UsageError
+from judgekit.retrieval.compiled import KINDS
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from judgekit.evaluation.stats import BootstrapInterval, Class, Resampling
     from judgekit.retrieval.compiled import Profile
 
+    ProfileKind = str
+else:
+    ProfileKind = enum.StrEnum("ProfileKind", [(kind, kind) for kind in KINDS])
+
+_FIRST_KIND = ProfileKind(KINDS[0])
 
 LABEL_WIDTH = 44
 
@@ -180,14 +186,6 @@ def _short(bootstrap_interval: BootstrapInterval | None) -> str:
 app = typer.Typer(no_args_is_help=True, help="Measure how well it does on labelled data.")
 
 
-class ProfileKind(enum.StrEnum):
-    """The retrieval profiles."""
-
-    CLAUDE_MEMORY = "claude-memory"
-    CLAUDE_AUTO_MEMORY = "claude-auto-memory"
-    MARKDOWN = "markdown"
-
-
 app.command("judge")(judge)
 
 
@@ -203,9 +201,7 @@ def retrieval(
             help="Search only documents whose id has the same part before / as the query's.",
         ),
     ] = False,
-    profile: Annotated[
-        ProfileKind, typer.Option(help="The retrieval profile that ranks.")
-    ] = ProfileKind.CLAUDE_MEMORY,
+    profile: Annotated[ProfileKind, typer.Option(help="The retrieval profile that ranks.")] = _FIRST_KIND,
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the rankings, in TREC run format.")
     ] = None,
@@ -222,7 +218,7 @@ def retrieval(
         collection.check(
             run, (collection_query.id for collection_query in (*found.queries, *found.documents))
         )
-    used = _profile(profile.value)
+    used = _profile(profile)
     shown = progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:

@@ -30,8 +30,8 @@ from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as recall
 from judgekit.providers.pace import caller
+from judgekit.retrieval.compiled import KINDS
 from judgekit.retrieval.confidence import Candidate
-from judgekit.retrieval.profiles import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

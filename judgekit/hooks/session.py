@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-ENDINGS = (".json", ".md", ".markdown", ".mdx")  # of files that can be in any store
 
 
 def refresh(payload: Mapping[str, Any], project: str) -> None:
@@ -24,6 +23,8 @@ def refresh(payload: Mapping[str, Any], project: str) -> None:
     path = payload.get("tool_input.file_path") or payload.get("tool_input.notebook_path")
     if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
         return
+    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
+
     if not path.lower().endswith(ENDINGS):
         return
     from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above

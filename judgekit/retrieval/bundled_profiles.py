@@ -3,201 +3,136 @@
 # ruff: noqa: Q000 - written by a program
 # fmt: off
 
-DATA = {'settings': {'enabled': True,
-              'roots': ['.claude/memory'],
-              'scorer': 'fts5',
-              'inject': 'tiered',
-              'max_inject': 3,
-              'pin': [],
-              'judge': 'off',
-              'rubric': 'memory-relevance',
-              'mode': 'strict',
-              'search_mode': 'lenient',
-              'tiers': ['quick'],
-              'pool': 15,
-              'deadline': 8.0,
-              'timeout': 3.0,
-              'fallback_top_k': 2,
-              'context_turns': 5,
-              'show': False,
-              'hint_on_zero': False,
-              'log': False},
- 'languages': {'english': {'fingerprint': 'd69b1296',
-                           'stop': 'a about after again all also am an and any are aren as at be '
-                                   'because been before being below between both but by can could '
-                                   'couldn did didn do does doesn doing don done down during each '
-                                   'either else etc few for from further get gonna had has hasn '
-                                   'have haven having he hello her here hers hey hi him his how if '
-                                   'in into is isn it its just let lets ll maybe me might more '
-                                   'most must my no nor not now of off ok okay on once only or '
-                                   'other our ours out over own per please pls quite rather re '
-                                   'same shall she should shouldn so some such sure than thank '
-                                   'thanks that the their theirs them then there these they this '
-                                   'those through to too under until up upon us use used uses '
-                                   'using ve very via was wasn we well were weren what when where '
-                                   'whether which while who whom whose why will with won would '
-                                   'wouldn yes yet you your yours',
-                           'common': 'add app application ask bug build change changes check class '
-                                     'code create current data day describe different edit error '
-                                     'ever example explain feature file files find fix folder '
-                                     'function give given go going good got happen help implement '
-                                     'instead issue kind know last like line list look main make '
-                                     'may method module month move much name need needs new next '
-                                     'open option people plan problem project question read really '
-                                     'remove rename repo review run say see set show simple since '
-                                     'start still stop summarize system talk task tell test tests '
-                                     'text thing things think time today tomorrow try type update '
-                                     'want wants way week within without work works write year '
-                                     'yesterday',
-                           'short': 'env doc dep dev var lib arg param',
-                           'min_prefix': 4,
-                           'irregular': 'arose arise arisen arise bore bear borne bear beaten beat '
-                                        'became become began begin begun begin bent bend bound '
-                                        'bind bit bite bitten bite bled bleed blew blow blown blow '
-                                        'broke break broken break bred breed brought bring built '
-                                        'build burnt burn bought buy caught catch chose choose '
-                                        'chosen choose clung cling came come crept creep dealt '
-                                        'deal dug dig drew draw drawn draw dreamt dream drank '
-                                        'drink drunk drink drove drive driven drive ate eat eaten '
-                                        'eat fell fall fallen fall fed feed felt feel fought fight '
-                                        'found find fled flee flew fly flown fly forbade forbid '
-                                        'forbidden forbid forgot forget forgotten forget forgave '
-                                        'forgive forgiven forgive froze freeze frozen freeze got '
-                                        'get gotten get gave give given give went go gone go grew '
-                                        'grow grown grow hung hang heard hear hid hide hidden hide '
-                                        'held hold kept keep knelt kneel knew know known know laid '
-                                        'lay led lead learnt learn left leave lent lend lain lie '
-                                        'lit light lost lose made make meant mean met meet '
-                                        'overcame overcome paid pay proven prove rode ride ridden '
-                                        'ride rang ring rung ring rose rise risen rise ran run '
-                                        'said say saw see seen see sought seek sold sell sent send '
-                                        'shook shake shaken shake shone shine shot shoot shown '
-                                        'show shrank shrink shrunk shrink sang sing sung sing sank '
-                                        'sink sunk sink sat sit slept sleep slid slide spoke speak '
-                                        'spoken speak sped speed spent spend spun spin stood stand '
-                                        'stole steal stolen steal stuck stick stung sting struck '
-                                        'strike stricken strike strove strive swore swear sworn '
-                                        'swear swept sweep swam swim swum swim swung swing took '
-                                        'take taken take taught teach tore tear torn tear told '
-                                        'tell thought think threw throw thrown throw understood '
-                                        'understand woke wake woken wake wore wear worn wear wove '
-                                        'weave woven weave wept weep won win wound wind withdrew '
-                                        'withdraw withdrawn withdraw wrote write written write '
-                                        'rewrote rewrite rewritten rewrite rebuilt rebuild undid '
-                                        'undo undone undo overrode override overridden override '
-                                        'children child men man women woman people person feet '
-                                        'foot teeth tooth mice mouse geese goose lives life wives '
-                                        'wife knives knife leaves leaf halves half shelves shelf '
-                                        'wolves wolf thieves thief indices index matrices matrix '
-                                        'vertices vertex appendices appendix criteria criterion '
-                                        'phenomena phenomenon analyses analysis hypotheses '
-                                        'hypothesis theses thesis crises crisis axes axis spectra '
-                                        'spectrum radii radius nuclei nucleus stimuli stimulus '
-                                        'vortices vortex formulae formula schemata schema better '
-                                        'good best good worse bad worst bad farther far',
-                           'abbreviations': {'auth': 'authentication|authorization',
-                                             'cfg': 'configuration',
-                                             'config': 'configuration',
-                                             'creds': 'credentials',
-                                             'db': 'database',
-                                             'deps': 'dependencies',
-                                             'dev': 'development',
-                                             'docs': 'documentation',
-                                             'e2e': 'end to end',
-                                             'env': 'environment',
-                                             'i18n': 'internationalization',
-                                             'js': 'javascript',
-                                             'k8s': 'kubernetes',
-                                             'msg': 'message',
-                                             'perf': 'performance',
-                                             'pg': 'postgres|postgresql',
-                                             'pkg': 'package',
-                                             'postgres': 'postgresql',
-                                             'pr': 'pull request',
-                                             'prod': 'production',
-                                             'py': 'python',
-                                             'repo': 'repository',
-                                             'ts': 'typescript'}}},
- 'profiles': {'claude-memory': {'version': '1.0.0',
-                                'language': 'english',
-                                'categories': {'decision': {'folder': 'decisions',
-                                                            'body': ['context', 'decision',
-                                                                     'rationale', 'consequences']},
-                                               'constraint': {'folder': 'constraints',
-                                                              'body': ['rule', 'impact',
-                                                                       'workarounds']},
-                                               'preference': {'folder': 'preferences',
-                                                              'body': ['topic', 'value', 'reason']},
-                                               'runbook': {'folder': 'runbooks',
-                                                           'body': ['trigger', 'symptoms', 'steps',
-                                                                    'verification', 'root_cause',
-                                                                    'environment']},
-                                               'tech_debt': {'folder': 'tech-debt',
-                                                             'body': ['description',
-                                                                      'reason_deferred', 'impact',
-                                                                      'suggested_fix',
-                                                                      'acceptance_criteria']},
-                                               'session_summary': {'folder': 'sessions',
-                                                                   'body': ['goal', 'outcome',
-                                                                            'completed',
-                                                                            'in_progress',
-                                                                            'blockers',
-                                                                            'next_actions',
-                                                                            'key_changes']}},
-                                'max_bytes': 200000,
-                                'recent_days': 30.0,
-                                'weights': {'title': 3.0, 'tags': 2.0, 'body': 1.0, 'parts': 0.5},
-                                'noise_floor': 0.25,
-                                'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
-                                'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
-                                'background': {'documents': 100, 'plain': 0.02, 'common': 0.15},
-                                'confidence': {'intercept': -4.62,
-                                               'odds': 0.33,
-                                               'titled': 2.52,
-                                               'near': 2.14,
-                                               'alone': 1.83,
-                                               'body_share': 0.8},
-                                'labels': {'high': 0.66, 'medium': 0.45, 'mention': 0.23}},
-              'claude-auto-memory': {'version': '1.0.0',
-                                     'language': 'english',
-                                     'categories': {'feedback': {'folder': None, 'body': []},
-                                                    'project': {'folder': None, 'body': []},
-                                                    'reference': {'folder': None, 'body': []},
-                                                    'user': {'folder': None, 'body': []},
-                                                    'memory': {'folder': None, 'body': []}},
-                                     'max_bytes': 200000,
-                                     'recent_days': 30.0,
-                                     'weights': {'title': 3.0,
-                                                 'tags': 2.0,
-                                                 'body': 1.0,
-                                                 'parts': 0.5},
-                                     'noise_floor': 0.25,
-                                     'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
-                                     'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
-                                     'background': {'documents': 100,
-                                                    'plain': 0.02,
-                                                    'common': 0.15},
-                                     'confidence': {'intercept': -4.62,
-                                                    'odds': 0.33,
-                                                    'titled': 2.52,
-                                                    'near': 2.14,
-                                                    'alone': 1.83,
-                                                    'body_share': 0.8},
-                                     'labels': {'high': 0.66, 'medium': 0.45, 'mention': 0.23}},
-              'markdown': {'version': '1.0.0',
-                           'language': 'english',
-                           'categories': {'document': {'folder': None, 'body': []}},
-                           'max_bytes': 200000,
-                           'recent_days': 30.0,
-                           'weights': {'title': 3.0, 'tags': 2.0, 'body': 1.0, 'parts': 0.5},
-                           'noise_floor': 0.25,
-                           'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
-                           'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
-                           'background': {'documents': 100, 'plain': 0.02, 'common': 0.15},
-                           'confidence': {'intercept': -4.62,
-                                          'odds': 0.33,
-                                          'titled': 2.52,
-                                          'near': 2.14,
-                                          'alone': 1.83,
-                                          'body_share': 0.8},
-                           'labels': {'high': 0.66, 'medium': 0.45, 'mention': 0.23}}}}
+SAME = {'version': '1.0.0',
+ 'language': 'english',
+ 'max_bytes': 200000,
+ 'recent_days': 30.0,
+ 'weights': {'title': 3.0, 'tags': 2.0, 'body': 1.0, 'parts': 0.5},
+ 'noise_floor': 0.25,
+ 'bm25': {'k1': 1.2, 'b': 0.75, 'padding': 10.0, 'prefix': 0.5},
+ 'feedback': {'entries': 3, 'words': 60, 'share': 0.35},
+ 'background': {'documents': 100, 'plain': 0.02, 'common': 0.15},
+ 'confidence': {'intercept': -4.62,
+                'odds': 0.33,
+                'titled': 2.52,
+                'near': 2.14,
+                'alone': 1.83,
+                'body_share': 0.8},
+ 'labels': {'high': 0.66, 'medium': 0.45, 'mention': 0.23}}
+SETTINGS = {'enabled': True,
+ 'roots': ['.claude/memory'],
+ 'scorer': 'fts5',
+ 'inject': 'tiered',
+ 'max_inject': 3,
+ 'pin': [],
+ 'judge': 'off',
+ 'rubric': 'memory-relevance',
+ 'mode': 'strict',
+ 'search_mode': 'lenient',
+ 'tiers': ['quick'],
+ 'pool': 15,
+ 'deadline': 8.0,
+ 'timeout': 3.0,
+ 'fallback_top_k': 2,
+ 'context_turns': 5,
+ 'show': False,
+ 'hint_on_zero': False,
+ 'log': False}
+LANGUAGES = {'english': {'fingerprint': 'd69b1296',
+             'stop': 'a about after again all also am an and any are aren as at be because been before being '
+                     'below between both but by can could couldn did didn do does doesn doing don done down '
+                     'during each either else etc few for from further get gonna had has hasn have haven '
+                     'having he hello her here hers hey hi him his how if in into is isn it its just let '
+                     'lets ll maybe me might more most must my no nor not now of off ok okay on once only or '
+                     'other our ours out over own per please pls quite rather re same shall she should '
+                     'shouldn so some such sure than thank thanks that the their theirs them then there '
+                     'these they this those through to too under until up upon us use used uses using ve '
+                     'very via was wasn we well were weren what when where whether which while who whom '
+                     'whose why will with won would wouldn yes yet you your yours',
+             'common': 'add app application ask bug build change changes check class code create current '
+                       'data day describe different edit error ever example explain feature file files find '
+                       'fix folder function give given go going good got happen help implement instead issue '
+                       'kind know last like line list look main make may method module month move much name '
+                       'need needs new next open option people plan problem project question read really '
+                       'remove rename repo review run say see set show simple since start still stop '
+                       'summarize system talk task tell test tests text thing things think time today '
+                       'tomorrow try type update want wants way week within without work works write year '
+                       'yesterday',
+             'short': 'env doc dep dev var lib arg param',
+             'min_prefix': 4,
+             'irregular': 'arose arise arisen arise bore bear borne bear beaten beat became become began '
+                          'begin begun begin bent bend bound bind bit bite bitten bite bled bleed blew blow '
+                          'blown blow broke break broken break bred breed brought bring built build burnt '
+                          'burn bought buy caught catch chose choose chosen choose clung cling came come '
+                          'crept creep dealt deal dug dig drew draw drawn draw dreamt dream drank drink '
+                          'drunk drink drove drive driven drive ate eat eaten eat fell fall fallen fall fed '
+                          'feed felt feel fought fight found find fled flee flew fly flown fly forbade '
+                          'forbid forbidden forbid forgot forget forgotten forget forgave forgive forgiven '
+                          'forgive froze freeze frozen freeze got get gotten get gave give given give went '
+                          'go gone go grew grow grown grow hung hang heard hear hid hide hidden hide held '
+                          'hold kept keep knelt kneel knew know known know laid lay led lead learnt learn '
+                          'left leave lent lend lain lie lit light lost lose made make meant mean met meet '
+                          'overcame overcome paid pay proven prove rode ride ridden ride rang ring rung ring '
+                          'rose rise risen rise ran run said say saw see seen see sought seek sold sell sent '
+                          'send shook shake shaken shake shone shine shot shoot shown show shrank shrink '
+                          'shrunk shrink sang sing sung sing sank sink sunk sink sat sit slept sleep slid '
+                          'slide spoke speak spoken speak sped speed spent spend spun spin stood stand stole '
+                          'steal stolen steal stuck stick stung sting struck strike stricken strike strove '
+                          'strive swore swear sworn swear swept sweep swam swim swum swim swung swing took '
+                          'take taken take taught teach tore tear torn tear told tell thought think threw '
+                          'throw thrown throw understood understand woke wake woken wake wore wear worn wear '
+                          'wove weave woven weave wept weep won win wound wind withdrew withdraw withdrawn '
+                          'withdraw wrote write written write rewrote rewrite rewritten rewrite rebuilt '
+                          'rebuild undid undo undone undo overrode override overridden override children '
+                          'child men man women woman people person feet foot teeth tooth mice mouse geese '
+                          'goose lives life wives wife knives knife leaves leaf halves half shelves shelf '
+                          'wolves wolf thieves thief indices index matrices matrix vertices vertex '
+                          'appendices appendix criteria criterion phenomena phenomenon analyses analysis '
+                          'hypotheses hypothesis theses thesis crises crisis axes axis spectra spectrum '
+                          'radii radius nuclei nucleus stimuli stimulus vortices vortex formulae formula '
+                          'schemata schema better good best good worse bad worst bad farther far',
+             'abbreviations': {'auth': 'authentication|authorization',
+                               'cfg': 'configuration',
+                               'config': 'configuration',
+                               'creds': 'credentials',
+                               'db': 'database',
+                               'deps': 'dependencies',
+                               'dev': 'development',
+                               'docs': 'documentation',
+                               'e2e': 'end to end',
+                               'env': 'environment',
+                               'i18n': 'internationalization',
+                               'js': 'javascript',
+                               'k8s': 'kubernetes',
+                               'msg': 'message',
+                               'perf': 'performance',
+                               'pg': 'postgres|postgresql',
+                               'pkg': 'package',
+                               'postgres': 'postgresql',
+                               'pr': 'pull request',
+                               'prod': 'production',
+                               'py': 'python',
+                               'repo': 'repository',
+                               'ts': 'typescript'}}}
+ENDINGS = ['.json', '.markdown', '.md', '.mdx']
+DATA = {'settings': SETTINGS, 'languages': LANGUAGES, 'endings': ENDINGS, 'profiles': {
+    'claude-memory': SAME | {'categories': {'decision': {'folder': 'decisions',
+                             'body': ['context', 'decision', 'rationale', 'consequences']},
+                'constraint': {'folder': 'constraints', 'body': ['rule', 'impact', 'workarounds']},
+                'preference': {'folder': 'preferences', 'body': ['topic', 'value', 'reason']},
+                'runbook': {'folder': 'runbooks',
+                            'body': ['trigger', 'symptoms', 'steps', 'verification', 'root_cause',
+                                     'environment']},
+                'tech_debt': {'folder': 'tech-debt',
+                              'body': ['description', 'reason_deferred', 'impact', 'suggested_fix',
+                                       'acceptance_criteria']},
+                'session_summary': {'folder': 'sessions',
+                                    'body': ['goal', 'outcome', 'completed', 'in_progress', 'blockers',
+                                             'next_actions', 'key_changes']}}},
+    'claude-auto-memory': SAME | {'categories': {'feedback': {'folder': None, 'body': []},
+                'project': {'folder': None, 'body': []},
+                'reference': {'folder': None, 'body': []},
+                'user': {'folder': None, 'body': []},
+                'memory': {'folder': None, 'body': []}}},
+    'markdown': SAME | {'categories': {'document': {'folder': None, 'body': []}}},
+}}

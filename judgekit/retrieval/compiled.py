@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 BUNDLED = bundled_profiles.__file__
-
-CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = "claude-memory", "claude-auto-memory", "markdown"
+_DATA: dict[str, Any] = bundled_profiles.DATA
+KINDS = tuple(_DATA["profiles"])  # of stores
+ENDINGS = tuple(_DATA["endings"])  # of files that can be in a store
 
 
 class Language:
@@ -20,17 +21,6 @@ class Language:
     `fingerprint` is another one when texts would be indexed differently. `stems` remembers the words that
     were cut before.
     """
-
-    __slots__ = (
-        "abbreviations",
-        "common",
-        "fingerprint",
-        "irregular",
-        "min_prefix",
-        "short",
-        "stems",
-        "stop",
-    )
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.stop = frozenset(data["stop"].split())
@@ -58,38 +48,27 @@ class Category:
 class Profile:
     """How one kind of store is read and ranked; the YAML file explains the values."""
 
-    __slots__ = (
-        "background",
-        "bm25",
-        "categories",
-        "confidence",
-        "feedback",
-        "kind",
-        "labels",
-        "language",
-        "max_bytes",
-        "noise_floor",
-        "recent_days",
-        "version",
-        "weights",
-    )
+    kind: str
+    version: str
+    language: Language
+    categories: dict[str, Category]
+    max_bytes: int
+    recent_days: float
+    noise_floor: float
+    weights: dict[str, float]
+    bm25: dict[str, float]
+    feedback: dict[str, float]
+    background: dict[str, float]
+    confidence: dict[str, float]
+    labels: dict[str, float]
 
     def __init__(self, kind: str, data: Mapping[str, Any], languages: Mapping[str, Language]) -> None:
-        self.kind = kind
-        self.version: str = data["version"]
-        self.language = languages[data["language"]]
+        self.__dict__.update(data)
+        self.kind, self.language = kind, languages[data["language"]]
         self.categories = {
-            name: Category(name, each, place) for place, (name, each) in enumerate(data["categories"].items())
+            name: Category(name, category, place)
+            for place, (name, category) in enumerate(data["categories"].items())
         }
-        self.max_bytes: int = data["max_bytes"]
-        self.recent_days: float = data["recent_days"]
-        self.weights: dict[str, float] = data["weights"]
-        self.noise_floor: float = data["noise_floor"]
-        self.bm25: dict[str, float] = data["bm25"]
-        self.feedback: dict[str, float] = data["feedback"]
-        self.background: dict[str, float] = data["background"]
-        self.confidence: dict[str, float] = data["confidence"]
-        self.labels: dict[str, float] = data["labels"]
 
     def priority(self, category: str) -> int:
         """Return the place of `category` in the order of priority; an unknown one comes last."""
@@ -100,13 +79,11 @@ class Profile:
 class Profiles:
     """The profile of each kind of store."""
 
-    __slots__ = ("by_kind",)
-
     def __init__(self, data: Mapping[str, Any]) -> None:
-        languages = {name: Language(each) for name, each in data["languages"].items()}
+        languages = {name: Language(words) for name, words in data["languages"].items()}
         self.by_kind = {kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()}
 
 
 def bundled() -> dict[str, Any]:
     """Return what is compiled into the package, to be read only: keys `languages`, `profiles`, `settings`."""
-    return bundled_profiles.DATA
+    return _DATA

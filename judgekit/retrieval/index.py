@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.index_file import Index, look, look_at_folder
+from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
@@ -266,13 +266,13 @@ def _differing(rows: list[tuple[int, str, int, int, int, int]], root: str) -> li
     return [
         (number, path)
         for number, path, size, mtime, inode, read in rows
-        if look(start + path) != (size, mtime, inode) or not index_file.is_sure(mtime, read)
+        if index_file.look(start + path) != (size, mtime, inode) or not index_file.is_sure(mtime, read)
     ]
 
 
 def _look_at(root: str, path: str, folder: int) -> index_file.Stamp | None:
     place = f"{root}/{path}"
-    return look_at_folder(place) if folder else look(place)
+    return index_file.look_at_folder(place) if folder else index_file.look(place)
 
 
 def state(root: str, profiles: Profiles) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     if path is None or sqlite is None:
         return found
     found["generation"] = int(path.removesuffix(".sqlite").rpartition(".")[2])
-    stamps = [look(path + suffix) for suffix in ("", "-wal", "-shm")]
+    stamps = [index_file.look(path + suffix) for suffix in ("", "-wal", "-shm")]
     found["bytes"] = sum(stamp[0] for stamp in stamps if stamp)
     try:
         connection = index_file.connect(path)
@@ -317,5 +317,5 @@ def _is_stale(connection: Connection, root: str, about: dict[str, Any], profiles
         if (None if x is None else (x, y, z)) != _look_at(root, path, folder):
             return True
     rows = connection.execute(_FILES).fetchall()
-    changed = any(look(f"{root}/{path}") != (*stamp,) for _, path, *stamp, _ in rows)
+    changed = any(index_file.look(f"{root}/{path}") != (*stamp,) for _, path, *stamp, _ in rows)
     return changed or not about["kind"]

@@ -217,7 +217,7 @@ def test_without_full_text_search_no_model_is_asked(
     monkeypatch: pytest.MonkeyPatch,
     query: str,
 ) -> None:
-    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
     with Loopback() as server:
         use(server)
         done = judgekit("search", query, "--judge", "--json")

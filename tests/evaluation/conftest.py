@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.retrieval.compiled import CLAUDE_MEMORY, Profiles, bundled
+from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def profile() -> Profile:
     """Return the bundled profile of memory stores."""
-    return Profiles(bundled()).by_kind[CLAUDE_MEMORY]
+    return Profiles(bundled()).by_kind[KINDS[0]]
 
 
 @pytest.fixture

@@ -351,7 +351,7 @@ def test_without_full_text_search_no_judge_is_asked(
     store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user_wants_a_judge(isolated)
-    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
     monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.JudgedHits([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.sources.base import Entry
 
-PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+PROFILES = compiled.Profiles(compiled.bundled())
+PROFILE = PROFILES.by_kind["claude-memory"]
 JWT = "decisions/jwt.json"
 
 
@@ -32,7 +33,7 @@ def entry(store: MemoryStore, relative: str = JWT, hint: str | None = None) -> E
 
 def hints(store: MemoryStore) -> tuple[dict[str, str], list[str]]:
     root = str(store.root.resolve())
-    return claude_memory.read_hints(root, scan.scan(root, "claude-memory", PROFILE).files)
+    return claude_memory.read_hints(root, scan.Store(root, "claude-memory", PROFILES).walk().files)
 
 
 def test_a_record_becomes_an_entry(store: MemoryStore) -> None:
@@ -253,9 +254,12 @@ def test_an_index_of_another_shape_is_no_crash(store: MemoryStore, text: str) ->
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\v", "\x1c"])
-def test_a_line_of_the_index_ends_at_a_line_feed(separator: str) -> None:
-    text = f"- [DECISION] One{separator}- [DECISION] Two -> b.json -> a.json\r\n- [DECISION] Three -> c.json"
-    assert [line.path for line in claude_memory.parse_index(text)] == ["a.json", "c.json"]
+def test_a_line_of_the_index_ends_at_a_line_feed(store: MemoryStore, separator: str) -> None:
+    text = f"- [A] One{separator}- [A] Two -> b.json -> decisions/a.json\r\n- [A] Three -> decisions/c.json"
+    (store.root / "index.md").write_bytes(text.encode())
+    files = {"decisions/a.json": 1, "decisions/c.json": 1}
+    found, notes = claude_memory.read_hints(str(store.root.resolve()), files)
+    assert ([*found], notes) == ([*files], [])
 
 
 def test_strings_come_in_their_order_however_deep() -> None:

@@ -15,16 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import compiled, index, scan, watch
-from judgekit.retrieval.compiled import AUTO_MEMORY, CLAUDE_MEMORY, MARKDOWN
+from judgekit.retrieval import compiled, index, index_file, scan
 
 if TYPE_CHECKING:
-    from judgekit.retrieval.watch import Stamp
-
-    from judgekit.retrieval.index_file import Index
+    from judgekit.retrieval.index_file import Index, Stamp
 
 pytestmark = pytest.mark.slow
 
+CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = compiled.KINDS
 PROFILES = compiled.Profiles(compiled.bundled())
 SECOND = 1_000_000_000
 TICKS = {"two seconds": 2 * SECOND, "ten milliseconds": SECOND // 100}
@@ -166,14 +164,14 @@ class World:
 
 @pytest.fixture
 def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
-    monkeypatch.setattr(watch, "SLICE", SLICE)
-    monkeypatch.setattr(watch, "LAP", 10**9)
+    monkeypatch.setattr(index, "SLICE", SLICE)
+    monkeypatch.setattr(index, "LAP", 10**9)
 
     def make(kind: str, tick: int) -> World:
         world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
-        monkeypatch.setattr(watch, "clock", lambda: world.now)
-        monkeypatch.setattr(watch, "look", world.look)
-        monkeypatch.setattr(watch, "look_at_folder", world.look_at_folder)
+        monkeypatch.setattr(index_file, "clock", lambda: world.now)
+        monkeypatch.setattr(index_file, "look", world.look)
+        monkeypatch.setattr(index_file, "look_at_folder", world.look_at_folder)
         return world
 
     return make
@@ -202,7 +200,7 @@ def check_at_once(world: World) -> None:
         expected = rows(whole)
         seen = rows(found)
         assert found.kind == whole.kind
-        listed = scan.scan(str(world.root), found.kind, PROFILES.by_kind[CLAUDE_MEMORY]).files
+        listed = scan.Store(str(world.root), found.kind, PROFILES).walk().files
         assert expected.keys() == listed.keys()
         assert seen.keys() == expected.keys()
         hint = 5
@@ -291,24 +289,24 @@ def test_a_query_sees_what_it_must(world_of: Any, kind: str, tick: str, history:
     [(10 * SECOND, 2 * SECOND), (10 * SECOND + 1, SECOND // 10), (SECOND // 2, SECOND // 10)],
 )
 def test_what_was_read_too_soon_is_not_sure(changed: int, sure_after: int) -> None:
-    assert not watch.is_sure(changed, changed)
-    assert not watch.is_sure(changed, changed + sure_after - 1)
-    assert watch.is_sure(changed, changed + sure_after)
+    assert not index_file.is_sure(changed, changed)
+    assert not index_file.is_sure(changed, changed + sure_after - 1)
+    assert index_file.is_sure(changed, changed + sure_after)
 
 
 def test_a_time_ahead_is_now_unless_no_clock_can_be_so_wrong() -> None:
     now = 1_800_000_000 * SECOND
-    assert not watch.is_sure(now + 3600 * SECOND, now)
-    assert watch.is_sure(now + 2 * 86_400 * SECOND, now)
+    assert not index_file.is_sure(now + 3600 * SECOND, now)
+    assert index_file.is_sure(now + 2 * 86_400 * SECOND, now)
 
 
 @pytest.mark.parametrize("text", ["", "1 2", "x y z", "1 2 3 4", "\0" * 40])
 def test_a_spoiled_turn_begins_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "turn").write_text(text)
-    turn = watch.WatchTurn(str(tmp_path / "turn"))
+    turn = index.WatchTurn(str(tmp_path / "turn"))
     assert (turn.file, turn.folder, turn.queries) == (0, 0, 0)
     turn.file, turn.queries = 64, 3
     turn.keep()
-    again = watch.WatchTurn(str(tmp_path / "turn"))
+    again = index.WatchTurn(str(tmp_path / "turn"))
     assert (again.file, again.folder, again.queries) == (64, 0, 3)
-    watch.WatchTurn(str(tmp_path / "none" / "turn")).keep()
+    index.WatchTurn(str(tmp_path / "none" / "turn")).keep()

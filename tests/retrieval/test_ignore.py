@@ -113,10 +113,6 @@ def test_git_leaves_out_the_same(repository: Path, patterns: str) -> None:
     assert {path for path in FILES if left_out(patterns, path)} == ignored
 
 
-def test_a_file_that_cannot_be_read_leaves_nothing_out(tmp_path: Path) -> None:
-    assert scan.read_ignore_rules(str(tmp_path / "none")).match("a", folder=False) is False
-
-
 COSTLY = [
     ("*a" * 12 + "b", "a" * 200 + ".md"),
     ("**/" * 30 + "*a*a*a*a*a*ab", "a/" * 12 + "a" * 200),
@@ -130,8 +126,11 @@ COSTLY = [
 @pytest.mark.parametrize(("pattern", "path"), COSTLY)
 def test_no_pattern_takes_long(tmp_path: Path, pattern: str, path: str) -> None:
     (tmp_path / ".judgekitignore").write_text(f"{pattern}\n")
-    asked = f"ignore.read('.judgekitignore').match({path!r}, folder=False)"
-    code = f"from judgekit.retrieval import ignore; print({asked})"
+    asked = f"scan.Store('.', 'markdown', profiles).leaves_out({path!r})"
+    code = (
+        "from judgekit.retrieval import compiled, scan; "
+        f"profiles = compiled.Profiles(compiled.bundled()); print({asked})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=60
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import environment
-from judgekit.retrieval import compiled, index, index_file, watch
+from judgekit.retrieval import compiled, index, index_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_any_order_of_changes_ends_in_the_same_index(store: MemoryStore) -> None
 
 
 def test_nothing_is_written_when_nothing_changed(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
     opened(store).close()
     before = {path: path.read_bytes() for path in databases()}
     opened(store).close()
@@ -284,8 +284,8 @@ def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None
 def test_the_stores_own_files_are_read_anew_at_once_where_they_are_entries_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
-    monkeypatch.setattr(watch, "SLICE", 1)
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index, "SLICE", 1)
 
     def digest() -> int:
         found = index.open_index(str(tmp_path.resolve()), PROFILES)
@@ -304,12 +304,12 @@ def test_the_stores_own_files_are_read_anew_at_once_where_they_are_entries_too(
 def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
-    monkeypatch.setattr(watch, "look_at_folder", lambda path: (1, 1, 1) if Path(path).is_dir() else None)
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index_file, "look_at_folder", lambda path: (1, 1, 1) if Path(path).is_dir() else None)
     opened(store).close()
     add(store)
     sizes = []
-    for _ in range(watch.LAP + 1):
+    for _ in range(index.LAP + 1):
         found = opened(store)
         sizes.append(found.size)
         found.close()
@@ -317,8 +317,8 @@ def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
 
 
 def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
-    monkeypatch.setattr(watch, "FOLDERS", 4)
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index, "FOLDERS", 4)
     for number in range(10):
         (tmp_path / f"topic-{number}").mkdir()
         (tmp_path / f"topic-{number}" / "a.md").write_text("# A")

@@ -13,7 +13,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
-from judgekit.retrieval import compiled, confidence, index, index_file, update, watch
+from judgekit.retrieval import compiled, confidence, index, index_file, update
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def live(found: Index) -> set[str]:
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an hour pass between the last change of the store and every look at it."""
-    monkeypatch.setattr(watch, "clock", lambda: time.time_ns() + 3600 * 10**9)
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
 
 
 def database() -> Path:
@@ -286,7 +286,7 @@ def test_the_cache_is_removed_before_it_is_written(
         shutil.rmtree(environment.cache_home())
         return folder
 
-    monkeypatch.setattr(environment, "folder", vanish)
+    monkeypatch.setattr(environment, "cache_folder", vanish)
     assert live(opened(store)) == {"decisions/jwt.json"}
 
 

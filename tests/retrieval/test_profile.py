@@ -19,7 +19,7 @@ def test_the_compiled_settings_are_the_defaults() -> None:
     assert compiled.bundled()["settings"] == RetrievalConfig().model_dump(mode="json")
 
 
-@pytest.mark.parametrize("kind", profiles.KINDS)
+@pytest.mark.parametrize("kind", compiled.KINDS)
 def test_a_bundled_profile_is_read_and_compiled(kind: str) -> None:
     written, read = profiles.read(kind), compiled.Profiles(compiled.bundled()).by_kind[kind]
     assert list(read.categories) == list(written.categories)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import sqlite3
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.retrieval import bm25, compiled, index_file, query
-from judgekit.retrieval.sources.base import Entry
+from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.retrieval import CollectionIndex
+from judgekit.retrieval import bm25, compiled, query
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
 LANGUAGE = PROFILE.language
@@ -19,28 +19,12 @@ def texts(prompt: str) -> list[str]:
 
 
 def finds(prompt: str, document: str) -> bool:
-    """Whether FTS5, with the tokenizer and the row of the index, finds a document by a prompt."""
-    terms = query.parse(prompt, LANGUAGE)
-    if not terms:
-        return False
-    row = index_file.row(Entry("", "", "", body=document), LANGUAGE)
-    with sqlite3.connect(":memory:") as database:
-        names = ", ".join(index_file.NAMES)
-        database.execute(f"CREATE VIRTUAL TABLE t USING fts5({names}, tokenize = '{index_file.TOKENIZER}')")
-        database.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
-        found = database.execute("SELECT 1 FROM t WHERE t MATCH ?", (bm25.expression(terms),)).fetchone()
-        sought = bm25.Sought()
-        for number, term in enumerate(terms):
-            for phrase in term.phrases:
-                sought.add(number, phrase)
-            for stem in " ".join(row).split():
-                if term.prefix and stem.startswith(term.prefix):
-                    sought.add(number, stem, 0.5)
-        scorer = bm25.Scorer(sought, [1.0] * len(terms), 10, PROFILE)
-        score, matched, _ = scorer.rate(bm25.Text(row))
-    database.close()
-    assert (found is not None) == (score > 0) == bool(matched), "what finds and what rates must agree"
-    return found is not None
+    """Whether an index of one document finds it: FTS5 by its tokenizer, and the scoring by our own."""
+    store = CollectionIndex([CollectionDocument(id="a", title="", text=document)], PROFILE)
+    hits, _ = bm25.match(store._index, query.parse(prompt, LANGUAGE))
+    store.close()
+    assert all(hit.matched and hit.candidate.bm25 > 0 for hit in hits), "what finds and what rates must agree"
+    return bool(hits)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_the_index_damaged_where_only_a_search_reads_it_is_built_anew(store: Mem
 def test_without_fts5_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_file, "_CREATE", ("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",))
+    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
     ranked = search(store)
     assert ids(ranked) == ["jwt"]
     assert ranked.fallback == "keyword"

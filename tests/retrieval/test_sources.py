@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.retrieval import compiled
-from judgekit.retrieval.sources import auto_memory, base, markdown
+from judgekit.retrieval.sources import auto_memory, markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,6 +114,6 @@ def test_auto_memory_lies_where_the_client_keeps_it(isolated: Path, monkeypatch:
 
 
 def test_a_header_of_odd_lines_is_no_crash() -> None:
-    fields, body = base.split("---\n- lonely\n: x\n# comment: y\na: |\nb: [\nc\n---\nText")
+    fields, body = markdown.split("---\n- lonely\n: x\n# comment: y\na: |\nb: [\nc\n---\nText")
     assert fields == {"": ["x"], "a": [], "b": ["["]}
     assert body == "Text"
