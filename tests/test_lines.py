@@ -41,7 +41,6 @@ WORDS = {
     "retrieval/profiles.py": "our own lists of words",
     "retrieval/query.py": "the words of a text",
     "retrieval/stemmer.py": "the words of a text",
-    "retrieval/watch.py": "three numbers of our own",
     "judging/secret_search.py": "the words of a text or a value, and our own lists",
     "text.py": "a text on one line",
 }

@@ -10,11 +10,11 @@ import time
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from judgekit import environment
 from judgekit.config.files import held
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
 from judgekit.ledger.records import Label, OverrideLine, VerdictLine, newest_override
-from judgekit.retrieval import cachefile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -100,7 +100,7 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], secon
                     remarks += [remark] if remark else []
                     count += len(lines)
                     places[path.name] = place
-                    cachefile.write(str(ledger.folder / PLACES), json.dumps(places))
+                    environment.write_private(str(ledger.folder / PLACES), json.dumps(places))
                     if time.monotonic() > end:
                         return Forwarded(count, tuple(remarks))
     except TimeoutError:
