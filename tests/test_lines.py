@@ -32,6 +32,7 @@ WORDS = {
     "hooks/claude_code.py": "a complaint on one line",
     "hooks/context.py": "a title on one line",
     "judging/redact.py": "a secret over several lines is the same as on one",
+    "retrieval/index.py": "three numbers of our own",
     "retrieval/index_file.py": "stems, joined by spaces of our own",
     "retrieval/compiled.py": "our own lists of words",
     "retrieval/confidence.py": "stems, joined by spaces of our own",
