@@ -18,7 +18,6 @@ from judgekit import environment
 from judgekit.errors import ConfigError
 from judgekit.gate.commits import ChangeFilter, of_push
 from judgekit.gate.remotes import configured, names_of
-from judgekit.retrieval import cachefile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -191,8 +190,8 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
         return
     path, key = _place(repository, rules)
     try:
-        cachefile.folder(FOLDER)
-        cachefile.write(path, json.dumps({"key": key, "paths": paths, "authors": authors}))
+        environment.cache_folder(FOLDER)
+        environment.write_private(path, json.dumps({"key": key, "paths": paths, "authors": authors}))
     except OSError:
         return
 
@@ -211,4 +210,5 @@ def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
     given = environment.environ().items()
     variables = sorted((name, value) for name, value in given if name.startswith(_VARIABLES))
     key = repr([environment.__version__, *rules, user, variables])
-    return cachefile.place(FOLDER, f"{cachefile.name_for(str(repository.folder))}.json"), key
+    name = environment.file_name_for(str(repository.folder))
+    return str(Path(environment.cache_home(), FOLDER, f"{name}.json")), key
