@@ -224,7 +224,7 @@ def asked_of_models(text: str) -> None:
     select = of("rubric.loader.select_rubric")("memory-relevance").rubric
     of("judging.prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
     compare = of("rubric.loader.find_rubric")("answer-preference").rubric
-    of("judging.pair_replies.pair_messages")(compare, "quick", text, [part, part])
+    of("judging.compare.pair_messages")(compare, "quick", text, [part, part])
 
 
 def read(text: str) -> None:
@@ -281,7 +281,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.entries.found": lambda text: of("hooks.entries.found")(text, "settings.json"),
     "hooks.entries.is_ours": hooks_of_a_client,
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
-    "judging.pair_replies.pair_messages": asked_of_models,
+    "judging.compare.pair_messages": asked_of_models,
     "judging.secret_blocks.private_keys": lambda text: of("judging.secret_blocks.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
@@ -390,7 +390,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
         ),
         *(
             "engine.team.keep_lines",
-            "judging.record.unsettled",
             "judging.round.failure_of",
             "text.rubric_name",
         ),
@@ -415,11 +414,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "cli.output.messages_text",
             "judging.logprobs.expectation",
         ),
-        *(
-            "judging.fingerprint.recorded",
-            "judging.comparison.terms_of",
-            "judging.pair_replies.pair_labels",
-        ),
+        *("judging.fingerprint.recorded",),
     ),
     "is made of functions that are asked here, or asked along with one": (
         *(

@@ -176,7 +176,7 @@ class Judged:
                 for model in models:
                     for order in ORDERS:
                         text = _text(word(self._answers, model, duel, order))
-                        yield reply(pair.subject(order), RUBRIC.rubric.ref, tier, model, text, labels)
+                        yield reply(pair.shown_sha256(order), RUBRIC.rubric.ref, tier, model, text, labels)
 
     async def _judge(
         self, finality: FinalityRules | None, tiers: Sequence[TierName], path: Path

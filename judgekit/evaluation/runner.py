@@ -18,12 +18,13 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.judging import fence, fingerprint, redact, service
-from judgekit.judging.compare import CompareTask, PairJudge
+from judgekit.judging import fence, fingerprint, service
+from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison import Comparison, ComparisonInput
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS, Vote, of_calls
 from judgekit.judging.logprobs import score_source
+from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
@@ -44,15 +45,16 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.evaluation.cases import Variant
-    from judgekit.judging.judge import Judge
-    from judgekit.judging.jury import PairWord
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.jury import Opinion, PairWord
+    from judgekit.judging.orchestrator import Judge, JudgeOptions
+    from judgekit.judging.round import Answer
     from judgekit.judging.verdict import CompareRound, Round, Verdict
     from judgekit.ledger.rates import Interval
     from judgekit.providers.base import Endpoint
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase
 
+AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
 
 AT_ONCE = 8
@@ -94,7 +96,7 @@ def _pair(case: Case) -> ComparisonInput:
     return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
 
 
-async def _result(judge: Judge[Any], case: Case, folder: Path | None = None) -> Result:
+async def _result(judge: AnyJudge, case: Case, folder: Path | None = None) -> Result:
     """Return what a judge says about a case."""
     if isinstance(judge.rubric, ScoreRubric):
         document_judge = judge if isinstance(judge, DocumentJudge) else judge.as_judge(DocumentJudge)
@@ -104,7 +106,7 @@ async def _result(judge: Judge[Any], case: Case, folder: Path | None = None) -> 
     ids = [candidate.id for candidate in case.candidates]
     swapped = case.variant == "swapped"
     names = reordered(case.query, ids) if swapped else dict(zip(ids, ids, strict=True))
-    found = await judge.as_judge(CandidateJudge).judge(Query(case.query), _candidates(case, names))
+    found = await judge.as_judge(CandidateJudge).select(Query(case.query), _candidates(case, names))
     back = {name: each for each, name in names.items()}
     return found.model_copy(update={"rounds": [_renamed(each, back) for each in found.rounds]})
 
@@ -173,7 +175,9 @@ def ask(
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
+            judge = service.judge_of(
+                DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode)
+            )
             if not judge.panel:
                 raise UsageError(f"nobody to ask: {judge.nobody}")
             endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
@@ -206,7 +210,7 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{told} {count} ({why}); {rest}; judgekit provider check asks each model"
 
 
-async def opinions(judge: Judge[Any], case: Case, folder: Path) -> dict[str, Recorded]:
+async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[str, Recorded]:
     """Return the answer of each tier to a case."""
     if case.variant == "rerun":  # what was said before would be said again
         judge = replace(judge, cache=None)
@@ -220,7 +224,7 @@ async def opinions(judge: Judge[Any], case: Case, folder: Path) -> dict[str, Rec
     return _of_tiers(judge, result.rounds, _cut(judge, case, folder))
 
 
-def _cut(judge: Judge[Any], case: Case, folder: Path) -> set[TierName]:
+def _cut(judge: AnyJudge, case: Case, folder: Path) -> set[TierName]:
     """Return the tiers of which some model does not see the whole subject."""
     rubric = judge.rubric
     if isinstance(rubric, ScoreRubric):
@@ -229,40 +233,37 @@ def _cut(judge: Judge[Any], case: Case, folder: Path) -> set[TierName]:
         def cut(tier: TierName, endpoint: Endpoint) -> bool:
             return is_cut(document.seen_by(getattr(rubric.tiers, tier), endpoint))
 
-    elif isinstance(rubric, CompareRubric):
-        sent, _ = redact.comparison_input(_pair(case), judge.options)
-
-        def cut(tier: TierName, endpoint: Endpoint) -> bool:
-            return bool(CompareTask(rubric, sent, tier, judge.options, tier).cut(endpoint))
-
-    else:
-        return set()
-    tiers = judge.models_by_tier.items()
-    return {tier for tier, jury in tiers if any(cut(tier, endpoint) for endpoint in jury)}
+        tiers = judge.models_by_tier.items()
+        return {tier for tier, jury in tiers if any(cut(tier, endpoint) for endpoint in jury)}
+    if isinstance(rubric, CompareRubric):
+        pair_judge = judge.as_judge(PairJudge)
+        sent, _ = pair_judge.redacted(_pair(case))
+        state = JudgingState(sent, judge.session())
+        return {tier for tier in judge.panel if pair_judge.cut(tier, state)}
+    return set()
 
 
 async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
     """Ask every model of every tier about every subject: which go up depends on what is learned."""
     files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
-    sent, _ = redact.comparison_input(ComparisonInput(case.prompt, files), judge.options)
-    letters, session = list(sent.letters), judge.session()
+    sent, _ = judge.redacted(ComparisonInput(case.prompt, files))
+    state = JudgingState(sent, judge.session())
     found: dict[str, Recorded] = {}
     for tier, jury in judge.models_by_tier.items():
-        calls = [partial(judge.each, tier, endpoint, sent, letters, session) for endpoint in jury]
-        verdicts = await gather_limited(calls, session)
+        task = replace(judge.task(tier, state), letters=tuple(sent.letters))
+        calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
         answers = [
-            _scored_subjects(judge, endpoint, dict(zip(letters, own, strict=True)))
-            for endpoint, own in zip(jury, verdicts, strict=True)
+            _scored_subjects(judge, turn.endpoint, dict(zip(task.letters, turn.calls, strict=True)))
+            for turn in await gather_limited(calls, state.session)
         ]
-        cut = any(judge.is_cut(tier, sent, letter) for letter in letters)
-        found[tier] = _joined(answers, judge.options, cut=cut)
+        found[tier] = _joined(answers, judge.options, cut=task.is_cut)
     return found
 
 
 # --- From rounds to recorded answers
 
 
-def _of_tiers(judge: Judge[Any], rounds: Sequence[Round], cut: Collection[TierName]) -> dict[str, Recorded]:
+def _of_tiers(judge: AnyJudge, rounds: Sequence[Round], cut: Collection[TierName]) -> dict[str, Recorded]:
     """Return each tier's answer about a document or candidates; `cut` are those that did not see it all."""
     found: dict[str, Recorded] = {}
     for tier, jury in judge.models_by_tier.items():
@@ -277,7 +278,7 @@ def _of_tiers(judge: Judge[Any], rounds: Sequence[Round], cut: Collection[TierNa
 
 
 def of_pairs(
-    judge: Judge[Any], rounds: Sequence[CompareRound], cut: Collection[TierName] = ()
+    judge: AnyJudge, rounds: Sequence[CompareRound], cut: Collection[TierName] = ()
 ) -> dict[str, Recorded]:
     """Return each tier's answer about two texts; `cut` are those that did not see both whole."""
     found: dict[str, Recorded] = {}
@@ -317,22 +318,23 @@ def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
 
 
 def _scored_subjects(
-    judge: RankingJudge, endpoint: Endpoint, verdicts: Mapping[str, Verdict]
+    judge: RankingJudge, endpoint: Endpoint, calls: Mapping[str, Answer[Opinion]]
 ) -> dict[str, Any]:
     """Return what one model gave to several subjects, by letter."""
-    rounds = {letter: each for letter, verdict in verdicts.items() for each in verdict.rounds}
-    known = {letter: each.opinion for letter, each in rounds.items() if each.opinion is not None}
-    usage = _usage(judge, endpoint, list(rounds.values()))
-    usage["calls"] *= len(verdicts)
+    known = {letter: answer.value for letter, answer in calls.items() if answer.value}
+    usage = _usage(judge, endpoint, list(calls.values()))
+    usage["calls"] *= len(calls)
     if not known:
-        failed = next((each.failure.kind for each in rounds.values() if each.failure), "not_recorded")
+        failed = next((answer.failure.kind for answer in calls.values() if answer.failure), "not_recorded")
         return {"failure": failed} | usage
-    points = {letter: [fmean(opinion["scores"].values())] for letter, opinion in known.items()}
-    read = {score_source(endpoint, each["scores"], each.get("expected", ())) for each in known.values()}
+    points = {letter: [fmean(opinion.scores.values())] for letter, opinion in known.items()}
+    read = {score_source(endpoint, opinion.scores, opinion.expected) for opinion in known.values()}
     return {"points": points, "read": read.pop() if len(read) == 1 else "partly"} | usage
 
 
-def _usage(judge: Judge[Any], endpoint: Endpoint, rounds: Sequence[Round | CompareRound]) -> dict[str, Any]:
+def _usage(
+    judge: AnyJudge, endpoint: Endpoint, rounds: Sequence[Round | CompareRound | Answer[Opinion]]
+) -> dict[str, Any]:
     """Return which model it was, what it used, and how many calls one round of it takes."""
     questions = len(judge.rubric.questions)
     # What was kept cost nothing this time, which says nothing about the next.
@@ -469,13 +471,15 @@ def trial(
         found = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                judge: Judge[Any]
+                judge: AnyJudge
                 if isinstance(loaded.rubric, ScoreRubric):
                     request = JudgeRequest(str(loaded.path), mode)
                     judge, _ = service.document_judge(gateway, project, request)
                     at_once = service.max_concurrency(judge, service.AT_ONCE)
                 else:
-                    judge = service.judge_of(gateway, settings, loaded, project, JudgeRequest(mode=mode))
+                    judge = service.judge_of(
+                        DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode)
+                    )
                     at_once = 1
                 calls = [partial(_result, judge, case) for case in labelled]
                 async with aclosing(_in_order(calls, at_once)) as results:

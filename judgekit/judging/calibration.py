@@ -29,7 +29,7 @@ from judgekit.judging import fingerprint
 from judgekit.judging.binomial import lower, upper
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fingerprint import USUALLY, Asked, Readings, Was
-from judgekit.judging.options import USUAL
+from judgekit.judging.orchestrator import USUAL
 from judgekit.judging.verdict import RubricRef
 from judgekit.rubric import search_path
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.judging.fingerprint import PanelFingerprint
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric
 

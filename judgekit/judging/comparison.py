@@ -10,14 +10,16 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from judgekit.config.names import ModeName, TierName
 from judgekit.errors import CostSource
-from judgekit.judging import authors
+from judgekit.judging import authors, redact
 from judgekit.judging.authors import is_independent, lacking
+from judgekit.judging.escalation import UNDETERMINED
+from judgekit.judging.orchestrator import AnyRubric, Judge
 from judgekit.judging.verdict import (
     LETTERS,
     TIE,
@@ -32,13 +34,10 @@ from judgekit.judging.verdict import (
 from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from judgekit.errors import GatewayError
-    from judgekit.judging.authors import Independence
-    from judgekit.judging.judge import Judge
+    from judgekit.judging.orchestrator import JudgingState
     from judgekit.judging.subject import File
-    from judgekit.rubric.loader import LoadedRubric
 
 
 Word = Annotated[str, StringConstraints(pattern="^([A-Z]|tie|escalate|undetermined)$")]
@@ -173,48 +172,13 @@ class ComparisonInput:
         wrote = Counter(family for letter in self.letters for family in self.families(letter))
         return tuple(each for each in wrote if each != UNKNOWN_FAMILY and wrote[each] < len(self.files))
 
-    def subject(self, order: str) -> str:
+    def shown_sha256(self, order: str) -> str:
         """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
         shown = "\0".join([self.prompt, *(self.file(each).sha256 for each in order)])
         return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonContext:
-    """Under what was compared: `nobody` says why no model was there, `notes` what else is to be known.
-
-    `redacted` secrets were left out of what models were asked. `substitutes` are the providers that were
-    asked only because of who wrote the texts. `independence` is what a win must have.
-    """
-
-    loaded: LoadedRubric
-    mode: ModeName
-    calibration: str | None = None
-    nobody: str = ""
-    notes: str | None = None
-    redacted: int = 0
-    independence: Independence = "prefer"
-    substitutes: Sequence[str] = ()
-
-
-def terms_of(
-    judge: Judge[Any], nobody: str, note: str | None, redacted: int, rounds: Sequence[CompareRound]
-) -> ComparisonContext:
-    """Return under what a judge compared; `note` stands before what it says of its calibration."""
-    return ComparisonContext(
-        judge.loaded,
-        judge.mode,
-        judge.finality.id if judge.finality else None,
-        nobody,
-        "; ".join(filter(None, (note, judge.calibration_warning))) or None,
-        redacted,
-        judge.independence,
-        judge.asked_instead({compare_round.tier for compare_round in rounds}),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """The end of a comparison: the word, by how much, who settled it, and the families of who said so."""
 
     verdict: str
@@ -227,79 +191,80 @@ class Ended:
     families: tuple[str, ...] = ()
 
 
-def identical(comparison_input: ComparisonInput) -> Ended:
-    """Return the end of a comparison of a text with itself, of which nobody is asked."""
-    few = "two texts" if len(comparison_input.files) == LEAST else "texts"
-    return Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
+@dataclass(frozen=True, slots=True)
+class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
+    """Compares texts; whether they are two or several, their record is the same."""
 
+    def attributed(self, subject: ComparisonInput) -> ComparisonInput:
+        return subject.written_by(self.written_by)
 
-def comparison(
-    comparison_input: ComparisonInput,
-    terms: ComparisonContext,
-    ended: Ended,
-    rounds: Sequence[CompareRound],
-    duration_ms: int,
-    scores: Mapping[str, tuple[float, TierName]] | None = None,
-) -> Comparison:
-    """Return the record of a comparison; `scores` holds the mean of each subject and the last tier's name."""
-    known, ended = scores or {}, _demanding(comparison_input, terms, ended)
-    subjects = [
-        Contestant(
-            letter=letter,
-            path=file.path,
-            sha256=file.sha256,
-            family=authors.listed(comparison_input.families(letter)),
-            score=round(known[letter][0], 4) if letter in known else None,
-            tier=known[letter][1] if letter in known else None,
+    def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
+        if not self.options.redact:
+            return subject, 0
+        question, files = redact.redact(subject.prompt), [redact.file(file) for file in subject.files]
+        secrets = question.secrets + sum(count for _, count in files)
+        return replace(subject, prompt=question.text, files=tuple(file for file, _ in files)), secrets
+
+    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
+        if len(state.subject.distinct) == 1:  # of a text beside itself nobody is asked
+            return self.record(state, UNDETERMINED)
+        return await Judge.run(self, state)
+
+    def comparison(
+        self,
+        state: JudgingState[ComparisonInput],
+        ended: Ended,
+        note: str | None = None,
+        scores: Mapping[str, tuple[float, TierName]] | None = None,
+    ) -> Comparison:
+        """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
+        subject, rounds, known = state.subject, state.rounds, scores or {}
+        nobody = state.refused or self.nobody
+        if len(subject.distinct) == 1:
+            few, nobody = "two texts" if len(subject.files) == LEAST else "texts", ""
+            ended = Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
+        if ended.verdict in tuple(subject.letters):
+            # A win by the winner's own family alone is none, if it has to be another's.
+            why = lacking(self.independence, subject.families(ended.verdict), ended.families)
+            if why is not None:
+                why = "; ".join(filter(None, (why, ended.degraded)))
+                ended = Ended(
+                    "undetermined", "none", degraded=why, truncated=ended.truncated, families=ended.families
+                )
+        nothing = f"nothing was judged: {nobody}" if nobody and not rounds else None
+        degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
+        record = Comparison(
+            id=uuid.uuid4().hex,
+            subjects=[
+                Contestant(
+                    letter=letter,
+                    path=file.path,
+                    sha256=file.sha256,
+                    family=authors.listed(subject.families(letter)),
+                    score=round(known[letter][0], 4) if letter in known else None,
+                    tier=known[letter][1] if letter in known else None,
+                )
+                for letter, file in zip(subject.letters, subject.files, strict=True)
+            ],
+            question_sha256=hashlib.sha256(subject.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+            rubric=rubric_ref(self.loaded),
+            mode=self.mode,
+            prompt_sha256=self.rubric.prompt.sha256,
+            calibration=self.finality.id if self.finality else None,
+            verdict=ended.verdict,
+            lead=None if ended.lead is None else round(ended.lead, 4),
+            reasoning=ended.reasoning,
+            consensus=ended.consensus,
+            judge_tier=ended.tier,
+            rounds=list(rounds),
+            degraded="; ".join(filter(None, degraded)) or None,
+            truncated=ended.truncated,
+            families=list(ended.families),
+            independent=is_independent(subject.wrote, ended.families),
+            redacted=state.secrets if rounds else 0,
+            substitutes=self.asked_instead({each.tier for each in rounds}),
+            timestamp=datetime.now(UTC),
+            duration_ms=state.watch.ms,
+            **cost_of(rounds),
         )
-        for letter, file in zip(comparison_input.letters, comparison_input.files, strict=True)
-    ]
-    nothing = f"nothing was judged: {terms.nobody}" if terms.nobody and not rounds else None
-    degraded = [nothing, ended.degraded, failures(rounds), terms.notes]
-    return Comparison(
-        id=uuid.uuid4().hex,
-        subjects=subjects,
-        question_sha256=hashlib.sha256(comparison_input.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-        rubric=rubric_ref(terms.loaded),
-        mode=terms.mode,
-        prompt_sha256=terms.loaded.rubric.prompt.sha256,
-        calibration=terms.calibration,
-        verdict=ended.verdict,
-        lead=None if ended.lead is None else round(ended.lead, 4),
-        reasoning=ended.reasoning,
-        consensus=ended.consensus,
-        judge_tier=ended.tier,
-        rounds=list(rounds),
-        degraded="; ".join(filter(None, degraded)) or None,
-        truncated=ended.truncated,
-        families=list(ended.families),
-        independent=is_independent(comparison_input.wrote, ended.families),
-        redacted=terms.redacted if rounds else 0,
-        substitutes=list(terms.substitutes),
-        timestamp=datetime.now(UTC),
-        duration_ms=duration_ms,
-        **cost_of(rounds),
-    )
-
-
-def unprepared(
-    comparison_input: ComparisonInput,
-    loaded: LoadedRubric,
-    mode: ModeName,
-    error: GatewayError,
-    duration_ms: int,
-) -> Comparison:
-    """Return the record of a comparison whose texts could not be prepared by the deadline."""
-    terms = ComparisonContext(loaded, mode, nobody=f"{error.kind} ({error.message})")
-    return comparison(comparison_input, terms, Ended("undetermined", "none"), (), duration_ms)
-
-
-def _demanding(comparison_input: ComparisonInput, terms: ComparisonContext, ended: Ended) -> Ended:
-    """Return the end of a comparison where a win by the winner's own family alone is none, if it has to."""
-    if ended.verdict not in tuple(comparison_input.letters):
-        return ended
-    why = lacking(terms.independence, comparison_input.families(ended.verdict), ended.families)
-    if why is None:
-        return ended
-    told = "; ".join(filter(None, (why, ended.degraded)))
-    return Ended("undetermined", "none", degraded=told, truncated=ended.truncated, families=ended.families)
+        return redact.replies(record) if self.options.redact else record

@@ -16,10 +16,11 @@ from pydantic import Field
 
 from judgekit.config.names import TIERS, TierName
 from judgekit.config.yamlfile import Strict
-from judgekit.judging import compare, logprobs, pair_replies, pointwise, prompt, select
+from judgekit.judging import compare, logprobs, pointwise, prompt, select
 from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.options import USUAL, JudgeOptions, JuryRule
+from judgekit.judging.jury import JuryRule
+from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.subject import Document, Part, Task, file_of
 from judgekit.providers import registry
@@ -210,9 +211,9 @@ def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
     if isinstance(rubric, CompareRubric):
         texts, said = (
             [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)],
-            [pair_replies.EarlierOpinion("LEFT", "c")],
+            [compare.EarlierOpinion("LEFT", "c")],
         )
-        return [pair_replies.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
+        return [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
     found = []
     for tier in TIERS:
         messages, ids = prompt.select_messages(rubric, mode, tier, "a", ["b"], [_CANDIDATE])
@@ -228,12 +229,12 @@ def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
     fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
-        return ScoreTask(rubric, mode, document, "quick", USUAL, "quick").prompts(endpoint, fence)
+        return ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
     if isinstance(rubric, CompareRubric):
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
-        return compare.CompareTask(rubric, comparison_input, "quick", USUAL, "quick").prompts(endpoint, fence)
-    choice = select.SelectTask(rubric, mode, select.Query("a", ("b",)), "quick", USUAL, "quick")
-    return choice.questions(_CANDIDATE, fence)
+        return compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(endpoint, fence)
+    candidates = select.Candidates(select.Query("a", ("b",)), (_CANDIDATE,))
+    return select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
 
 
 _CANDIDATE = prompt.PromptCandidate("id", "title", "category", ("tag",), "text")

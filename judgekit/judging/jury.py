@@ -1,7 +1,8 @@
 """A model's opinion, and the one opinion that the models of a tier come to as a jury.
 
-About a pair the rules of escalation are told from the side of the first winner: a win of it is an
-acceptance, a win of the other text a rejection, a tie an `improve`. Pure: no model is asked here.
+The models of one family have one vote together. About a pair the rules of escalation are told from the side
+of the first winner: a win of it is an acceptance, a win of the other text a rejection, a tie an `improve`.
+Pure: no model is asked here.
 """
 
 from __future__ import annotations
@@ -11,18 +12,44 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from judgekit.judging.comparison import Ended
-from judgekit.judging.verdict import TIE
 from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from judgekit.config.names import ModeName, Outcome, TierName
-    from judgekit.judging.escalation import EscalationRules, Final
-    from judgekit.judging.options import JuryRule
+    from judgekit.config.names import Outcome, TierName
     from judgekit.judging.verdict import Consensus, Finding
     from judgekit.providers.base import Endpoint
+
+JuryRule: TypeAlias = Literal["mean", "majority"]
+"""How the models of a tier come to one opinion."""
+Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
+Value = TypeVar("Value")
+EVEN = 0.5  # a candidate is kept when it is likelier than not that it should be
+DIGITS = 4  # of a probability
+
+
+def has_quorum(answered: int, asked: int) -> bool:
+    """Whether enough of a jury answered for it to count: more than half."""
+    return 2 * answered > asked
+
+
+def voter(endpoint: Endpoint) -> str:
+    """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
+    return f"model {endpoint.model}" if endpoint.family == UNKNOWN_FAMILY else f"family {endpoint.family}"
+
+
+def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
+    """Return the voices family by family."""
+    families: dict[str, list[Value]] = {}
+    for endpoint, value in voices:
+        families.setdefault(voter(endpoint), []).append(value)
+    return list(families.values())
+
+
+def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
+    """Return whether most families came to `outcome`, None where all came to the same one."""
+    return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +74,65 @@ class Opinion:
 
     def record(self) -> dict[str, Any]:
         """Return the opinion as it stands in a round."""
-        findings = [finding.model_dump() for finding in self.findings]
-        how = {"samples": self.samples} if self.samples > 1 else {}
-        told = {"expected": list(self.expected)} if self.expected else {}
         return {
             "outcome": self.outcome,
             "scores": self.scores,
             "reasoning": self.reasoning,
             "dimensions": list(self.dimensions),
-            "findings": findings,
+            "findings": [finding.model_dump() for finding in self.findings],
             "said": self.said,
-            **how,
-            **told,
+            **({"samples": self.samples} if self.samples > 1 else {}),
+            **({"expected": list(self.expected)} if self.expected else {}),
         }
+
+
+def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
+    """Return the one opinion of a jury; `decide` applies a rubric's thresholds to scores.
+
+    The outcome is the one that all families come to; else, by `rule`, that of the mean of their scores, or
+    the one that more than half of them come to (`improve` where there is none). It is `divided` then.
+    """
+    if len(voices) == 1:
+        return voices[0][1]
+    families = [_pooled(family, rule, decide) for family in by_family(voices)]
+    pooled = _pooled(families, rule, decide)
+    words = nearest([each for _, each in voices], pooled)
+    return replace(
+        pooled,
+        reasoning=words.reasoning,
+        dimensions=words.dimensions,
+        findings=tuple(dict.fromkeys(finding for _, each in voices for finding in each.findings)),
+        divided=_division(pooled.outcome, [family.outcome for family in families]),
+    )
+
+
+def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
+    outcomes = [each.outcome for each in opinions]
+    counted, scores = opinions, mean_scores(opinions)
+    if len(set(outcomes)) == 1:
+        outcome = outcomes[0]
+    elif rule == "mean":
+        outcome = decide(scores)
+    else:
+        most, votes = Counter(outcomes).most_common(1)[0]
+        outcome = most if has_quorum(votes, len(outcomes)) else "improve"
+        counted = [each for each in opinions if each.outcome == outcome] or opinions
+    return Opinion(outcome, {name: round(value, 2) for name, value in mean_scores(counted).items()})
+
+
+def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
+    """Return the mean of each score over opinions that all have the same dimensions."""
+    return {name: fmean(each.scores[name] for each in opinions) for name in opinions[0].scores}
+
+
+def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
+    """Return the opinion with nearest scores, of those with the same outcome where there are any."""
+
+    def distance(other: Opinion) -> tuple[bool, float]:
+        apart = sum(abs(other.scores[name] - to.scores[name]) for name in to.scores)
+        return other.outcome != to.outcome, apart
+
+    return min(opinions, key=distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +147,13 @@ class Mark:
     probability: float | None = None
     divided: bool | None = None
 
+    @property
+    def chance(self) -> float:
+        return float(self.outcome == "accept") if self.probability is None else self.probability
+
 
 Marks: TypeAlias = dict[str, Mark | None]
 """The marks of one round by candidate id; None where the round brought none."""
-
-
-Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
-
-Value = TypeVar("Value")
-
-EVEN = 0.5  # a candidate is kept when it is likelier than not that it should be
-DIGITS = 4  # of a probability
-
-
-def has_quorum(answered: int, asked: int) -> bool:
-    """Whether enough of a jury answered for it to count: more than half."""
-    return 2 * answered > asked
-
-
-def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
-    """Return the one opinion of a jury; `decide` applies a rubric's thresholds to scores.
-
-    The outcome is the one that all families come to; else, by `rule`, that of the mean of their scores, or
-    the one that more than half of them come to (`improve` where there is none). It is `divided` then.
-    """
-    if len(voices) == 1:
-        return voices[0][1]
-    families = [_pooled(each, rule, decide) for each in by_family(voices)]
-    pooled = _pooled(families, rule, decide)
-    words = nearest([each for _, each in voices], pooled)
-    return replace(
-        pooled,
-        reasoning=words.reasoning,
-        dimensions=words.dimensions,
-        findings=_every(each.findings for _, each in voices),
-        divided=_division(pooled.outcome, [family.outcome for family in families]),
-    )
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
@@ -118,29 +162,25 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
         return voices[0][1] if voices else {}
     found: Marks = {}
     for candidate in dict.fromkeys(each for _, said in voices for each in said):
-        own = [(endpoint, mark) for endpoint, said in voices if (mark := said.get(candidate))]
-        found[candidate] = _mark(own, rule) if has_quorum(len(own), asked) else None
+        known = [(endpoint, mark) for endpoint, said in voices if (mark := said.get(candidate))]
+        found[candidate] = _mark(known, rule) if has_quorum(len(known), asked) else None
     return found
 
 
 def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    families = [_share(map(_chance, each), rule) for each in by_family(voices)]
-    outcomes = [leaning(family) for family in families]
-    share = _share(families, rule)
+    chances = [[mark.chance for mark in family] for family in by_family(voices)]
+    families = [_share(family, rule) for family in chances]
+    outcomes, share = [leaning(family) for family in families], _share(families, rule)
     outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
     known = all(mark.probability is not None for _, mark in voices)
-    chances = [fmean(map(_chance, each)) for each in by_family(voices)]
-    return Mark(outcome, round(fmean(chances), DIGITS) if known else None, _division(outcome, outcomes))
+    probability = round(fmean(map(fmean, chances)), DIGITS) if known else None
+    return Mark(outcome, probability, _division(outcome, outcomes))
 
 
 def _share(chances: Iterable[float], rule: JuryRule) -> float:
     """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
     return fmean(chance if rule == "mean" else whole[leaning(chance)] for chance in chances)
-
-
-def _chance(mark: Mark) -> float:
-    return float(mark.outcome == "accept") if mark.probability is None else mark.probability
 
 
 def leaning(share: float) -> Outcome:
@@ -150,66 +190,17 @@ def leaning(share: float) -> Outcome:
     return "accept" if share > EVEN else "reject"
 
 
-def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
-    """Return whether most families came to `outcome`, None where all came to the same one."""
-    return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
-
-
-def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Return the voices family by family."""
-    found: dict[str, list[Value]] = {}
-    for endpoint, value in voices:
-        found.setdefault(voter(endpoint), []).append(value)
-    return list(found.values())
-
-
-def voter(endpoint: Endpoint) -> str:
-    """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
-    return f"model {endpoint.model}" if endpoint.family == UNKNOWN_FAMILY else f"family {endpoint.family}"
-
-
-def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
-    outcomes = [each.outcome for each in opinions]
-    counted, scores = opinions, mean_scores(opinions)
-    if len(set(outcomes)) == 1:
-        outcome = outcomes[0]
-    elif rule == "mean":
-        outcome = decide(scores)
-    else:
-        most, votes = Counter(outcomes).most_common(1)[0]
-        outcome = most if has_quorum(votes, len(outcomes)) else "improve"
-        counted = [each for each in opinions if each.outcome == outcome] or opinions
-    rounded = {name: round(value, 2) for name, value in mean_scores(counted).items()}
-    return Opinion(outcome, rounded)
-
-
-def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
-    """Return the mean of each score over opinions that all have the same dimensions."""
-    return {name: fmean(each.scores[name] for each in opinions) for name in opinions[0].scores}
-
-
-def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
-    """Return the opinion with nearest scores, of those with the same outcome where there are any."""
-    return min(opinions, key=lambda each: (each.outcome != to.outcome, _distance(each, to)))
-
-
-def _distance(one: Opinion, other: Opinion) -> float:
-    return sum(abs(one.scores[name] - other.scores[name]) for name in one.scores)
-
-
-def _every(found: Iterable[Sequence[Finding]]) -> tuple[Finding, ...]:
-    """Return the findings of several, each once."""
-    return tuple(dict.fromkeys(finding for findings in found for finding in findings))
-
-
-Item = TypeVar("Item")
 PairWord: TypeAlias = Literal["A", "B", "tie"]
 WINS: tuple[PairWord, PairWord] = ("A", "B")
 ORDERS = ("AB", "BA")
 SAME = "The answer changed with the order of the two texts, and that counts as a tie."
 SPLIT = "Asked several times, it did not prefer one of the two more often."
-_FEW: dict[int, Consensus] = {1: "single"}  # of a divided jury's families said the word
-SHARE_DIGITS = 9  # of a share: sums of the same shares, added otherwise, are equal
+_SHARE_DIGITS = 9  # sums of the same shares, added otherwise, are equal
+
+
+def word_of(lean: float) -> PairWord:
+    """Return the word for how far one or several are for A (1) or for B (-1)."""
+    return WINS[lean < 0] if lean else "tie"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,27 +244,26 @@ class TierVote:
     @property
     def reasoning(self) -> str:
         """Why, in the words of the first who voted so."""
-        return next((each.reasoning for each in self.votes if each.word == self.word), "")
+        return next((vote.reasoning for vote in self.votes if vote.word == self.word), "")
 
     @property
     def agreement(self) -> Consensus | None:
         """How many of the families that did not all come to the same said the word; None where all did."""
-        words = [word_of(each) for each in self.own or self._voices]
+        words = [word_of(lean) for lean in self.own or self._voices]
         if len(set(words)) <= 1:
             return None
         said = sum(word == self.word for word in words)
-        return "majority" if has_quorum(said, len(words)) else _FEW.get(said, "none")
+        if has_quorum(said, len(words)):
+            return "majority"
+        return "single" if said == 1 else "none"
 
     @property
     def _voices(self) -> tuple[float, ...]:
-        return self.families or tuple(each.lean for each in self.votes)
+        return self.families or tuple(vote.lean for vote in self.votes)
 
     @property
     def _ahead(self) -> float:
-        return round(fmean(self._voices), SHARE_DIGITS) if self.votes else 0.0
-
-
-Ballots: TypeAlias = "Mapping[TierName, TierVote]"
+        return round(fmean(self._voices), _SHARE_DIGITS) if self.votes else 0.0
 
 
 def vote(said: Sequence[Vote | None]) -> Vote | None:
@@ -290,20 +280,18 @@ def of_calls(said: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     Where criteria are asked about one by one, the most important on which one text wins in both orders
     decides. Of several samples each counts alike; None unless more than half of them have a word.
     """
-    votes = [vote(both) for both in _batches(said, len(ORDERS))]
-    samples = [_weighed(batch) for batch in _batches(votes, criteria)]
-    known = [sample for sample in samples if sample is not None]
-    if not has_quorum(len(known), len(samples)):
+    votes = [vote(said[at : at + len(ORDERS)]) for at in range(0, len(said), len(ORDERS))]
+    known: list[Vote] = []
+    for at in range(0, len(votes), criteria):
+        sample = [each for each in votes[at : at + criteria] if each is not None]
+        if len(sample) == criteria:
+            known.append(next((each for each in sample if each.word in WINS), sample[0]))
+    if not has_quorum(len(known), len(votes) // criteria):
         return None
-    ahead = round(fmean(each.lean for each in known), SHARE_DIGITS)
+    ahead = round(fmean(each.lean for each in known), _SHARE_DIGITS)
     word = word_of(ahead)
     reasoning = next((each.reasoning for each in known if each.word == word), SPLIT)
     return Vote(word, reasoning, abs(ahead) if ahead else 1.0)
-
-
-def word_of(lean: float) -> PairWord:
-    """Return the word for how far one or several are for A (1) or for B (-1)."""
-    return WINS[lean < 0] if lean else "tie"
 
 
 def tier_vote(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
@@ -315,86 +303,31 @@ def tier_vote(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "me
     known = [(endpoint, each) for endpoint, each in said if each is not None]
     if not has_quorum(len(known), len(said)):
         return TierVote()
-    leans = [fmean(each.lean for each in own) for own in by_family(known)]
-    own = families = tuple(round(lean, SHARE_DIGITS) for lean in leans)
+    leans = [fmean(each.lean for each in family) for family in by_family(known)]
+    own = families = tuple(round(lean, _SHARE_DIGITS) for lean in leans)
     if rule == "majority":
-        families = _whole(families)
+        words = [word_of(lean) for lean in own]
+        most = any(has_quorum(words.count(word), len(words)) for word in WINS)
+        families = tuple(Vote(word).lean if most else 0.0 for word in words)
     found = TierVote(tuple(each for _, each in known), families, own)
-    return replace(
-        found, behind=frozenset(endpoint.family for endpoint, each in known if each.word == found.word)
-    )
+    behind = frozenset(endpoint.family for endpoint, each in known if each.word == found.word)
+    return replace(found, behind=behind)
 
 
-def favourite(tier_votes: Ballots) -> PairWord | None:
+def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
     """Return the first winner."""
-    return next((each.word for each in tier_votes.values() if each.word in WINS), None)
+    return next((vote.word for vote in votes.values() if vote.word in WINS), None)
 
 
-def outcomes(tier_votes: Ballots) -> dict[TierName, Outcome | None]:
+def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
     """Return what the tiers said, told from the side of the first winner."""
-    first = favourite(tier_votes)
-    return {tier: _outcome(each.word, first) for tier, each in tier_votes.items()}
-
-
-def ended(final: Final, tier_votes: Ballots, mode: ModeName, rules: EscalationRules) -> Ended:
-    """Return the end of a comparison to which the rules led, with what they know of the tiers."""
-    first, cut = favourite(tier_votes), rules.truncated
-    told = {"accept": first, "reject": _other(first), "improve": TIE}
-    word, tier, consensus = told.get(final.verdict) or final.verdict, final.tier, final.consensus
-    winner = _stands(tier_votes, final, mode, rules)
-    if winner is not None:
-        word, tier, consensus = str(first), winner, "single"
-    said = first if final.verdict == "undetermined" else word
-    sayers = [each for each, one in tier_votes.items() if one.word == said and said is not None]
-    if sayers and all(sayer in cut for sayer in sayers):
-        why = "no model saw both texts whole, so neither is known to be better"
-        return Ended("undetermined", "none", degraded=why, truncated=True)
-    if tier is None:
-        return Ended(word, consensus, truncated=bool(cut))
-    return Ended(
-        word, consensus, tier, tier_votes[tier].lead, tier_votes[tier].reasoning, truncated=tier in cut
-    )
-
-
-def _stands(tier_votes: Ballots, final: Final, mode: ModeName, rules: EscalationRules) -> TierName | None:
-    """Return the tier whose win the tie of the next does not undo: in lenient mode, where labels allow it.
-
-    Without a calibration a win is final there as soon as it is given, unless it rests on a cut text or on
-    none but the winner's own family.
-    """
-    finality, barred = rules.finality, {*rules.truncated, *rules.partial}
-    if mode != "lenient" or finality is None or final.verdict != "improve" or final.tier is None:
-        return None
-    leads = {tier: each.lead for tier, each in tier_votes.items() if tier not in barred}
-    return finality.stands(final.tier, outcomes(tier_votes), leads)
-
-
-def _outcome(word: PairWord | None, first: PairWord | None) -> Outcome | None:
-    if word is None:
-        return None
-    if word == "tie":
-        return "improve"
-    return "accept" if word == first else "reject"
-
-
-def _other(letter: PairWord | None) -> PairWord | None:
-    return None if letter is None else WINS[letter == "A"]
-
-
-def _weighed(votes: Sequence[Vote | None]) -> Vote | None:
-    """Return the first vote that is no tie, of those on each criterion; None where one is missing."""
-    known = [each for each in votes if each is not None]
-    if len(known) < len(votes):
-        return None
-    return next((each for each in known if each.word != TIE), known[0])
-
-
-def _whole(leans: Sequence[float]) -> tuple[float, ...]:
-    """Return the votes of families where each counts whole, and without a word of most of them for none."""
-    words = [word_of(lean) for lean in leans]
-    most = next((each for each in WINS if has_quorum(words.count(each), len(words))), None)
-    return tuple(Vote(word).lean for word in words) if most else (0.0,) * len(words)
-
-
-def _batches(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
-    return [items[at : at + size] for at in range(0, len(items), size)]
+    first = favourite(votes)
+    words: dict[PairWord | None, Outcome | None] = {
+        None: None,
+        "A": "reject",
+        "B": "reject",
+        "tie": "improve",
+    }
+    if first is not None:
+        words[first] = "accept"
+    return {tier: words[vote.word] for tier, vote in votes.items()}

@@ -1,4 +1,4 @@
-"""The task `compare` by scores: only while the best two subjects are near each other do they go up a tier.
+"""The task `compare` by scores: only while the best subjects are near each other do they go up a tier.
 
 A subject's score is the mean over all models. Which subjects go up a tier, and when it ends, is a pure
 function of the tiers' scores.
@@ -6,34 +6,33 @@ function of the tiers' scores.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from judgekit.errors import GatewayError
-from judgekit.judging import logprobs, redact
-from judgekit.judging.comparison import Ended, comparison, identical, terms_of, unprepared
-from judgekit.judging.escalation import DIGITS
-from judgekit.judging.judge import Judge
+from judgekit.judging import logprobs
+from judgekit.judging.comparison import ComparisonInput, ComparisonJudge, Ended
+from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final
+from judgekit.judging.fence import Fence
 from judgekit.judging.jury import has_quorum, voter
-from judgekit.judging.round import Stopwatch, gather_limited
-from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document, Task, is_cut
-from judgekit.judging.verdict import TIE, CompareRound
+from judgekit.judging.orchestrator import JudgingState, ModelTurn
+from judgekit.judging.round import Stopwatch, gather_limited, joined
+from judgekit.judging.score import ScoreTask
+from judgekit.judging.subject import Document, Task
+from judgekit.judging.verdict import TIE, CompareRound, Usage
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config.names import ModeName, Outcome, TierName
-    from judgekit.judging.comparison import Comparison, ComparisonInput
+    from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.round import Session
-    from judgekit.judging.verdict import Consensus, Verdict
+    from judgekit.judging.jury import Opinion
+    from judgekit.judging.round import Answer, Session
+    from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint, Message
     from judgekit.rubric.schema import Scale
 
@@ -289,7 +288,96 @@ NAME = "text"  # what models are told: a path may say who wrote it
 
 
 @dataclass(frozen=True, slots=True)
-class RankingJudge(Judge[ScoreRubric]):
+class RankingTask:
+    """What a tier is asked about each subject of these `letters`: what it would be about a document.
+
+    What is compared is not accepted: scores are taken as they are first given.
+    """
+
+    judge: RankingJudge
+    subject: ComparisonInput
+    tier: TierName
+    ranks: Ranks
+    letters: Sequence[str]
+
+    def score_task(self, letter: str) -> ScoreTask:
+        """Return what is asked about one subject, under a name that tells nothing."""
+        file = replace(self.subject.file(letter), shown=NAME)
+        document = Document((file,), letter, Task(self.subject.prompt))
+        # The opinions of other tiers are not shown: nobody disagrees.
+        words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
+        judge = self.judge
+        return ScoreTask(judge.rubric, judge.mode, document, self.tier, judge.options, words, compared=True)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some model of the tier does not see a subject whole."""
+        return any(
+            self.score_task(letter).is_cut(endpoint)
+            for letter in self.letters
+            for endpoint in self.judge.models_by_tier[self.tier]
+        )
+
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        return [
+            prompt for letter in self.letters for prompt in self.score_task(letter).prompts(endpoint, fence)
+        ]
+
+    async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[dict[str, Opinion]]:
+        """Ask one model about each subject; one that stands there twice is asked as often."""
+
+        async def once(letter: str) -> Answer[Opinion]:
+            before, own = session.spent_usd, replace(session, fence=Fence(), remembered={})
+            turn = await self.score_task(letter).ask(endpoint, own)
+            session.spent_usd += own.spent_usd - before
+            session.unpriced |= own.unpriced
+            return turn.answer
+
+        options, watch = self.judge.options, Stopwatch()
+        at_once = 1 if endpoint.pointwise else options.calls(len(self.judge.rubric.dimensions))
+        calls = [partial(once, letter) for letter in self.letters]
+        answers = await gather_limited(calls, session, endpoint, at_once)
+        said = zip(self.letters, answers, strict=True)
+        opinions = {letter: answer.value for letter, answer in said if answer.value}
+        return ModelTurn(endpoint, answers, joined(answers, opinions, watch.ms))
+
+    def combine(self, said: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
+        finality, read = self.judge.finality, set()
+        scored: dict[Voter, dict[str, list[float]]] = {}
+        for endpoint, opinions in said:
+            for letter, opinion in (opinions or {}).items():
+                points = scored.setdefault(Voter(endpoint.model, voter(endpoint)), defaultdict(list))
+                points[letter].append(fmean(opinion.scores.values()))
+                how = logprobs.score_source(endpoint, opinion.scores, opinion.expected)
+                read.add((endpoint.model, how))
+        barred = finality is not None and not finality.knows(self.tier, read)
+        return self.ranks.take(self.tier, scored, cut=self.is_cut, barred=barred, partial=self._is_partial)
+
+    def _is_partial(self, leader: str) -> bool:
+        """Whether nobody scored but models of families that wrote the best subject, and not the others."""
+        own = set(self.subject.families(leader)) & set(self.subject.sided)
+        return self.judge.heard(self.ranks) <= own
+
+    def rounds(self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]) -> list[CompareRound]:
+        """Return the record: of each subject a round for each model."""
+        calls = [(letter, turn.calls[place]) for place, letter in enumerate(self.letters) for turn in turns]
+        return [
+            CompareRound(
+                round=number,
+                tier=self.tier,
+                model=answer.model,
+                order=[letter],
+                opinion=answer.value.record() if answer.value else None,
+                failure=answer.failure,
+                latency_ms=answer.latency_ms,
+                usage=Usage(**answer.usage._asdict()),
+            )
+            for number, (letter, answer) in enumerate(calls, first)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects under a rubric that scores.
 
     The models of one family weigh as much as one model in a tier. A model that stands several times there is
@@ -298,219 +386,61 @@ class RankingJudge(Judge[ScoreRubric]):
     the first tier nobody else.
     """
 
-    async def judge(self, comparison_input: ComparisonInput) -> Comparison:
-        """Return which is best; what failed on the way is in it, never raised."""
-        comparison_input = comparison_input.written_by(self.written_by)
-        # In a thread: it may ask local servers, or a proxy, of whom they are.
-        judge = (
-            await asyncio.to_thread(self.for_subject, comparison_input)
-            if comparison_input.wrote and self.panel
-            else self
-        )
-        return await RankingJudge._judge(judge, comparison_input)
+    def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
+        if state.ranks is None:
+            panel = {
+                tier: {endpoint.model for endpoint in jury} for tier, jury in self.models_by_tier.items()
+            }
+            margins = usual_margins(self.rubric)
+            state.ranks = Ranks(state.subject.distinct, panel, margins, self.mode, self.finality)
+        return RankingTask(self, state.subject, tier, state.ranks, state.ranks.alive)
 
-    def for_subject(self, comparison_input: ComparisonInput) -> RankingJudge:
-        """Return the judge without models that may favour one of the texts, where others are there."""
-        told = comparison_input.written_by(self.written_by)
-        return self.excluding_families(told.wrote, told.sided)
+    def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
+        turns: list[RankingStep] = list(state.opinions.values())
+        if not turns:
+            return next(iter(self.panel))
+        following = None if turns[-1].is_end else state.ranks.following(turns[-1].tier)
+        return following or UNDETERMINED
 
-    async def _judge(self, comparison_input: ComparisonInput) -> Comparison:
-        watch, session = Stopwatch(), self.session()
-        try:
-            sent, left_out = await session.aside(
-                partial(redact.comparison_input, comparison_input, self.options), comparison_input.size
-            )
-        except GatewayError as error:
-            return unprepared(comparison_input, self.loaded, self.mode, error, watch.ms)
-        comparison_input = sent
-        run = _Run(self, comparison_input, session, self.ranks(comparison_input))
-        same = len(comparison_input.distinct) == 1
-        refusal = self.options.refusal(left_out)
-        ended = (
-            identical(comparison_input)
-            if same
-            else await run.end()
-            if not refusal
-            else Ended("undetermined", "none")
-        )
-        nobody = "" if same else refusal or self.nobody
-        terms = terms_of(self, nobody, run.note, left_out, run.rounds)
-        found = comparison(comparison_input, terms, ended, run.rounds, watch.ms, run.shared())
-        return redact.replies(found) if self.options.redact else found
+    def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
+        del final  # the last turn knows more
+        turns: list[RankingStep] = list(state.opinions.values())
+        known = {letter: (value, turn.tier) for turn in turns for letter, value in (turn.found or {}).items()}
+        subject = state.subject
+        scores = {
+            letter: known[original]
+            for letter in subject.letters
+            if (original := subject.original(letter)) in known
+        }
+        outcome = Ended("undetermined", "none")
+        if turns and turns[-1].is_end:
+            outcome = self._ended(turns[-1], state, scores)
+        return self.comparison(state, outcome, scores=scores)
 
-    def prompts(
-        self, tier: TierName, comparison_input: ComparisonInput, endpoint: Endpoint | None = None
-    ) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model of `tier`, were it asked first: for each subject in turn.
-
-        Of several models that sit there `endpoint` is the one that is meant, the first where none is given.
-        """
-        comparison_input, left_out = redact.comparison_input(comparison_input, self.options)
-        if self.options.refusal(left_out):
-            return []
-        document_judge = self.one(tier, endpoint or next(iter(self.models_by_tier.get(tier, ())), None))
-        return [
-            prompt
-            for letter in comparison_input.distinct
-            for prompt in document_judge.prompts(tier, document(comparison_input, letter))
-        ]
-
-    def one(self, tier: TierName, endpoint: Endpoint | None, session: Session | None = None) -> DocumentJudge:
-        """Return the judge that asks one model of one tier about one subject, within the limits of a session.
-
-        What such a judge gives is compared, and not accepted: scores are taken as they are first given.
-        """
-        endpoints = {tier: endpoint} if endpoint else {}
-        sent = self.options._replace(redact=False)  # what is compared was searched as a whole
-        own = replace(self, panel=endpoints, options=sent)
-        if session is not None:
-            own = replace(own, deadline=session.left(), spent_usd=session.spent_usd)
-        # Who judges was settled for all subjects together.
-        own = replace(
-            own, finality=None, calibration_warning=None, written_by=None, others=tuple, independence="prefer"
-        )
-        return replace(own.as_judge(DocumentJudge), compared=True)
-
-    async def each(
+    def _ended(
         self,
-        tier: TierName,
-        endpoint: Endpoint,
-        comparison_input: ComparisonInput,
-        letters: Sequence[str],
-        session: Session,
-    ) -> list[Verdict]:
-        """Return what one model gives to each of several subjects, within the limits of a session."""
-
-        async def once(letter: str) -> Verdict:
-            verdict = await self.one(tier, endpoint, session).judge(document(comparison_input, letter))
-            session.spent_usd += verdict.cost_usd or 0.0
-            return verdict
-
-        at_once = 1 if endpoint.pointwise else self.options.calls(len(self.rubric.dimensions))
-        return await gather_limited([partial(once, letter) for letter in letters], session, endpoint, at_once)
-
-    def is_cut(self, tier: TierName, comparison_input: ComparisonInput, letter: str) -> bool:
-        """Whether some model of a tier does not see a subject whole."""
-        limits, subject = getattr(self.rubric.tiers, tier), document(comparison_input, letter)
-        return any(is_cut(subject.seen_by(limits, endpoint)) for endpoint in self.models_by_tier[tier])
-
-    def ranks(self, comparison_input: ComparisonInput) -> Ranks:
-        """Begin a comparison."""
-        panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.models_by_tier.items()}
-        margins = usual_margins(self.rubric)
-        return Ranks(comparison_input.distinct, panel, margins, self.mode, self.finality)
-
-
-def document(comparison_input: ComparisonInput, letter: str) -> Document:
-    """Return one subject as a document of its own, made for the prompt, under a name that tells nothing."""
-    return Document(
-        (replace(comparison_input.file(letter), shown=NAME),), letter, Task(comparison_input.prompt)
-    )
-
-
-@dataclass(slots=True)
-class _Run:
-    """One comparison on its way: what every model gave so far, in which tier."""
-
-    judge: RankingJudge
-    comparison_input: ComparisonInput
-    session: Session
-    ranks: Ranks
-    said: dict[TierName, dict[Voter, dict[str, list[float]]]] = field(default_factory=dict)
-    scores: dict[str, tuple[float, TierName]] = field(default_factory=dict)
-    rounds: list[CompareRound] = field(default_factory=list)
-    reasons: dict[str, str] = field(default_factory=dict)
-    families: dict[Voter, str] = field(default_factory=dict)
-    read: dict[TierName, set[tuple[str, ScoreSource]]] = field(default_factory=dict)
-    note: str | None = None
-
-    async def end(self) -> Ended:
-        """Ask tier by tier until one ends it."""
-        tier = next(iter(self.judge.panel), None)
-        while tier is not None:
-            alive = self.ranks.alive
-            await self.ask(tier, alive)
-            turn = self._turn(tier, alive)
-            if turn.is_end:
-                return self._ended(turn)
-            tier = self.ranks.following(tier)
-        return Ended("undetermined", "none")
-
-    async def ask(self, tier: TierName, alive: Sequence[str]) -> None:
-        """Ask every model of a tier about every subject that is still in question."""
-        endpoints = self.judge.models_by_tier[tier]
-        calls = [
-            partial(self.judge.each, tier, endpoint, self.comparison_input, alive, self.session)
-            for endpoint in endpoints
-        ]
-        asked = await gather_limited(calls, self.session)
-        for place, letter in enumerate(alive):
-            for endpoint, found in zip(endpoints, asked, strict=True):
-                self._note(letter, endpoint, found[place])
-
-    def _note(self, letter: str, endpoint: Endpoint, verdict: Verdict) -> None:
-        if not verdict.rounds:
-            self.note = verdict.degraded
-        for each in verdict.rounds:
-            kept = each.model_dump(include={"tier", "model", "opinion", "failure", "latency_ms", "usage"})
-            self.rounds.append(CompareRound(round=len(self.rounds) + 1, order=[letter], **kept))
-            if each.opinion is not None:
-                voice = Voter(endpoint.model, voter(endpoint))
-                self.families[voice] = endpoint.family
-                scored = self.said.setdefault(each.tier, {}).setdefault(voice, defaultdict(list))
-                scored[letter].append(fmean(each.opinion["scores"].values()))
-                how = logprobs.score_source(
-                    endpoint, each.opinion["scores"], each.opinion.get("expected", ())
-                )
-                self.read.setdefault(each.tier, set()).add((endpoint.model, how))
-                self.reasons[letter] = each.opinion.get("reasoning") or self.reasons.get(letter, "")
-
-    def _turn(self, tier: TierName, alive: Sequence[str]) -> RankingStep:
-        """Return what comes of what a tier gave."""
-        finality, said = self.judge.finality, self.said.get(tier, {})
-        turn = self.ranks.take(
-            tier,
-            said,
-            cut=any(self.judge.is_cut(tier, self.comparison_input, each) for each in alive),
-            barred=finality is not None and not finality.knows(tier, self.read.get(tier, ())),
-            partial=self._is_partial,
-        )
-        if turn.found is not None:
-            self.scores |= {each: (value, tier) for each, value in turn.found.items()}
-        return turn
-
-    def _ended(self, turn: RankingStep) -> Ended:
+        turn: RankingStep,
+        state: JudgingState[ComparisonInput],
+        scores: Mapping[str, tuple[float, TierName]],
+    ) -> Ended:
         if turn.cut:
             why = "no model saw the best texts whole, so none is known to be better"
             return Ended("undetermined", "none", degraded=why, truncated=True)
-        winner = self.ranks.winner(turn)
-        words, voices = (
-            self.ranks.leaders,
-            {compare_round.model for compare_round in self.rounds if compare_round.opinion},
-        )
-        consensus: Consensus = "unanimous" if set(words.values()) == {winner} else "majority"
-        if len(voices) == 1 or len(words) == 1:
+        ranks: Ranks = state.ranks
+        winner, said = ranks.winner(turn), [each for each in state.rounds if each.opinion]
+        consensus: Consensus = "unanimous" if set(ranks.leaders.values()) == {winner} else "majority"
+        if len({each.model for each in said}) == 1 or len(ranks.leaders) == 1:
             consensus = "single"
+        reasons = [each.opinion["reasoning"] for each in said if each.order == [winner]]
+        reasoning = next(filter(None, reversed(reasons)), "")
         # Who did not go up keeps the last score: the best may be ahead of nobody else.
-        ahead = lead({letter: value for letter, (value, _) in self.shared().items()})
-        reasoning, families = self.reasons.get(winner or "", ""), tuple(sorted(self._heard()))
-        if winner is not None and self.comparison_input.has_copy(winner):
+        ahead = lead({letter: value for letter, (value, _) in scores.items()})
+        families = tuple(sorted(self.heard(ranks)))
+        if winner is not None and state.subject.has_copy(winner):
             winner = None
         return Ended(winner or TIE, consensus, turn.tier, ahead, reasoning, families=families)
 
-    def shared(self) -> dict[str, tuple[float, TierName]]:
-        """Return the mean of each subject: a copy has that of its original."""
-        scores, original = self.scores, self.comparison_input.original
-        return {
-            letter: scores[original(letter)]
-            for letter in self.comparison_input.letters
-            if original(letter) in scores
-        }
-
-    def _heard(self) -> set[str]:
+    def heard(self, ranks: Ranks) -> set[str]:
         """Return the families of the models that count."""
-        return {self.families[voice] for voice in self.ranks.heard}
-
-    def _is_partial(self, leader: str) -> bool:
-        """Whether nobody scored but models of families that wrote the best subject, and not the others."""
-        return self._heard() <= set(self.comparison_input.families(leader)) & set(self.comparison_input.sided)
+        endpoints = [endpoint for jury in self.models_by_tier.values() for endpoint in jury]
+        return {each.family for each in endpoints if Voter(each.model, voter(each)) in ranks.heard}

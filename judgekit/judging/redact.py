@@ -17,14 +17,13 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.judging.comparison import Comparison, ComparisonInput
-    from judgekit.judging.options import JudgeOptions
+    from pydantic import BaseModel
+
     from judgekit.judging.prompt import PromptCandidate
     from judgekit.judging.secret_search import SecretMatch
     from judgekit.judging.subject import Document, File
-    from judgekit.judging.verdict import Verdict
 
-    Record = TypeVar("Record", Verdict, Comparison)
+    Record = TypeVar("Record", bound=BaseModel)
 
 
 MARGIN: Final = 4_000
@@ -149,23 +148,14 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
 
 def document(document: Document) -> tuple[Document, int]:
     """Return a document without its secrets, those in what it is for included, and how many they were."""
-    files = [_file(file) for file in document.files]
+    files = list(map(file, document.files))
     description, acceptance = redact(document.task.description), redact(document.task.acceptance)
     task = Task(description.text, acceptance.text)
     count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
-    return replace(document, files=tuple(file for file, _ in files), task=task), count
+    return replace(document, files=tuple(each for each, _ in files), task=task), count
 
 
-def comparison_input(given: ComparisonInput, options: JudgeOptions) -> tuple[ComparisonInput, int]:
-    """Return what is compared without its secrets, and how many were left out."""
-    if not options.redact:
-        return given, 0
-    prompt, files = redact(given.prompt), [_file(file) for file in given.files]
-    count = prompt.secrets + sum(secrets for _, secrets in files)
-    return replace(given, prompt=prompt.text, files=tuple(file for file, _ in files)), count
-
-
-def _file(file: File) -> tuple[File, int]:
+def file(file: File) -> tuple[File, int]:
     """Return a file without its secrets; what is known of its length goes by what is shown."""
     whole = file.text
     if len(whole) != file.total:  # it was cut as it was read: its last word may be half a secret

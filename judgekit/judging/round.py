@@ -7,10 +7,10 @@ at once, within the limits of the judging and of the provider.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -265,7 +265,7 @@ async def run_round(
         session.pay(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
-            work = partial(read, reply.text, question.reply, held=reply.held)
+            work = functools.partial(read, reply.text, question.reply, held=reply.held)
             value = await session.aside(work, len(reply.text))
         except GatewayError as error:
             failure = failure or failure_of(error.kind, error.message)
@@ -314,10 +314,14 @@ async def gather_limited(
     return list(await asyncio.gather(*map(one, calls)))
 
 
-def joined(answers: Sequence[Answer[Any]], value: Value | None, latency_ms: int) -> Answer[Value]:
-    """Return several calls as one answer; without a value, the first failure among them is its failure."""
-    usage = CallUsage()
-    for answer in answers:
-        usage = usage.plus(answer.usage)
-    failure = next((answer.failure for answer in answers if answer.failure), None) if value is None else None
-    return Answer(value, failure, usage, latency_ms, answers[-1].model)
+def joined(
+    answers: Sequence[Answer[Any]], value: Value | None, latency_ms: int, *, always: bool = False
+) -> Answer[Value]:
+    """Return several calls as one answer; the first failure among them is its failure.
+
+    Beside a value it is told only where it is to be told `always`.
+    """
+    usage = functools.reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
+    failure = next((answer.failure for answer in answers if answer.failure), None)
+    model = answers[-1].model
+    return Answer(value, failure if always or value is None else None, usage, latency_ms, model)

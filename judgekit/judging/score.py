@@ -5,44 +5,385 @@ A model rates in one call or several, by its words or by the probabilities of it
 
 from __future__ import annotations
 
-import asyncio
 import random
+import uuid
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from judgekit.errors import GatewayError
 from judgekit.judging import authors, jury, logprobs, pointwise, prompt, redact
 from judgekit.judging.authors import is_independent, lacking
-from judgekit.judging.escalation import UNDETERMINED, Final, margin
-from judgekit.judging.fence import Fence
-from judgekit.judging.judge import Judge
+from judgekit.judging.escalation import Final, margin
 from judgekit.judging.jury import Opinion
-from judgekit.judging.logprobs import WORDS
+from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
-from judgekit.judging.record import Judgement, unsettled, verdict
 from judgekit.judging.replies import ScoreReply, score_reply_model
-from judgekit.judging.round import Answer, Question, Stopwatch, gather_limited, joined, run_round
-from judgekit.judging.state import JudgingState
-from judgekit.judging.subject import is_cut
-from judgekit.judging.verdict import Finding
-from judgekit.providers.base import CallKey
+from judgekit.judging.round import Answer, Question, Stopwatch, joined, run_round
+from judgekit.judging.subject import Document, is_cut
+from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
 from judgekit.retrieval.stemmer import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from pydantic import BaseModel
-
-    from judgekit.config.names import ModeName, TierName
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.config.names import TierName
+    from judgekit.judging.fence import Fence
+    from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.round import Session
-    from judgekit.judging.subject import Document, Part
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.subject import Part
+    from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint, Message, Reply
+
+REPLY_TOKENS = 2048
+
+
+class RatedReply(NamedTuple):
+    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add.
+
+    `expected` names the dimensions whose score is an expectation over the probabilities of tokens.
+    """
+
+    scores: Mapping[str, float]
+    reasoning: str = ""
+    findings: tuple[Finding, ...] = ()
+    word: str | None = None
+    expected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
+    """What a tier is asked about a document.
+
+    Where scores are `compared` with those of other documents, they are taken as first given.
+    """
+
+    compared: bool = False
+
+    def seen_by(self, endpoint: Endpoint | None) -> tuple[Part, ...]:
+        return self.subject.seen_by(self.limits, endpoint)
+
+    def is_cut(self, endpoint: Endpoint) -> bool:
+        return is_cut(self.seen_by(endpoint))
+
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        if endpoint is not None and endpoint.pointwise:
+            return self._points(endpoint, fence).prompts()
+        return [self._messages(rubric, endpoint) for rubric in self.parts.values()]
+
+    async def ask(
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
+    ) -> ModelTurn[Opinion]:
+        before: Sequence[Answer[Any]] = ()
+        if endpoint.logprobs and self.options.samples_of(endpoint) > 1:
+            once = await Task.ask(self, endpoint, session, [0])
+            opinion = once.answer.value
+            # Token probabilities leave nothing to repeat.
+            if opinion and len(opinion.expected) == len(self.rubric.dimensions):
+                return once
+            before = once.calls
+        turn = await Task.ask(self, endpoint, session, samples)
+        if not before:
+            return turn
+        answers = [*before, *turn.calls]
+        latency = before[0].latency_ms + turn.answer.latency_ms
+        return ModelTurn(endpoint, answers, joined(answers, turn.answer.value, latency))
+
+    def calls(
+        self, endpoint: Endpoint, session: Session, sample: int
+    ) -> list[Callable[[], Awaitable[Answer[RatedReply]]]]:
+        if endpoint.pointwise:
+            return [partial(self._ask_pointwise, endpoint, session)]
+        return [partial(self._ask_about, part, endpoint, session, sample) for part in self.parts]
+
+    def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
+        whole = [[rated for rated in sample if rated] for sample in samples]
+        opinions = [
+            self._judged(rated)
+            for rated, sample in zip(whole, samples, strict=True)
+            if len(rated) == len(sample)
+        ]
+        if not jury.has_quorum(len(opinions), len(samples)):
+            return None
+        if len(samples) == 1:
+            return opinions[0]
+        mean = self._rated(jury.mean_scores(opinions))
+        near = jury.nearest(opinions, mean)
+        return replace(
+            near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=len(opinions)
+        )
+
+    def combine(self, said: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
+        known = [(endpoint, opinion) for endpoint, opinion in said if opinion]
+        if not jury.has_quorum(len(known), len(said)):
+            return None
+        return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
+
+    def record(self, opinion: Opinion) -> dict[str, Any]:
+        return opinion.record()
+
+    async def _ask_about(
+        self, part: str, endpoint: Endpoint, session: Session, sample: int
+    ) -> Answer[RatedReply]:
+        rubric = self.parts[part]
+        question = Question(
+            partial(self._messages, rubric, endpoint),
+            self.subject.size,
+            score_reply_model(rubric),
+            self.call_key(self.subject.sha256, part),
+            REPLY_TOKENS,
+            sample=sample,
+            likely=True,
+        )
+        answer = await run_round(session, endpoint, question, self.limits.timeout)
+        return answer.map(partial(self._read, part, answer.reply))
+
+    def _read(self, part: str, reply: Reply | None, told: ScoreReply) -> RatedReply:
+        """Return what a reply says, with the scores that are expectations in place of those it gives."""
+        scale, content = self.rubric.scale, told.model_dump()
+        expected = logprobs.expectations(reply, told, range(scale.min, scale.max + 1)) if reply else {}
+        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+        findings = [
+            {name: visible(str(value or "")) for name, value in finding.items()}
+            for finding in content["findings"]
+        ]
+        # A dimension that was asked about alone is what its findings are about.
+        alone = {"dimension": part} if part else {}
+        word = content.get("verdict")
+        return RatedReply(
+            content["scores"] | expected,
+            visible(content["reasoning"]),
+            tuple(Finding(**finding | alone) for finding in findings),
+            visible(word) if word else None,
+            tuple(expected),
+        )
+
+    def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
+        told = [
+            replace(earlier, scores={name: earlier.scores[name] for name in rubric.dimensions})
+            for earlier in self.told
+        ]
+        return prompt.score_messages(
+            rubric, self.instructions, self.seen_by(endpoint), self.subject.task, told
+        )
+
+    async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
+        """Ask about each dimension, and where that would accept the text, about an idle subject.
+
+        A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
+        those of a worse text, of which nothing was asked, may be above them: that is no order.
+        """
+        watch, points = Stopwatch(), self._points(endpoint, session.fence)
+        answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
+        scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
+        if not scores or self.compared or self._rated(scores).outcome != "accept":
+            return answer.map(lambda _: RatedReply(scores))
+        question = {"idle": prompt.idle_question(self.rubric)}
+        idle = await ask_pointwise(
+            session, endpoint, replace(points, questions=question), self.limits.timeout
+        )
+        if not idle.value:
+            return joined([answer, idle], None, watch.ms)
+        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
+        mean = pointwise.expectation(idle.value["idle"])
+        earned = pointwise.earned_scores(scores, mean, rule.accept.each, scale.max - scale.min)
+        return joined([answer, idle], RatedReply(earned), watch.ms)
+
+    def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
+        scale = self.rubric.scale
+        return Points(
+            prompt.rating_system(self.rubric, fence),
+            prompt.document_context(fence, self.seen_by(endpoint), self.subject.task, self.rubric.given),
+            {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
+            [str(value) for value in range(scale.min, scale.max + 1)],
+            self.call_key(self.subject.sha256),
+        )
+
+    def _rated(self, scores: Mapping[str, float]) -> Opinion:
+        rounded = {name: round(float(value), 2) for name, value in scores.items()}
+        return Opinion(self.rubric.decide(scores, self.mode), rounded)
+
+    def _judged(self, replies: Sequence[RatedReply]) -> Opinion:
+        """Return the opinion in one reply, or in several that are each about one dimension."""
+        scores = {name: score for reply in replies for name, score in reply.scores.items()}
+        reasoning = replies[0].reasoning
+        if len(replies) > 1:
+            reasoning = "\n".join(
+                f"{name}: {reply.reasoning}" for reply in replies for name in reply.scores if reply.reasoning
+            )
+        return replace(
+            self._rated(scores),
+            reasoning=reasoning,
+            findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
+            said=replies[0].word if len(replies) == 1 else None,
+            dimensions=dimensions_in(reasoning, self.rubric),
+            expected=tuple(name for reply in replies for name in reply.expected),
+        )
+
+
+class ExternalJudge(Protocol):
+    """Another program that judges documents in our stead."""
+
+    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
+        """Return the verdict under the judge's rubric, mode and limits; what failed is in it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
+    """Judges documents. Where they are judged `elsewhere`, no model is asked from here."""
+
+    elsewhere: ExternalJudge | None = None
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether there is anybody to ask."""
+        return bool(self.panel) or self.elsewhere is not None
+
+    def attributed(self, subject: Document) -> Document:
+        said = (*authors.named(subject.author.family), *authors.named(self.written_by))
+        family = authors.listed(tuple(dict.fromkeys(said)))
+        return replace(subject, author=replace(subject.author, family=family))
+
+    def redacted(self, subject: Document) -> tuple[Document, int]:
+        return redact.document(subject) if self.options.redact else (subject, 0)
+
+    async def run(self, state: JudgingState[Document]) -> Verdict:
+        if self.elsewhere is None or state.refused:
+            state.refused = state.refused or state.subject.lacks(self.rubric) or ""
+            state.cut = {
+                tier
+                for tier, jury in self.models_by_tier.items()
+                if any(map(self.task(tier, state).is_cut, jury))
+            }
+            return await Judge.run(self, state)
+        verdict = await self.elsewhere.judge(self, state.subject)
+        verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
+        accepted = verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
+        return self._demanding(verdict, state, ()) if accepted else verdict
+
+    def task(self, tier: TierName, state: JudgingState[Document]) -> ScoreTask:
+        score_task = ScoreTask(self.rubric, self.mode, state.subject, tier, self.options)
+        if tier != "tiebreaker":
+            return score_task
+        # In which order a jury's models are named plays no part.
+        tiers = list(state.opinions)
+        voices = sorted(state.voices, key=lambda voice: (tiers.index(voice.tier), voice.endpoint.model))
+        told = [Earlier(opinion.scores, redact.words(opinion.reasoning)) for _, _, opinion in voices]
+        # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
+        random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
+        known = [opinion for opinion in state.opinions.values() if opinion]
+        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
+        disagree = len(known) > 1 or any(opinion.divided is not None for opinion in known)
+        return replace(score_task, words=tier if disagree else "deep", told=told)
+
+    def step(self, state: JudgingState[Document]) -> TierName | Final:
+        opinions: dict[TierName, Opinion | None] = state.opinions
+        known = {tier: opinion for tier, opinion in opinions.items() if opinion}
+        return self.rules(state.cut, self.options.margin).next(
+            {tier: opinion.outcome if opinion else None for tier, opinion in opinions.items()},
+            self._margins(state),
+            {tier: each.divided for tier, each in known.items() if each.divided is not None},
+        )
+
+    def _margins(self, state: JudgingState[Document]) -> dict[TierName, float]:
+        """Return how far opinions are from another outcome, but for those that no gate may let through."""
+        return {
+            tier: margin(self.rubric, opinion.scores, self.mode)
+            for tier, opinion in state.opinions.items()
+            if opinion and (self.finality is None or self.finality.knows(tier, _sources(tier, state)))
+        }
+
+    def record(self, state: JudgingState[Document], final: Final) -> Verdict:
+        document, rounds = state.subject, state.rounds
+        opinions: dict[TierName, Opinion | None] = state.opinions
+        deciding = opinions.get(final.tier) if final.tier else None
+        scores = deciding.scores if deciding else None
+        behind = {
+            voice.endpoint.family
+            for voice in state.voices
+            if final.tier is None or getattr(opinions[voice.tier], "outcome", None) == final.verdict
+        }
+        degraded = failures(rounds) if rounds else f"nothing was judged: {state.refused or self.nobody}"
+        accepted = [tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"]
+        if final.verdict == "undetermined" and accepted and set(accepted) <= set(state.cut):
+            degraded = degraded or "no model saw the whole text, so its acceptance is not final"
+        verdict = Verdict(
+            id=uuid.uuid4().hex,
+            task_id=document.task_id,
+            subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
+            rubric=rubric_ref(self.loaded),
+            mode=self.mode,
+            prompt_sha256=self.rubric.prompt.sha256,
+            calibration=self.finality.id if self.finality else None,
+            verdict=final.verdict,
+            scores=scores,
+            average=round(fmean(scores.values()), 2) if scores else None,
+            reasoning=deciding.reasoning if deciding else "",
+            findings=list(deciding.findings) if deciding else [],
+            consensus=_consensus(state, final),
+            judge_tier=final.tier,
+            model=", ".join(each.model for each in rounds if each.tier == final.tier and each.opinion)
+            or None,
+            rounds=rounds,
+            degraded="; ".join(filter(None, (degraded, self.calibration_warning, self._unread(state))))
+            or None,
+            truncated=final.tier in state.cut if final.tier else bool(state.cut),
+            redacted=state.secrets if rounds else 0,
+            substitutes=self.asked_instead(opinions),
+            author=document.author,
+            independent=is_independent(document.wrote, behind),
+            commit=document.commit,
+            timestamp=datetime.now(UTC),
+            duration_ms=state.watch.ms,
+            **cost_of(rounds),
+        )
+        if rounds and self.options.redact:
+            verdict = redact.replies(verdict)
+        return self._demanding(verdict, state, behind) if rounds and final.verdict == "accept" else verdict
+
+    def _demanding(self, verdict: Verdict, state: JudgingState[Document], behind: Iterable[str]) -> Verdict:
+        """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
+        why = lacking(self.independence, state.subject.wrote, set(behind))
+        if not why:
+            return verdict
+        nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
+        nothing |= {"verdict": "undetermined", "consensus": "none", "reasoning": "", "findings": []}
+        degraded = "; ".join(filter(None, (why, verdict.degraded)))
+        return verdict.model_copy(update={**nothing, "degraded": degraded})
+
+    def _unread(self, state: JudgingState[Document]) -> str | None:
+        """Say in one line whose opinions could not be read as those that a calibration was learned from."""
+        known = self._margins(state)
+        tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in known]
+        tiers = [tier for tier in tiers if tier != list(self.panel)[-1]]
+        if self.finality is None or not tiers:
+            return None
+        how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
+        said = f"what it said was {' and '.join(how)}"
+        return f"calibration {self.finality.id} says nothing of {', '.join(tiers)}: {said}"
+
+
+def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
+    """Return for each model of a tier that gave an opinion how it was read."""
+    return [
+        (endpoint.model, logprobs.score_source(endpoint, opinion.scores, opinion.expected))
+        for asked, endpoint, opinion in state.voices
+        if asked == tier
+    ]
+
+
+def _consensus(state: JudgingState[Document], final: Final) -> Consensus:
+    # One model in two tiers is one voice, however often it agrees with itself.
+    if final.tier and len({voice.endpoint.model for voice in state.voices}) == 1:
+        return "single"
+    heard = [tier for tier, opinion in state.opinions.items() if opinion]
+    agreed = final.tier and final.consensus == "single" and heard == [final.tier]
+    return "unanimous" if agreed else final.consensus
 
 
 def dimensions_in(text: str, rubric: ScoreRubric) -> tuple[str, ...]:
@@ -94,373 +435,3 @@ def _stems(text: str) -> list[str]:
 
 
 _stem = lru_cache(maxsize=20_000)(stem)  # the words of rubrics and of judges come again and again
-
-
-REPLY_TOKENS = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreTask:
-    """What a tier is asked about a document.
-
-    `words` is the tier whose instructions are given, `told` are the earlier opinions that the tiebreaker
-    is shown. Where scores are `compared` with those of other documents, they are taken as first given.
-    """
-
-    rubric: ScoreRubric
-    mode: ModeName
-    document: Document
-    tier: TierName
-    options: JudgeOptions
-    words: TierName
-    told: Sequence[Earlier] = ()
-    compared: bool = False
-
-    def seen_by(self, endpoint: Endpoint | None) -> tuple[Part, ...]:
-        """Return the document as a model of the tier sees it."""
-        return self.document.seen_by(getattr(self.rubric.tiers, self.tier), endpoint)
-
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model: one prompt, or one for each dimension."""
-        if endpoint is not None and endpoint.pointwise:
-            return self._points(endpoint, fence).prompts()
-        return [self._messages(score_rubric, endpoint) for score_rubric in self._asked().values()]
-
-    async def ask(self, endpoint: Endpoint, session: Session) -> Answer[Opinion]:
-        """Return a model's opinion, or why it has none."""
-        if endpoint.pointwise:
-            return await self._ask_pointwise(endpoint, session)
-        samples = self.options.samples_of(endpoint)
-        watch, before = Stopwatch(), list[Answer[Opinion]]()
-        if samples == 1 or endpoint.logprobs:
-            once = await self._ask_once(endpoint, session, 0)
-            # Token probabilities leave nothing to repeat.
-            if samples == 1 or (once.value and len(once.value.expected) == len(self.rubric.dimensions)):
-                return once
-            before = [once]
-        tries = [partial(self._ask_once, endpoint, session, number) for number in range(1, samples + 1)]
-        answers = await gather_limited(tries, session, endpoint)
-        opinions = [answer.value for answer in answers if answer.value]
-        opinion = self._mean(opinions) if jury.has_quorum(len(opinions), samples) else None
-        return joined([*before, *answers], opinion, watch.ms)
-
-    def _asked(self) -> dict[str, ScoreRubric]:
-        return self.options.asked(self.rubric)
-
-    def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
-        told = [
-            replace(earlier, scores={name: earlier.scores[name] for name in rubric.dimensions})
-            for earlier in self.told
-        ]
-        return prompt.score_messages(rubric, self.words, self.seen_by(endpoint), self.document.task, told)
-
-    async def _ask_once(self, endpoint: Endpoint, session: Session, sample: int) -> Answer[Opinion]:
-        watch = Stopwatch()
-        asked = [
-            partial(self._ask_about, rubric, endpoint, session, part, sample)
-            for part, rubric in self._asked().items()
-        ]
-        answers = await gather_limited(asked, session, endpoint)
-        if len(answers) == 1:
-            return answers[0].map(self._judged)
-        said = [answer.value for answer in answers if answer.value]
-        whole = self._judged(_merged(said)) if len(said) == len(answers) else None
-        return joined(answers, whole, watch.ms)
-
-    async def _ask_about(
-        self, rubric: ScoreRubric, endpoint: Endpoint, session: Session, part: str, sample: int
-    ) -> Answer[RatedReply]:
-        question = Question(
-            partial(self._messages, rubric, endpoint),
-            self.document.size,
-            score_reply_model(rubric),
-            self._matter(part),
-            REPLY_TOKENS,
-            sample=sample,
-            likely=True,
-        )
-        answer = await run_round(session, endpoint, question, self._timeout)
-        return answer.map(lambda told: _said(told, part, self._expected(told, answer.reply)))
-
-    def _expected(self, told: ScoreReply, reply: Reply | None) -> dict[str, float]:
-        scale = self.rubric.scale
-        return logprobs.expectations(reply, told, range(scale.min, scale.max + 1)) if reply else {}
-
-    async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[Opinion]:
-        """Ask about each dimension, and where that would accept the text, about an idle subject.
-
-        A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
-        those of a worse text, of which nothing was asked, may be above them: that is no order.
-        """
-        watch, points = Stopwatch(), self._points(endpoint, session.fence)
-        answer = await ask_pointwise(session, endpoint, points, self._timeout)
-        scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
-        if not scores or self.compared or self._rated(scores).outcome != "accept":
-            return answer.map(lambda _: self._rated(scores))
-        question = {"idle": prompt.idle_question(self.rubric)}
-        idle = await ask_pointwise(session, endpoint, replace(points, questions=question), self._timeout)
-        opinion = self._earned(scores, pointwise.expectation(idle.value["idle"])) if idle.value else None
-        return joined([answer, idle], opinion, watch.ms)
-
-    def _earned(self, scores: Mapping[str, float], idle: float) -> Opinion:
-        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
-        return self._rated(pointwise.earned_scores(scores, idle, rule.accept.each, scale.max - scale.min))
-
-    def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
-        scale = self.rubric.scale
-        return Points(
-            prompt.rating_system(self.rubric, fence),
-            prompt.document_context(fence, self.seen_by(endpoint), self.document.task, self.rubric.given),
-            {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
-            [str(value) for value in range(scale.min, scale.max + 1)],
-            self._matter(),
-        )
-
-    def _matter(self, part: str = "") -> CallKey:
-        return CallKey(self.document.sha256, self.rubric.ref, self.tier, part)
-
-    @property
-    def _timeout(self) -> float:
-        seconds: float = getattr(self.rubric.tiers, self.tier).timeout
-        return seconds
-
-    def _rated(self, scores: Mapping[str, float]) -> Opinion:
-        rounded = {name: round(float(value), 2) for name, value in scores.items()}
-        return Opinion(self.rubric.decide(scores, self.mode), rounded)
-
-    def _judged(self, said: RatedReply) -> Opinion:
-        return replace(
-            self._rated(said.scores),
-            reasoning=said.reasoning,
-            findings=placed(said.findings, self.rubric),
-            said=said.word,
-            dimensions=dimensions_in(said.reasoning, self.rubric),
-            expected=said.expected,
-        )
-
-    def _mean(self, opinions: Sequence[Opinion]) -> Opinion:
-        """Return the mean of several samples, in the words of the nearest."""
-        mean = self._rated(jury.mean_scores(opinions))
-        words = jury.nearest(opinions, mean)
-        return replace(
-            mean,
-            reasoning=words.reasoning,
-            findings=words.findings,
-            samples=len(opinions),
-            dimensions=words.dimensions,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RatedReply:
-    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add.
-
-    `expected` names the dimensions whose score is an expectation.
-    """
-
-    scores: dict[str, float]
-    reasoning: str
-    findings: tuple[Finding, ...]
-    word: str | None
-    expected: tuple[str, ...] = ()
-
-
-def _said(reply: BaseModel, dimension: str, expected: Mapping[str, float]) -> RatedReply:
-    """Return what a reply says, with the scores that are `expected` in place of those it gives.
-
-    A `dimension` that was asked about alone is what its findings are about.
-    """
-    told: dict[str, Any] = reply.model_dump()
-    # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
-    findings = [
-        {name: visible(str(value or "")) for name, value in each.items()} for each in told["findings"]
-    ]
-    word = told.get("verdict")
-    return RatedReply(
-        told["scores"] | expected,
-        visible(told["reasoning"]),
-        tuple(Finding(**finding | ({"dimension": dimension} if dimension else {})) for finding in findings),
-        visible(word) if word else None,
-        tuple(expected),
-    )
-
-
-def _merged(said: Sequence[RatedReply]) -> RatedReply:
-    """Return replies that are each about one dimension as one."""
-    return RatedReply(
-        {name: score for rated_reply in said for name, score in rated_reply.scores.items()},
-        "\n".join(
-            f"{name}: {rated_reply.reasoning}"
-            for rated_reply in said
-            for name in rated_reply.scores
-            if rated_reply.reasoning
-        ),
-        tuple(finding for reply in said for finding in reply.findings),
-        None,
-        tuple(name for each in said for name in each.expected),
-    )
-
-
-class ExternalJudge(Protocol):
-    """Another program that judges documents in our stead."""
-
-    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict under the judge's rubric, mode and limits; what failed is in it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentJudge(Judge[ScoreRubric]):
-    """Judges documents. Where they are judged `elsewhere`, no model is asked from here.
-
-    Where scores are `compared` with those of other documents, they are taken as models first gave them.
-    """
-
-    elsewhere: ExternalJudge | None = None
-    compared: bool = False
-
-    @property
-    def can_judge(self) -> bool:
-        """Whether there is anybody to ask."""
-        return bool(self.panel) or self.elsewhere is not None
-
-    async def judge(self, document: Document) -> Verdict:
-        """Return the verdict on a document; what failed on the way is in it, never raised."""
-        wrote = self._wrote(document)
-        document = replace(document, author=replace(document.author, family=authors.listed(wrote)))
-        # In a thread: it may ask local servers, or a proxy, of whom they are.
-        judge = await asyncio.to_thread(self.for_subject, document) if wrote and self.panel else self
-        return await DocumentJudge._judge(judge, document)
-
-    def for_subject(self, document: Document) -> DocumentJudge:
-        """Return the judge without models of the families that wrote a document, where others are there."""
-        return self.excluding_families(self._wrote(document))
-
-    def _wrote(self, document: Document) -> tuple[str, ...]:
-        """Return the families that wrote a document, as far as it or the configuration says."""
-        said = (*authors.named(document.author.family), *authors.named(self.written_by))
-        return tuple(dict.fromkeys(said))
-
-    async def _judge(self, document: Document) -> Verdict:
-        watch, session = Stopwatch(), self.session()
-        try:
-            document, left_out = await session.aside(partial(self._outgoing, document), document.size)
-        except GatewayError as error:
-            nobody = f"{error.kind} ({error.message})"
-            late = Judgement(document, self.loaded, self.mode, UNDETERMINED, JudgingState(), (), nobody)
-            return verdict(late, watch.ms)
-        refusal = self.options.refusal(left_out)
-        if self.elsewhere is not None and not refusal:
-            found = await self.elsewhere.judge(self, document)
-            found = found.model_copy(update={"redacted": left_out + found.redacted})
-            accepted = found.verdict == "accept" and not found.independent and not found.human_override
-            why = lacking(self.independence, self._wrote(document), ()) if accepted else None
-            return unsettled(found, why) if why else found
-        cut = {tier for tier in self.panel if self._is_cut(tier, document)}
-        rules = self.rules(cut, self.options.margin)
-        state = JudgingState()
-        missing = refusal or document.lacks(self.rubric)
-        step = rules.next({}) if self.panel and not missing else UNDETERMINED
-        while not isinstance(step, Final):
-            await self._ask(step, document, state, session)
-            known = {tier: opinion for tier, opinion in state.opinions.items() if opinion}
-            step = rules.next(
-                {tier: opinion.outcome if opinion else None for tier, opinion in state.opinions.items()},
-                self._margins(state),
-                {tier: each.divided for tier, each in known.items() if each.divided is not None},
-            )
-        calibration = self.finality.id if self.finality else None
-        nobody = missing or self.nobody
-        wrote = self._wrote(document)
-        judged = Judgement(
-            document,
-            self.loaded,
-            self.mode,
-            step,
-            state,
-            cut,
-            nobody,
-            calibration,
-            "; ".join(filter(None, (self.calibration_warning, self._unread(state)))) or None,
-            is_independent(wrote, state.families(step)),
-        )
-        found = verdict(judged, watch.ms)
-        if not found.rounds:
-            return found
-        if self.options.redact:
-            found = redact.replies(found)
-        asked = self.asked_instead(state.opinions)
-        found = found.model_copy(update={"redacted": left_out, "substitutes": asked})
-        why = lacking(self.independence, wrote, state.families(step)) if step.verdict == "accept" else None
-        return unsettled(found, why) if why else found
-
-    def prompts(
-        self, tier: TierName, document: Document, endpoint: Endpoint | None = None
-    ) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model of `tier`, were it asked first: one prompt or several.
-
-        Of several models that sit there `endpoint` is the one that is meant, the first where none is given.
-        """
-        document, left_out = self._outgoing(document)
-        if self.options.refusal(left_out):
-            return []
-        first = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
-        return self._rating(tier, document, JudgingState()).prompts(first, Fence())
-
-    def _margins(self, state: JudgingState) -> dict[TierName, float]:
-        """Return how far opinions are from another outcome, but for those that no gate may let through."""
-        return {
-            tier: margin(self.rubric, each.scores, self.mode)
-            for tier, each in state.opinions.items()
-            if each and (self.finality is None or self.finality.knows(tier, state.read(tier)))
-        }
-
-    def _unread(self, state: JudgingState) -> str | None:
-        """Say in one line whose opinions could not be read as those that a calibration was learned from."""
-        unread = [tier for tier in state.opinions if tier not in self._margins(state)]
-        said = [tier for tier in unread if state.opinions[tier] and tier != list(self.panel)[-1]]
-        if self.finality is None or not said:
-            return None
-        how = " and ".join(sorted({WORDS[how] for tier in said for _, how in state.read(tier)}))
-        return f"calibration {self.finality.id} says nothing of {', '.join(said)}: what it said was {how}"
-
-    def _outgoing(self, document: Document) -> tuple[Document, int]:
-        return redact.document(document) if self.options.redact else (document, 0)
-
-    def _is_cut(self, tier: TierName, document: Document) -> bool:
-        """Whether any model of a tier does not see the whole document."""
-        task = self._rating(tier, document, JudgingState())
-        return any(is_cut(task.seen_by(endpoint)) for endpoint in self.models_by_tier[tier])
-
-    def _rating(self, tier: TierName, document: Document, state: JudgingState) -> ScoreTask:
-        score_task = ScoreTask(
-            self.rubric, self.mode, document, tier, self.options, tier, compared=self.compared
-        )
-        if tier != "tiebreaker":
-            return score_task
-        # In which order a jury's models are named plays no part.
-        voices = sorted(
-            state.voices, key=lambda each: (list(state.opinions).index(each.tier), each.endpoint.model)
-        )
-        told = [Earlier(each.scores, redact.words(each.reasoning)) for _, _, each in voices]
-        # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
-        random.Random(document.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
-        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
-        words: TierName = tier if state.disagrees() else "deep"
-        return replace(score_task, words=words, told=told)
-
-    async def _ask(self, tier: TierName, document: Document, state: JudgingState, session: Session) -> None:
-        """Ask every model of a tier, and note in `state` what each says and what it comes to."""
-        endpoints = self.models_by_tier[tier]
-        task = self._rating(tier, document, state)
-        answers = await gather_limited(
-            [partial(task.ask, endpoint, session) for endpoint in endpoints], session
-        )
-        said = [
-            (endpoint, each.value) for endpoint, each in zip(endpoints, answers, strict=True) if each.value
-        ]
-        enough = jury.has_quorum(len(said), len(endpoints))
-        decide = partial(self.rubric.decide, mode=self.mode)
-        state.note(
-            tier, endpoints, answers, jury.opinion(said, self.options.jury, decide) if enough else None
-        )

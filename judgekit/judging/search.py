@@ -17,7 +17,7 @@ from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import calibration, service
 from judgekit.judging import redact as redaction
 from judgekit.judging.cache import lasting_cache
-from judgekit.judging.options import configured
+from judgekit.judging.orchestrator import configured
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
@@ -259,7 +259,7 @@ def _judge(
                 options=options,
                 call_seconds=own.timeout if hook else None,
             )
-            selection = await judge.judge(query, shown)
+            selection = await judge.select(query, shown)
             return selection.model_copy(update={"stale": learned.calibration_warning})
 
     return running.run(run())

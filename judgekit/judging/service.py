@@ -7,19 +7,16 @@ from collections import deque
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.config import settings
 from judgekit.config import settings as configuration
-from judgekit.config.names import TIERS
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
 from judgekit.judging.cache import user_cache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison import LEAST, MOST, ComparisonInput
-from judgekit.judging.judge import Judge
-from judgekit.judging.options import configured
+from judgekit.judging.orchestrator import configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.comparison import Comparison
+    from judgekit.judging.orchestrator import AnyJudge
     from judgekit.judging.shared import Shared
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
@@ -73,9 +71,8 @@ def document_judge(
     settings = configuration.load(project)
     elsewhere = _shared(settings)
     loaded = rubric(settings, project, judge_request)
-    judge = judge_of(gateway, settings, loaded, project, judge_request, here=elsewhere is None).as_judge(
-        DocumentJudge
-    )
+    here = elsewhere is None
+    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
     judge = replace(judge, elsewhere=elsewhere)
     return judge, elsewhere.url if elsewhere else judge.nobody
 
@@ -90,6 +87,7 @@ def rubric(
 
 
 def judge_of(
+    kind: type[AnyJudge],
     gateway: Gateway,
     settings: Config,
     loaded: LoadedRubric,
@@ -98,8 +96,8 @@ def judge_of(
     *,
     here: bool = True,
     subjects: int = 0,
-) -> Judge[Any]:
-    """Return what a judge has by a request and by `settings`; no models where none is asked from `here`.
+) -> AnyJudge:
+    """Return the judge by a request and by `settings`; without models where none is asked from `here`.
 
     `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
 
@@ -111,7 +109,7 @@ def judge_of(
     limit = own.max_cost_usd if judge_request.max_cost_usd is None else judge_request.max_cost_usd
     check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
     learned = calibration.find(loaded, mode, endpoints, project, options, subjects)
-    return Judge(
+    return kind(
         gateway,
         endpoints,
         loaded,
@@ -256,15 +254,7 @@ def prompts(
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge, _ = document_judge(open_gateway({}), project, judge_request)
-    judge = judge.for_subject(document)
-    panel = judge.models_by_tier
-    if not panel:
-        return [(tier, "no model is set up", judge.prompts(tier, document)) for tier in TIERS]
-    return [
-        (tier, judge.name(endpoint), judge.prompts(tier, document, endpoint))
-        for tier in TIERS
-        for endpoint in panel[tier]
-    ]
+    return judge.prompts_by_model(document)
 
 
 def _named(rubric: str) -> str:
@@ -302,17 +292,8 @@ def comparison_prompts(
     judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
-    found = comparison_judge(open_gateway({}), comparison_input, project, judge_request).for_subject(
-        comparison_input
-    )
-    models_by_tier = found.models_by_tier
-    if not models_by_tier:
-        return [(tier, "no model is set up", found.prompts(tier, comparison_input)) for tier in TIERS]
-    endpoints = [(tier, endpoint) for tier in TIERS for endpoint in models_by_tier.get(tier, ())]
-    return [
-        (tier, found.name(endpoint), found.prompts(tier, comparison_input, endpoint))
-        for tier, endpoint in endpoints
-    ]
+    judge = comparison_judge(open_gateway({}), comparison_input, project, judge_request)
+    return judge.prompts_by_model(comparison_input)
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
@@ -339,10 +320,11 @@ def comparison_judge(
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
     loaded = _rubric(judge_request.rubric, len(comparison_input.files), project)
-    pair = isinstance(loaded.rubric, CompareRubric)
-    count = 0 if pair else len(comparison_input.distinct)
-    common = judge_of(gateway, settings.load(project), loaded, project, judge_request, subjects=count)
-    return common.as_judge(PairJudge) if pair else common.as_judge(RankingJudge)
+    settings = configuration.load(project)
+    if isinstance(loaded.rubric, CompareRubric):
+        return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
+    count = len(comparison_input.distinct)
+    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=count)
 
 
 def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:

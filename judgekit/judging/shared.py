@@ -20,10 +20,8 @@ from judgekit import environment
 from judgekit.config.settings import wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
-from judgekit.judging.escalation import UNDETERMINED
-from judgekit.judging.record import Judgement, verdict
+from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.round import Stopwatch
-from judgekit.judging.state import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import bounded, running
 from judgekit.text import one_line
@@ -73,8 +71,7 @@ class Shared:
             judged = Verdict.model_validate_json(self._content(answer))
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
-            nobody = Judgement(document, judge.loaded, judge.mode, UNDETERMINED, JudgingState(), (), why)
-            return verdict(nobody, watch.ms)
+            return judge.unjudged(JudgingState(document, judge.session(), watch=watch), why)
         # The server was not told of names that hold a secret.
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author

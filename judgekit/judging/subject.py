@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from judgekit.judging import authors
+
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
     from judgekit.rubric.schema import Giving, ScoreRubric, Tier
@@ -92,6 +94,16 @@ class Document:
     def size(self) -> int:
         """How many characters there are to look through."""
         return sum(len(file.text) for file in self.files) + len(self.task.description + self.task.acceptance)
+
+    @property
+    def wrote(self) -> tuple[str, ...]:
+        """The families that wrote it, as far as it is said."""
+        return authors.named(self.author.family)
+
+    @property
+    def sided(self) -> tuple[str, ...]:
+        """Nobody has a favourite where there is nothing to choose from."""
+        return ()
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""

@@ -13,7 +13,7 @@ from scripted import PROFILE, scripted_endpoint
 
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import opinions
-from judgekit.judging.judge import Judge
+from judgekit.judging.score import DocumentJudge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
 
 
 def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
-    judge: Judge[Any] = Judge(
-        gateway, panel, LOADED, "lenient", deadline, finality=finality_rules(), **limits
-    )
+    judge = DocumentJudge(gateway, panel, LOADED, "lenient", deadline, finality=finality_rules(), **limits)
     return asyncio.run(opinions(judge, CASE, Path()))
 
 

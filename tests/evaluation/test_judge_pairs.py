@@ -27,8 +27,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.judging.jury import PairWord
-    from judgekit.judging.options import JuryRule
+    from judgekit.judging.jury import JuryRule, PairWord
 
 LOADED = loader.comparing_rubric("answer-preference")
 CRITERIA = 3

@@ -18,9 +18,9 @@ from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Reader, Sample, ended
 from judgekit.judging.calibration import Promise
+from judgekit.judging.compare import ended as judged
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import TierVote, Vote
-from judgekit.judging.jury import ended as judged
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
 from judgekit.judging.calibration import Calibration, Promise, first_flaw
-from judgekit.judging.options import USUAL, JudgeOptions
+from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

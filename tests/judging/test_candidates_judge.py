@@ -43,7 +43,7 @@ def judge(
     tiers = options.pop("tiers", three_models())
     options.setdefault("deadline", 30)
     own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
-    return asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
+    return asyncio.run(own.select(query("How do we refresh the JWT?"), CANDIDATES))
 
 
 def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # noqa: ANN401
@@ -56,7 +56,7 @@ def judge_many(gateway: Gateway, count: int, **options: Any) -> Selection:  # no
     many = [
         prompt_candidate(f"m{number}", f"Title {number}.", category="DECISION") for number in range(count)
     ]
-    return asyncio.run(own.judge(query("How do we refresh the JWT?"), many))
+    return asyncio.run(own.select(query("How do we refresh the JWT?"), many))
 
 
 def run(
@@ -196,7 +196,7 @@ def test_every_criterion_has_to_be_earned() -> None:
 def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     gateway = ScriptedGateway({"quick": [for_anything] * 6})
     own = candidate_judge(gateway, SMALL, mode="strict")
-    asyncio.run(own.judge(query("How do we refresh the JWT?", ("user: Before.",)), CANDIDATES[:1]))
+    asyncio.run(own.select(query("How do we refresh the JWT?", ("user: Before.",)), CANDIDATES[:1]))
     first, idle = gateway.requests
     assert idle.messages[:-1] == first.messages[:-1]
     asked = first.messages[-1].content
@@ -212,7 +212,7 @@ def _talked_over(request: Request) -> Reply:
 def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
     own = candidate_judge(gateway, SMALL, mode="strict")
     wanted = query("How do we refresh the JWT?", ("user: Before.",))
-    return asyncio.run(own.judge(wanted, CANDIDATES[:candidates]))
+    return asyncio.run(own.select(wanted, CANDIDATES[:candidates]))
 
 
 def _of_what_is_asked(request: Request) -> Reply:
@@ -289,7 +289,7 @@ def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
     endpoint = dataclasses.replace(scripted_endpoint("modest"), profile=modest)
     gateway = ScriptedGateway({"quick": [keep()]})
     own = candidate_judge(gateway, {"quick": endpoint}, mode="strict")
-    asyncio.run(own.judge(query("q"), [prompt_candidate(name, name, text="x" * 2000) for name in "abc"]))
+    asyncio.run(own.select(query("q"), [prompt_candidate(name, name, text="x" * 2000) for name in "abc"]))
     assert "x" * 100 in gateway.requests[0].messages[-1].content
     assert "x" * 101 not in gateway.requests[0].messages[-1].content
 
@@ -304,7 +304,7 @@ def test_the_matter_is_the_same_whatever_the_order() -> None:
     for order in (CANDIDATES, CANDIDATES[::-1]):
         gateway = ScriptedGateway({"quick": [keep()]})
         own = candidate_judge(gateway, three_models(), mode="strict")
-        asyncio.run(own.judge(query("q"), order))
+        asyncio.run(own.select(query("q"), order))
         seen.add(gateway.requests[0].call_key)
     assert len(seen) == 1
 

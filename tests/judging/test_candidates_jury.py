@@ -67,7 +67,7 @@ def judge(
     gateway = ByModel(answers)
     mode = options.pop("mode", "strict")
     own = candidate_judge(gateway, tiers, loaded=loader.select_rubric(rubric), mode=mode, **options)
-    selection = asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
+    selection = asyncio.run(own.select(query("How do we refresh the JWT?"), CANDIDATES))
     return {decision.id: decision.decision for decision in selection.decisions}, selection, gateway
 
 

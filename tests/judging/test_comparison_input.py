@@ -48,5 +48,15 @@ def test_a_configuration_speaks_for_subjects_of_which_nothing_is_said() -> None:
 def test_a_subject_is_one_with_its_order_and_its_prompt() -> None:
     one = three_texts()
     other = comparison_input("How?", one.files)
-    assert len({one.subject("AB"), one.subject("BA"), one.subject("ABC"), other.subject("AB")}) == 4
-    assert one.subject("AB") == three_texts("openai").subject("AB")
+    assert (
+        len(
+            {
+                one.shown_sha256("AB"),
+                one.shown_sha256("BA"),
+                one.shown_sha256("ABC"),
+                other.shown_sha256("AB"),
+            }
+        )
+        == 4
+    )
+    assert one.shown_sha256("AB") == three_texts("openai").shown_sha256("AB")

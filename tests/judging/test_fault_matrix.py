@@ -234,7 +234,7 @@ def candidates(gateway: ScriptedGateway, mode: str, **options: Any) -> Selection
     judge = candidate_judge(
         gateway, three_models(), loaded=rubric("memory-relevance"), mode=of(mode), **settings
     )
-    return asyncio.run(judge.judge(query("How do we refresh the token?"), PAIR))
+    return asyncio.run(judge.select(query("How do we refresh the token?"), PAIR))
 
 
 def of(mode: str) -> ModeName:

@@ -132,7 +132,7 @@ def candidates(
         async with aclosing(Router()) as gateway:
             rubric = loader.select_rubric("memory-relevance")
             judge = candidate_judge(gateway, panel, loaded=rubric, mode=mode, deadline=seconds)
-            selection = await judge.judge(query("How do we refresh the token?"), PAIR)
+            selection = await judge.select(query("How do we refresh the token?"), PAIR)
             return ", ".join(
                 f"{decision.id} {decision.decision}" for decision in selection.decisions
             ), selection.rounds

@@ -240,7 +240,7 @@ def test_what_models_of_single_tokens_are_told_counts_too(name: str, monkeypatch
     rubric = loader.find_rubric(name).rubric
     before = fingerprint.wording(rubric, "strict")
     if isinstance(rubric, CompareRubric):
-        monkeypatch.setattr(compare, "point_question", lambda _: "Which?")
+        monkeypatch.setattr(compare, "FIRST", "one")
     else:
         for each in ("rating_question", "candidate_context"):
             monkeypatch.setattr(prompt, each, lambda *_: "Which?")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from judgekit.config.names import Outcome
-    from judgekit.judging.options import JuryRule
+    from judgekit.judging.jury import JuryRule
     from judgekit.providers.base import Endpoint
 
 NAMES = ("semantic", "pragmatic", "syntactic")

@@ -32,7 +32,7 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import ModeName
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
@@ -103,7 +103,7 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
         till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
     )
     shown = [prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
-    return asyncio.run(judge.judge(query("query"), shown))
+    return asyncio.run(judge.select(query("query"), shown))
 
 
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:

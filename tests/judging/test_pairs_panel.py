@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.options import JuryRule
+    from judgekit.judging.jury import JuryRule
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 

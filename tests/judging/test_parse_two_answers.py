@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from judgekit.errors import AmbiguousReply, InvalidReply
+from judgekit.judging.compare import compare_reply_model
 from judgekit.judging.extract import extract, read
-from judgekit.judging.pair_replies import compare_reply_model
 from judgekit.judging.replies import score_reply_model, select_reply_model
 from judgekit.rubric.loader import find_rubric
 

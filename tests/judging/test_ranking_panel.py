@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName
     from judgekit.judging.comparison import Comparison
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, Reply, Request
 

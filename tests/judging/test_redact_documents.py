@@ -105,7 +105,7 @@ def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> Non
         text="a" * at + f" {SECRETS[2]} b",
     )
     wanted = query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
-    asyncio.run(own.judge(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
+    asyncio.run(own.select(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
     assert leaked(gateway.all) == []
     assert "[redacted: AWS key]" in gateway.all
 

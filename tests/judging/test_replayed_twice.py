@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.judging.options import JudgeOptions
+    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.providers.base import Gateway, PanelModels
@@ -73,7 +73,7 @@ def score(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Verdic
 
 def select(gateway: Gateway, panel: PanelModels, options: JudgeOptions) -> Selection:
     own = candidate_judge(gateway, panel, mode="strict", options=options)
-    return asyncio.run(own.judge(query("How do we refresh the JWT?"), CANDIDATES))
+    return asyncio.run(own.select(query("How do we refresh the JWT?"), CANDIDATES))
 
 
 @pytest.mark.parametrize("options", [judge_options(), judge_options("majority", samples=2)])

@@ -87,7 +87,7 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
         own = candidate_judge(gateway, {"quick": model}, loaded=rubric, mode="strict", cache=cache)
-        return [decision.decision for decision in asyncio.run(own.judge(query("query"), shown)).decisions]
+        return [decision.decision for decision in asyncio.run(own.select(query("query"), shown)).decisions]
 
     for model, answer in (
         (scripted_endpoint("large"), keep("Title a")),

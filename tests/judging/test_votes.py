@@ -10,8 +10,9 @@ from making import finality_rule, finality_rules
 from scripted import scripted_endpoint
 
 from judgekit.config.names import TIERS
+from judgekit.judging.compare import ended
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.jury import SAME, TierVote, Vote, ended, favourite, outcomes, vote
+from judgekit.judging.jury import SAME, TierVote, Vote, favourite, outcomes, vote
 from judgekit.judging.jury import tier_vote as cast_by
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison import Ended
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.jury import PairWord
-    from judgekit.judging.options import JuryRule
+    from judgekit.judging.jury import JuryRule, PairWord
 
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 

@@ -191,7 +191,7 @@ class Targets:
             memory = replace(memory, tags=(*memory.tags, written))
         if place == "turn" and written:
             turns = (*turns, f"assistant: {written}")
-        selection = await self._candidates.judge(query(pair.request, turns), [memory])
+        selection = await self._candidates.select(query(pair.request, turns), [memory])
         assert selection.rounds[0].failure is None, selection.rounds[0].failure
         leaning = selection.decisions[0].probability
         assert leaning is not None

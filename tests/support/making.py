@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 from judgekit.errors import CallUsage
 from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.escalation import FinalityRule, FinalityRules
-from judgekit.judging.options import JudgeOptions
+from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from judgekit.errors import CostSource
     from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache
+    from judgekit.judging.jury import JuryRule
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.options import JuryRule
     from judgekit.judging.score import ExternalJudge
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.providers.resolve import Others
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         """What a test may say of a judge of documents."""
 
         elsewhere: ExternalJudge | None
-        compared: bool
 
     class CandidateSettings(JudgeSettings, total=False):
         """What a test may say of a judge of candidates."""

@@ -1,0 +1,433 @@
+"""The one loop of judging: a subject is prepared, tier after tier is asked, and rules or limits end it.
+
+A task (`score`, `select`, `compare`, `ranking`) says what a model is asked, how its replies become an
+opinion, how the opinions of a tier combine, and how far that is from another outcome. The rest is here:
+secrets, the models of other families than the author's, the deadline, the cost, several samples, and the
+record's rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from judgekit.config.names import TIERS
+from judgekit.errors import GatewayError
+from judgekit.judging.authors import apart
+from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
+from judgekit.judging.fence import Fence
+from judgekit.judging.round import Answer, Session, Stopwatch, gather_limited, joined
+from judgekit.judging.verdict import Round, Usage
+from judgekit.providers.base import CallKey, models_by_tier
+from judgekit.providers.served_models import with_family
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from typing import Self
+
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.config.settings import JudgeConfig
+    from judgekit.judging.authors import Independence
+    from judgekit.judging.cache import Cache
+    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.jury import JuryRule
+    from judgekit.judging.verdict import CompareRound
+    from judgekit.providers.base import Endpoint, Gateway, Message, PanelModels
+    from judgekit.providers.resolve import Others
+    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
+
+AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
+AnyJudge = TypeVar("AnyJudge", bound="Judge[Any, Any, Any]")
+Value = TypeVar("Value")
+Opinion = TypeVar("Opinion")
+
+
+class Judged(Protocol):
+    """What is judged: how many characters there are to look through, and which families of models wrote it.
+
+    Of several texts some families wrote one and not the others: their models have a favourite (`sided`).
+    """
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def wrote(self) -> tuple[str, ...]: ...
+    @property
+    def sided(self) -> tuple[str, ...]: ...
+
+
+Subject = TypeVar("Subject", bound=Judged)
+Record = TypeVar("Record")
+
+
+class JudgeOptions(NamedTuple):
+    """How models are asked and their answers put together: what a user sets beside rubric, mode and models.
+
+    `jury` says how the models of a tier come to one opinion. `samples` is how many replies of a model are
+    averaged. `each` asks about one dimension or criterion in a call instead of all together. An opinion
+    whose scores are less than `margin` points from another outcome is not final in its tier. Without `redact`
+    secrets are sent with the texts they stand in.
+    """
+
+    jury: JuryRule = "mean"
+    samples: int = 1
+    each: bool = False
+    margin: float = 0.0
+    redact: bool | Literal["refuse"] = True
+
+    def samples_of(self, endpoint: Endpoint) -> int:
+        """Return how many replies of a model there must be: token probabilities leave nothing to repeat."""
+        return 1 if endpoint.pointwise else self.samples
+
+    def calls(self, questions: int) -> int:
+        """Return how many calls a model of a tier may get at a time for one subject."""
+        return self.samples * (questions if self.each else 1)
+
+    def refusal(self, secrets: int) -> str:
+        """Say why nothing is sent of what so many secrets were found in; "" where it is, without them."""
+        if self.redact != "refuse" or not secrets:
+            return ""
+        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
+        return f"{were} found, and judge.redact is refuse"
+
+
+USUAL = JudgeOptions()
+
+
+def configured(judge: JudgeConfig) -> JudgeOptions:
+    """Return the options that a configuration asks for."""
+    return JudgeOptions(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn(Generic[Opinion]):
+    """What came of asking one model in a tier: every call, and all of them as one answer."""
+
+    endpoint: Endpoint
+    calls: Sequence[Answer[Any]]
+    answer: Answer[Opinion]
+
+
+class TierTask(Protocol):
+    """What one tier is asked: how a prompt is made, a model asked, and a tier's opinions put together."""
+
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model, in order."""
+        ...
+
+    async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Any]:
+        """Ask one model, as often as the options say."""
+        ...
+
+    def combine(self, said: Sequence[tuple[Endpoint, Any]]) -> Any:  # noqa: ANN401 - the task's own
+        """Return what the models of the tier come to as a jury."""
+        ...
+
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Any]]) -> Sequence[Round | CompareRound]:
+        """Return the record of what the models were asked; the first has the number `first`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
+    """What one tier is asked about a subject, in calls of which each brings a `Value`.
+
+    `words` is the tier whose instructions are given, where that is another; `told` are the earlier opinions
+    that the tiebreaker is shown. All calls of a model come to its `Opinion`.
+    """
+
+    rubric: AnyRubric
+    mode: ModeName
+    subject: Subject
+    tier: TierName
+    options: JudgeOptions = USUAL
+    words: TierName | None = None
+    told: Sequence[Any] = ()
+
+    @abstractmethod
+    def calls(
+        self, endpoint: Endpoint, session: Session, sample: int
+    ) -> list[Callable[[], Awaitable[Answer[Value]]]]:
+        """Return what asks a model once; of several replies to a question `sample` is the number, from 1."""
+
+    @abstractmethod
+    def opinion(self, samples: Sequence[Sequence[Value | None]]) -> Opinion | None:
+        """Return what a model's calls come to, sample by sample; None where too few brought a value."""
+
+    @abstractmethod
+    def record(self, opinion: Opinion) -> dict[str, Any]:
+        """Return an opinion as it stands in a round."""
+
+    @property
+    def instructions(self) -> TierName:
+        return self.words or self.tier
+
+    @property
+    def limits(self) -> Tier:
+        limits: Tier = getattr(self.rubric.tiers, self.tier)
+        return limits
+
+    @property
+    def parts(self) -> dict[str, AnyRubric]:
+        """What each call asks about, by its part of the key: the whole rubric, or one question."""
+        if not self.options.each or len(self.rubric.questions) == 1:
+            return {"": self.rubric}
+        return {name: self.rubric.about(name) for name in self.rubric.questions}
+
+    def call_key(self, subject: str, part: str = "") -> CallKey:
+        return CallKey(subject, self.rubric.ref, self.tier, part)
+
+    async def ask(
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
+    ) -> ModelTurn[Opinion]:
+        """Ask one model, as often as the options say, or once for each of `samples`."""
+        count, watch = self.options.samples_of(endpoint), Stopwatch()
+        numbers = samples or (range(1, count + 1) if count > 1 else [0])
+        calls = [self.calls(endpoint, session, number) for number in numbers]
+        size = len(calls[0])
+        answers = await gather_limited([call for each in calls for call in each], session, endpoint)
+        values = [answer.value for answer in answers]
+        opinion = self.opinion([values[at : at + size] for at in range(0, len(values), size)])
+        # Of several samples some may fail; of one a part may have failed, and the rest counts.
+        answer = joined(answers, opinion, watch.ms, always=len(calls) == 1)
+        return ModelTurn(endpoint, answers, answer)
+
+    def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
+        return [
+            Round(
+                round=number,
+                tier=self.tier,
+                model=turn.answer.model,
+                opinion=None if turn.answer.value is None else self.record(turn.answer.value),
+                failure=turn.answer.failure,
+                latency_ms=turn.answer.latency_ms,
+                usage=Usage(**turn.answer.usage._asdict()),
+            )
+            for number, turn in enumerate(turns, first)
+        ]
+
+
+class ModelOpinion(NamedTuple):
+    """One model's opinion, in a tier that counts."""
+
+    tier: TierName
+    endpoint: Endpoint
+    opinion: Any
+
+
+@dataclass(slots=True)
+class JudgingState(Generic[Subject]):
+    """One judging on its way: what each tier that was asked came to, in order, and every round.
+
+    `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
+    that do not see all of it. A comparison by scores keeps its `ranks`.
+    """
+
+    subject: Subject
+    session: Session
+    refused: str = ""
+    secrets: int = 0
+    cut: Collection[TierName] = ()
+    opinions: dict[TierName, Any] = field(default_factory=dict)
+    rounds: list[Any] = field(default_factory=list)
+    voices: list[ModelOpinion] = field(default_factory=list)
+    ranks: Any = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge(ABC, Generic[AnyRubric, Subject, Record]):
+    """Judges under one rubric in one mode, with one model or several for each tier in `panel`.
+
+    `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
+    `cache` holds replies of earlier judgings. `finality` are those of a calibration, `calibration_warning`
+    says in one line why one that is there is not used. `written_by` names families of models that wrote the
+    subjects, beside what these say themselves. Of `max_cost_usd` so much as `spent_usd` was spent before.
+    Where the family of the author judges, `others` may take its places, but not for the families in
+    `claimed`, which only a project names; `substitutes` are the providers that did. `independence` says
+    whether what nobody else accepts is accepted.
+    """
+
+    gateway: Gateway
+    panel: PanelModels
+    loaded: LoadedRubric
+    mode: ModeName
+    deadline: float
+    max_cost_usd: float | None = None
+    nobody: str = "no model was given"
+    cache: Cache | None = None
+    finality: FinalityRules | None = None
+    calibration_warning: str | None = None
+    options: JudgeOptions = USUAL
+    written_by: str | None = None
+    spent_usd: float = 0.0
+    others: Others = tuple
+    claimed: frozenset[str] = frozenset()
+    substitutes: frozenset[str] = frozenset()
+    independence: Independence = "prefer"
+
+    @abstractmethod
+    def task(self, tier: TierName, state: JudgingState[Subject]) -> TierTask:
+        """Return what a tier is asked."""
+
+    @abstractmethod
+    def step(self, state: JudgingState[Subject]) -> TierName | Final:
+        """Return the tier to ask now, or the end of the judging."""
+
+    @abstractmethod
+    def record(self, state: JudgingState[Subject], final: Final) -> Record:
+        """Return the record of a judging that has ended."""
+
+    @abstractmethod
+    def redacted(self, subject: Subject) -> tuple[Subject, int]:
+        """Return the subject without its secrets, and how many they were."""
+
+    def attributed(self, subject: Subject) -> Subject:
+        """Return the subject with who wrote it, as far as the configuration says."""
+        return subject
+
+    async def judge(self, subject: Subject) -> Record:
+        """Return the record on a subject; what failed on the way is in it, never raised."""
+        subject = self.attributed(subject)
+        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        written = self.panel and subject.wrote
+        judge = await asyncio.to_thread(self.for_subject, subject) if written else self
+        state = JudgingState(subject, judge.session())
+        try:
+            work = partial(judge.redacted, subject)
+            state.subject, state.secrets = await state.session.aside(work, subject.size)
+        except GatewayError as error:
+            return judge.unjudged(state, f"{error.kind} ({error.message})")
+        state.refused = judge.options.refusal(state.secrets)
+        return await judge.run(state)
+
+    async def run(self, state: JudgingState[Subject]) -> Record:
+        """Ask tier after tier about a subject that is prepared, and return the record."""
+        final = self.step(state) if self.panel and not state.refused else UNDETERMINED
+        while not isinstance(final, Final):
+            await self._ask(final, state)
+            final = self.step(state)
+        return self.record(state, final)
+
+    async def _ask(self, tier: TierName, state: JudgingState[Subject]) -> None:
+        """Ask every model of a tier, and note in `state` what each says and what it comes to."""
+        task = self.task(tier, state)
+        calls = [partial(task.ask, endpoint, state.session) for endpoint in self.models_by_tier[tier]]
+        turns = await gather_limited(calls, state.session)
+        opinion = task.combine([(turn.endpoint, turn.answer.value) for turn in turns])
+        state.opinions[tier] = opinion
+        state.rounds += task.rounds(len(state.rounds) + 1, turns)
+        if opinion:
+            said = [(turn.endpoint, turn.answer.value) for turn in turns if turn.answer.value]
+            state.voices += [ModelOpinion(tier, *each) for each in said]
+
+    def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
+        """Return the record of a judging that did not begin."""
+        state.refused = why
+        return replace(self, finality=None, calibration_warning=None).record(state, UNDETERMINED)
+
+    def prompts(
+        self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
+    ) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model of `tier`, were it asked first: one prompt or several.
+
+        Of several models that sit there `endpoint` is the one that is meant, the first where none is given.
+        """
+        subject, secrets = self.redacted(subject)
+        if self.options.refusal(secrets):
+            return []
+        first = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
+        return self.task(tier, JudgingState(subject, self.session())).prompts(first, Fence())
+
+    def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+        """Return for each tier its models and the prompts each would get, were it asked first."""
+        judge = self.for_subject(subject)
+        panel = judge.models_by_tier
+        if not panel:
+            return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
+        return [
+            (tier, judge.name(endpoint), judge.prompts(tier, subject, endpoint))
+            for tier in TIERS
+            for endpoint in panel.get(tier, ())
+        ]
+
+    @property
+    def rubric(self) -> AnyRubric:
+        """The rubric, known to be one for the task of this judge."""
+        return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
+
+    @property
+    def models_by_tier(self) -> dict[TierName, tuple[Endpoint, ...]]:
+        """The models of each tier, where there is one as where there are several."""
+        return models_by_tier(self.panel)
+
+    def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
+        """Return a judge of another kind with all that this one has."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(Judge)})
+
+    def for_subject(self, subject: Subject) -> Self:
+        """Return the judge without models of the families that wrote a subject, where others are there.
+
+        Where none are, models of the families with a favourite go first. A calibration holds for the models
+        that it was learned for, and no others.
+        """
+        attributed = self.attributed(subject)
+        wrote: tuple[str, ...] = attributed.wrote
+        sided: tuple[str, ...] = attributed.sided
+        if not wrote:
+            return self
+        before = {tier: tuple(map(with_family, jury)) for tier, jury in self.models_by_tier.items()}
+        # For a family that only a project names, nobody else is sent anything.
+        panel = apart(before, set(wrote) - self.claimed, self.others)
+        panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others)
+        panel = apart(panel, sided)
+        calibration_warning, finality = self.calibration_warning, self.finality
+        if _models(panel) != _models(before) and finality is not None:
+            stay = {endpoint.family for jury in panel.values() for endpoint in jury}
+            were = {endpoint.family for jury in before.values() for endpoint in jury}
+            left = [family for family in dict.fromkeys([*wrote, *sided]) if family in were - stay]
+            why = f"calibration {finality.id} not used: {', '.join(left)} wrote this, others judge it"
+            finality, calibration_warning = None, "; ".join(filter(None, (why, self.calibration_warning)))
+        return replace(
+            self,
+            panel=panel,
+            finality=finality,
+            calibration_warning=calibration_warning,
+            substitutes=_providers(panel) - _providers(before),
+        )
+
+    def session(self) -> Session:
+        """Begin a judging: its deadline runs from now on."""
+        return Session(
+            self.gateway, self.deadline, self.max_cost_usd, spent_usd=self.spent_usd, cache=self.cache
+        )
+
+    def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:
+        """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
+        models = {
+            tier: frozenset(endpoint.model for endpoint in jury) for tier, jury in self.models_by_tier.items()
+        }
+        confirm = getattr(self.rubric.modes, self.mode).confirm
+        return EscalationRules(confirm, tuple(self.panel) or ("quick",), cut, models, self.finality, margin)
+
+    def name(self, endpoint: Endpoint) -> str:
+        """Return what a model is called where it is said who would be asked."""
+        instead = endpoint.profile.provider in self.substitutes
+        return f"{endpoint.model}, in place of the author's own family" if instead else endpoint.model
+
+    def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
+        """Return the providers that were asked in `tiers` only because of who wrote the subjects."""
+        asked = {tier: jury for tier, jury in self.models_by_tier.items() if tier in tiers}
+        return sorted(_providers(asked) & self.substitutes)
+
+
+def _models(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, list[str]]:
+    return {tier: [endpoint.model for endpoint in jury] for tier, jury in panel.items()}
+
+
+def _providers(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:
+    return frozenset(endpoint.profile.provider for jury in panel.values() for endpoint in jury)
