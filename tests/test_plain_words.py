@@ -19,8 +19,8 @@ from judgekit.config import files as bundled
 from judgekit.config import yamlfile
 from judgekit.config.settings import Config
 from judgekit.config.yamlfile import load_yaml, problem
-from judgekit.engine import schemas
-from judgekit.engine.schemas import JudgeSent, LinesSent
+from judgekit.engine import app
+from judgekit.engine.team import LinesBody, TeamBody
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import collection
 from judgekit.ledger import records
@@ -103,9 +103,9 @@ EXAMPLES: dict[str, tuple[Any, list[Any]]] = {
     "queries": (collection.CollectionQuery, [{"id": "a", "text": "b"}]),
     "recordings": (replay.RecordedLine, [RECORDING]),
     "ledger": (records.Line, [line_of_ledger(each) for each in (VERDICT, LABEL, SKIP, OVERRIDE)]),
-    "shared judge": (JudgeSent, [{"document": document(), "wish": {"rubric": "kls", "deadline": 3}}]),
-    "shared ledger": (LinesSent, [{"lines": [{}]}]),
-    "engine": (schemas.JudgeBody, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
+    "shared judge": (TeamBody, [{"document": document(), "wish": {"rubric": "kls", "deadline": 3}}]),
+    "shared ledger": (LinesBody, [{"lines": [{}]}]),
+    "engine": (app.JudgeBody, [{**CARRIED, "document": document(), "wish": {"mode": "strict"}}]),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from judgekit.errors import Exit
 from judgekit.hooks import session
 
 if TYPE_CHECKING:
-    from judgekit.engine.control import Known
+    from judgekit.engine.process import Known
 
 app = typer.Typer(no_args_is_help=True, help="The process that is kept ready for judging.")
 
@@ -23,10 +23,10 @@ _START_SECONDS = 60.0  # a slow disk, a busy machine
 def start() -> int:
     """Start the engine, unless it runs, and wait until it is ready."""
     from judgekit.config import settings
-    from judgekit.engine import control
+    from judgekit.engine import process
 
     settings.load(None)  # one that is wrong is said here, where somebody reads it
-    known = control.start(_START_SECONDS)
+    known = process.start(_START_SECONDS)
     if known is None:
         warn("no engine could be started here; judging works without, see docs/engine.md for why")
         return Exit.INTERNAL
@@ -39,11 +39,11 @@ def stop(
     now: Annotated[bool, typer.Option("--now", help="Do not let it finish what it was asked.")] = False,
 ) -> int:
     """Stop the engine, and those of other versions; they finish what they were asked."""
-    from judgekit.engine import control
+    from judgekit.engine import process
 
-    known = control.running()
+    known = process.running()
     for each in known:
-        if control.stop(each.place, at_once=now, leaving=each.leaving):
+        if process.stop(each.place, at_once=now, leaving=each.leaving):
             say(f"{each.place.socket}: stopped")
         else:
             say(f"{each.place.socket}: takes no more work, and ends with what it has; --now ends it at once")
@@ -57,9 +57,9 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Say which engines run: process, version, since when, requests, memory, socket and log."""
-    from judgekit.engine import control
+    from judgekit.engine import process
 
-    known = control.running()
+    known = process.running()
     if as_json:
         emit(json.dumps({"engines": [_record(each) for each in known]}))
         return 0

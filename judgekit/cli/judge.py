@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -28,7 +27,7 @@ from judgekit.cli.output import (
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError
 from judgekit.hooks import session
-from judgekit.text import escaped
+from judgekit.text import encodable, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,14 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     Record: TypeAlias = Mapping[str, Any]
-
-
-_SENT = (
-    "path",
-    "text",
-    "sha256",
-    "total",
-)  # of a file: what models are shown of its path is the judge's matter
 
 
 class Documents:
@@ -159,14 +150,7 @@ def _body(project: str, judge_request: RecordLine) -> Callable[[Document], bytes
     same = json.dumps({**client.carried(project), "wish": judge_request})[:-1]
 
     def body(document: Document) -> bytes:
-        given = {
-            "files": [{name: getattr(file, name) for name in _SENT} for file in document.files],
-            "task_id": document.task_id,
-            "description": document.task.description,
-            "acceptance": document.task.acceptance,
-            "author": asdict(document.author),
-        }
-        return f'{same}, "document": {json.dumps(given)}}}'.encode()
+        return f'{same}, "document": {json.dumps(document.body())}}}'.encode()
 
     return body
 
@@ -224,7 +208,7 @@ def judge(
     }
     check_family(author_family)
     check_filled("--task-id", task_id, "a name for all paths together")
-    documents, task = Documents(files, author_family), Task(description, acceptance)
+    documents, task = Documents(files, author_family), Task(encodable(description), encodable(acceptance))
     project = environment.project_root(str(Path.cwd()))
     if show_prompt:
         found = list(documents.each(task)) if task_id is None else [documents.whole(task_id, task)]

@@ -1,67 +1,429 @@
-"""The application behind both doors: the local socket, and the shared judge of a team."""
+"""The application behind the engine's socket: its operations, and what requests and errors look like.
+
+An operation waits until the engine is ready, and ends when its caller goes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from pydantic import AfterValidator, Field, StringConstraints
+from starlette.exceptions import HTTPException
 
-from judgekit.engine import flows, schemas
-from judgekit.engine.admission import AdmissionMiddleware
-from judgekit.engine.judges import NotReady
-from judgekit.errors import JudgekitError
+from judgekit.config.names import ModeName
+from judgekit.config.yamlfile import Strict, problem
+from judgekit.engine.admission import AdmissionMiddleware, error_body
+from judgekit.engine.judges import NotReady, in_thread
+from judgekit.environment import Brought
+from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
+from judgekit.gate import github, push, tasks
+from judgekit.gate.remotes import RefUpdate
+from judgekit.git import Repository
+from judgekit.judging import search as retrieval
+from judgekit.judging.service import JudgeRequest
+from judgekit.judging.subject import CONTEXT_CHARS, Author, Document, File, Task
+from judgekit.ledger import LedgerError
+from judgekit.providers.pace import caller
+from judgekit.retrieval.compiled import KINDS
+from judgekit.retrieval.confidence import Candidate
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
     from judgekit.engine.judges import Service
     from judgekit.engine.log import Log
+    from judgekit.gate.report import Begin, Row
 
+Value = TypeVar("Value")
 JSON = "application/json"
+LINES = "application/x-ndjson"
+ALIVE_SECONDS = 2.0  # between signs of life while nothing else is to be said
+_CLIENT_GONE = 499  # what servers note down when the client has hung up; nobody sees it
+_NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
+
+
+# What requests bring.
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
+    return value
+
+
+def _kind(value: str) -> str:
+    if value not in KINDS:
+        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    return value
+
+
+# Texts of the caller's system: a path may hold bytes that are not UTF-8, which pydantic's own check refuses.
+Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Words = Annotated[str, StringConstraints(max_length=20_000)]
+
+
+class FileBody(Strict):
+    """A file: its name, its text or the beginning, the SHA-256 of its bytes, the number of all characters."""
+
+    path: Name
+    text: Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
+    sha256: Sha256
+    total: int = Field(ge=0)
+
+
+class AuthorBody(Strict):
+    """Who wrote it, and which family of models that is, if any."""
+
+    name: Annotated[str, StringConstraints(max_length=1000)] | None = None
+    family: Annotated[str, StringConstraints(max_length=64)] | None = None
+
+
+class DocumentBody(Strict):
+    """What is to be judged as one, as `Document.body` writes it."""
+
+    files: list[FileBody] = Field(min_length=1, max_length=1000)
+    task_id: Name
+    description: Words = ""
+    acceptance: Words = ""
+    author: AuthorBody = AuthorBody()
+    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
+
+    def document(self) -> Document:
+        files = tuple(File(**file.model_dump()) for file in self.files)
+        task, author = Task(self.description, self.acceptance), Author(**self.author.model_dump())
+        return Document(files, self.task_id, task, author, self.commit)
+
+
+class RequestBody(Strict):
+    """How it is to be judged; what is absent is as configured."""
+
+    rubric: Raw | None = None
+    mode: ModeName | None = None
+    deadline: float | None = Field(default=None, gt=0, le=3600)
+    max_cost_usd: float | None = Field(default=None, ge=0)
+    cache: bool = True
+
+
+class Carried(Strict):
+    """The base of what a local client sends; `client` tells apart those who are to get turns alike."""
+
+    environ: dict[Raw, Raw]
+    cwd: Raw
+    project: Raw | None = None
+    client: Raw = ""
+
+    @property
+    def folder(self) -> Path | None:
+        return Path(self.project) if self.project else None
+
+
+class StopBody(Strict):
+    """`POST /v1/stop`: at once, or after so many seconds without a request."""
+
+    idle_seconds: float = Field(default=0, ge=0)
+
+
+class JudgeBody(Carried):
+    """`POST /v1/judge`, and `POST /v1/task`, whose verdict goes to the ledger."""
+
+    document: DocumentBody
+    wish: RequestBody = RequestBody()
+
+    def judge_request(self) -> JudgeRequest:
+        """Return the request, with the rubric's path as the caller means it: from the folder it works in."""
+        wish = self.wish.model_dump()
+        if (rubric := self.wish.rubric) is not None and rubric.endswith((".yaml", ".yml")):
+            wish["rubric"] = str(Path(self.cwd) / rubric)
+        return JudgeRequest(**wish)
+
+
+class SearchBody(Carried):
+    """`POST /v1/search`; `roots` are absolute."""
+
+    query: Raw
+    roots: list[Raw] | None = None
+    mode: ModeName | None = None
+    judge: bool = False
+    limit: Annotated[int, Field(ge=1, le=100)] = retrieval.RESULTS
+
+
+class CandidateBody(Strict):
+    """A candidate as the hook found it; what judging does not look at is left out."""
+
+    id: Raw
+    title: Raw
+    category: Raw
+    tags: list[Raw] = []
+    root: Raw
+    place: Raw
+    kind: Annotated[Raw, AfterValidator(_kind)]
+
+
+class SelectBody(Carried):
+    """`POST /v1/select`: `alone` are the places of the candidates that BM25 alone would inject."""
+
+    prompt: Raw
+    transcript_path: Raw = ""
+    candidates: Annotated[list[CandidateBody], Field(min_length=1, max_length=1000)]
+    alone: list[Annotated[int, Field(ge=0)]] = []
+
+
+class GateBody(Carried):
+    """`POST /v1/gate`: a push, or the commits since a `base`; `run` is the id of its `push.Run`."""
+
+    updates: list[tuple[Raw, Raw, Raw, Raw]] = []
+    remote: Raw = ""
+    url: Raw = ""
+    base: Raw | None = None
+    run: Raw = ""
+    mode: Literal["advisory", "blocking"] | None = None
+
+
+# What is done for them.
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
     """Return the application for local clients; with a `token` it answers only to who knows it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.service = service
     app.include_router(router)
-    app.include_router(flows.router)
-    for kind in (JudgekitError, NotReady, flows.Gone, RequestValidationError):
-        app.add_exception_handler(kind, _said)
-    app.add_exception_handler(Exception, flows.Faults(log))
+    say_errors(app, log)
     door = AdmissionMiddleware(app, token=token)
-    app.state.door = door
+    app.state.service, app.state.door = service, door
     return door
 
 
 @router.get("/health")
 async def health(request: Request) -> Response:
-    """Say how the engine is."""
-    state = request.app.state
-    told = state.service.health(state.door.requests, state.door.inside, leaving=state.door.leaving)
-    return Response(json.dumps(told, separators=(",", ":")), media_type=JSON)
+    service, door = request.app.state.service, request.app.state.door
+    told = service.health(door.requests, door.inside, leaving=door.leaving)
+    return Response(_json(told), media_type=JSON)
 
 
 @router.post("/stop")
-async def stop(request: Request, given: schemas.StopBody | None = None) -> Response:
-    """Leave, after finishing what has been begun."""
+async def stop(request: Request, given: StopBody | None = None) -> Response:
     request.app.state.service.stop(given.idle_seconds if given else 0)
     return Response(b'{"leaving":true}', 202, media_type=JSON)
 
 
 @router.post("/judge")
-async def judge(request: Request, given: schemas.JudgeBody) -> Response:
-    """Return the verdict on one document."""
+async def judge(request: Request, given: JudgeBody) -> Response:
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        judge = await service.judges.get(given.folder, given.meant())
+        judge = await service.judges.get(given.folder, given.judge_request())
         verdict = await service.judged(judge, given.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
-    return Response(await flows.done(request, service, given, work), media_type=JSON)
+    return Response(await done(request, given, work), media_type=JSON)
 
 
-async def _said(_: Request, error: Exception) -> Response:
-    return flows.said(error)
+@router.post("/task")
+async def task(request: Request, given: JudgeBody) -> Response:
+    """Return the verdict on a task, and lines for a person; issues are opened where that is configured."""
+
+    def work() -> bytes:
+        folder = given.folder or Path(given.cwd)
+        verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
+        notes = [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
+        return _json({"verdict": verdict.record(), "notes": notes})
+
+    return await _done_in_thread(request, given, work)
+
+
+@router.post("/search")
+async def search(request: Request, given: SearchBody) -> Response:
+    asked = given.model_dump(exclude={"environ", "cwd", "client"})
+    return await _done_in_thread(request, given, lambda: retrieval.search(**asked).model_dump_json().encode())
+
+
+@router.post("/select")
+async def select(request: Request, given: SelectBody) -> Response:
+    """Return which of a prompt's candidates are kept, and which are left undecided, by their places."""
+
+    def work() -> bytes:
+        candidates = [
+            Candidate(**candidate.model_dump() | {"tags": tuple(candidate.tags)}, updated=0.0)
+            for candidate in given.candidates
+        ]
+        alone = [candidates[place] for place in given.alone if place < len(candidates)]
+        payload = {"transcript_path": given.transcript_path}
+        judged = retrieval.judged_hook(given.prompt, candidates, alone, payload, given.project or given.cwd)
+        if isinstance(judged, str):
+            return _json({"nobody": judged})
+        places = {id(candidate): place for place, candidate in enumerate(candidates)}
+        kept, undecided = (
+            [places[id(candidate)] for candidate in part] for part in (judged.kept, judged.undecided)
+        )
+        return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
+
+    return await _done_in_thread(request, given, work)
+
+
+@router.post("/gate")
+async def gate(request: Request, given: GateBody) -> Response:
+    """Judge changed files and say of each what came of it, a line of JSON each."""
+    service: Service = request.app.state.service
+    await service.usable()
+    return StreamingResponse(_gate(service, given), media_type=LINES)
+
+
+async def _gate(service: Service, given: GateBody) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def tell(event: dict[str, Any]) -> None:
+        loop.call_soon_threadsafe(events.put_nowait, event)
+
+    def on_start(begin: Begin) -> None:
+        tell({"event": "begin", **begin})
+
+    def on_verdict(row: Row) -> None:
+        tell({"event": "passed", **row})
+
+    def work() -> None:
+        run = push.Run(given.mode, on_verdict, on_start, id=given.run)
+        repository = Repository(Path(given.cwd))
+        try:
+            if given.base is not None:
+                report = push.check_since(repository, given.base, run)
+            else:
+                updates = [RefUpdate(*update) for update in given.updates]
+                report = push.check_push(repository, updates, given.remote, given.url, run)
+            tell({"event": "end", **report._asdict()})
+        except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told
+            tell({"event": "error", **json.loads(bytes(answer_to(error).body))})
+
+    async def working() -> None:
+        with on_behalf_of(given):
+            await in_thread(service.gateway, work)
+
+    task = asyncio.create_task(working())
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while True:
+            try:
+                event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
+            except TimeoutError:
+                event = {"event": "alive"}
+            if event is None:
+                return
+            yield _json(event) + b"\n"
+    finally:
+        task.cancel()
+
+
+async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
+    """Return what `work` returns, done with the caller's environment once the engine is ready.
+
+    Raises `ClientGone` when the caller hangs up first; the work is cancelled then.
+    """
+
+    async def working() -> Value:
+        await request.app.state.service.usable()
+        with on_behalf_of(carried):
+            return await work()
+
+    async def hung_up() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watcher = asyncio.create_task(working()), asyncio.create_task(hung_up())
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        task.cancel()
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _done_in_thread(request: Request, given: Carried, work: Callable[[], bytes]) -> Response:
+    gateway = request.app.state.service.gateway
+    return Response(await done(request, given, lambda: in_thread(gateway, work)), media_type=JSON)
+
+
+@contextmanager
+def on_behalf_of(carried: Carried) -> Iterator[None]:
+    """Work with a caller's environment, and in its turns."""
+    before = caller.set(carried.client)
+    try:
+        with Brought(carried.environ):
+            yield
+    finally:
+        caller.reset(before)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+# What errors become.
+
+
+class ClientGone(Exception):  # noqa: N818 - no error: the caller has hung up
+    """Nobody waits for the answer any more."""
+
+
+class OtherRubricError(UsageError):
+    """The client means another rubric of the same name."""
+
+
+_ANSWERS: tuple[tuple[type[JudgekitError], str, int], ...] = (
+    (NotReady, "not_ready", 503),
+    (LedgerError, "ledger", 503),
+    (OtherRubricError, "usage", 409),
+    (UsageError, "usage", 422),
+    (ConfigError, "config", 422),
+    (InputError, "input", 422),
+    (JudgekitError, "internal", 500),
+)
+
+
+def say_errors(app: FastAPI, log: Log) -> None:
+    """Have an application answer for errors; faults of its own are noted in the log."""
+
+    async def expected(_: Request, error: Exception) -> Response:
+        return answer_to(error)
+
+    async def fault(_: Request, error: Exception) -> Response:
+        log.fault(error)
+        return answer_to(error)
+
+    for kind in (JudgekitError, ClientGone, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, expected)
+    app.add_exception_handler(Exception, fault)
+
+
+def answer_to(error: Exception) -> Response:
+    """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
+    kind, status, exit_code, message = "internal", 500, Exit.INTERNAL, str(error)
+    if isinstance(error, ClientGone):
+        return Response(status_code=_CLIENT_GONE)
+    if isinstance(error, RequestValidationError):
+        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        told = problem(error.errors(), asked | {"body": error.body})
+        where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
+        too_long = error.errors()[0]["type"].endswith("too_long")
+        kind, status, exit_code = "size" if too_long else "input", 422, Exit.BAD_INPUT
+        message = f"{where}: {told.text}"
+    elif isinstance(error, HTTPException):
+        kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
+    elif isinstance(error, JudgekitError):
+        kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
+        exit_code = error.exit_code
+    else:
+        message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
+    return Response(error_body(kind, message, int(exit_code)), status, media_type=JSON)

@@ -1,7 +1,4 @@
-"""What an engine keeps between requests: the imports of judging, and the judges that were asked for.
-
-Judgements begin one after another, so that the first of many is not as late as the last.
-"""
+"""What an engine keeps between requests: the imports of judging, a gateway, and the judges made so far."""
 
 from __future__ import annotations
 
@@ -9,38 +6,51 @@ import asyncio
 import os
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit import environment
 from judgekit.config import settings
 from judgekit.engine.client import PROTOCOL
 from judgekit.environment import __version__
+from judgekit.errors import JudgekitError
 from judgekit.judging import redact, service
 from judgekit.providers import litellm
-from judgekit.providers.gateway import before_asking, open_gateway
+from judgekit.providers.gateway import before_asking, lending, open_gateway
 from judgekit.providers.pace import Pace
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
+    from concurrent.futures import Future
 
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.service import JudgeRequest
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Gateway
+    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
+Value = TypeVar("Value")
 
-MOST = 64
-# A local server may have come up or gone since; files and variables are looked at every time.
-SECONDS = 10.0
-_MOST_FILES = 500
+MOST = 64  # judges
+SECONDS = (
+    10.0  # of a judge: a local server may have come up or gone; files and variables are always looked at
+)
+LONGEST = 0.02  # seconds for which a work that asks no provider keeps others from beginning
+_MOST_FILES = 500  # of one folder, whose changes are seen
 # What changes from one command to the next in the same shell, and means nothing here.
 _PASSING = frozenset({"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES"})
-Stamp = frozenset[tuple[str, int, int, int]]
+_UNBOUNDED = 1_000_000
+# Of flows, each of which mostly waits for models; the event loop's own threads are for short work.
+_threads = ThreadPoolExecutor(64, thread_name_prefix="judgekit-flow")
+
+
+class NotReady(JudgekitError):  # noqa: N818 - no error of who asks: they judge in their own process
+    """What judging needs cannot be loaded here; the text says why."""
 
 
 class _Kept(NamedTuple):
@@ -60,23 +70,19 @@ class Judges:
 
         Raises `ConfigError` or `UsageError`.
         """
-        variables = environment.environ()
-        key = (project, judge_request, _meaning(variables), stamp(project, judge_request))
+        variables = frozenset(item for item in environment.environ().items() if item[0] not in _PASSING)
+        key = (project, judge_request, variables, stamp(project, judge_request))
+        now = time.monotonic()
         kept = self._kept.get(key)
-        if kept is None or time.monotonic() - kept.made > SECONDS or _failed(kept.judge):
-            kept = _Kept(asyncio.create_task(self._make(project, judge_request)), time.monotonic())
-            self._forget_old()
+        if kept is None or now - kept.made > SECONDS or _failed(kept.judge):
+            kept = _Kept(asyncio.create_task(self._make(project, judge_request)), now)
+            for old in [each for each, other in self._kept.items() if now - other.made > SECONDS]:
+                del self._kept[old]  # with the keys in it
             self._kept[key] = kept
             while len(self._kept) > MOST:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return await asyncio.shield(kept.judge)  # others may wait for it, too
-
-    def _forget_old(self) -> None:
-        """Let go of judges, and the keys in them, that will not be used again."""
-        now = time.monotonic()
-        for key in [key for key, kept in self._kept.items() if now - kept.made > SECONDS]:
-            del self._kept[key]
 
     async def _make(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
         # In a thread, with this caller's environment: it reads files and asks local servers for models.
@@ -84,32 +90,21 @@ class Judges:
         return judge
 
 
-def stamp(project: Path | None, judge_request: JudgeRequest) -> Stamp:
+def _failed(task: asyncio.Task[DocumentJudge]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+def stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[tuple[str, int, int, int]]:
     """Return what changes whenever a file changes that a judge is made of."""
-    folders = [Path(environment.config_home())]
-    if project is not None:
-        folders.append(project / ".judgekit")
-    files = [*settings.sources(project)]
-    if judge_request.rubric is not None and judge_request.rubric.endswith((".yaml", ".yml")):
-        files.append(Path(judge_request.rubric))
-    found: set[tuple[str, int, int, int]] = set()
-    for folder in folders:
-        found |= _states(folder)
-    for file in files:
-        found |= {_state(str(file))}
-    return frozenset(found)
-
-
-def _states(folder: Path) -> set[tuple[str, int, int, int]]:
-    """Return the states of the YAML and JSON files in a folder and in the folders in it."""
-    found: set[tuple[str, int, int, int]] = set()
-    for base in (folder, *(folder / name for name in ("rubrics", "providers", "calibrations"))):
-        try:
-            names = sorted(os.listdir(base))[:_MOST_FILES]
-        except OSError:
-            continue
-        found |= {_state(str(base / name)) for name in names if name.endswith((".yaml", ".yml", ".json"))}
-    return found
+    paths = [str(file) for file in settings.sources(project)]
+    if (rubric := judge_request.rubric) is not None and rubric.endswith((".yaml", ".yml")):
+        paths.append(rubric)
+    for home in (Path(environment.config_home()), *([project / ".judgekit"] if project else [])):
+        for folder in (home, *(home / name for name in ("rubrics", "providers", "calibrations"))):
+            with suppress(OSError):
+                names = sorted(os.listdir(folder))[:_MOST_FILES]
+                paths += [str(folder / name) for name in names if name.endswith((".yaml", ".yml", ".json"))]
+    return frozenset(map(_state, paths))
 
 
 def _state(path: str) -> tuple[str, int, int, int]:
@@ -118,63 +113,6 @@ def _state(path: str) -> tuple[str, int, int, int]:
     except OSError:
         return path, 0, 0, 0
     return path, state.st_size, state.st_mtime_ns, state.st_ino
-
-
-def _meaning(variables: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset((name, value) for name, value in variables.items() if name not in _PASSING)
-
-
-def _failed(task: asyncio.Task[DocumentJudge]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
-
-
-LONGEST = 0.02  # seconds for which a work that asks no provider keeps others from beginning
-
-
-class Starts:
-    """The turns to begin: the next one comes when the work before it has asked a provider, or has ended.
-
-    What an event loop is given at once it does in small steps of each, and all are done when the last is.
-    Begun one by one, each asks its provider as early as it can, and their answers do not come all at once
-    either. To be made inside the event loop that uses it.
-    """
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
-        """Wait for the turn to begin a work, which is what is done inside."""
-        await self._turn.acquire()
-        given = _Given(self._turn)
-        timer = asyncio.get_running_loop().call_later(LONGEST, given.back)
-        before = before_asking.set(given.back)
-        try:
-            yield
-        finally:
-            before_asking.reset(before)
-            timer.cancel()
-            given.back()
-
-
-class _Given:
-    """A turn that was given, and can be given back once."""
-
-    def __init__(self, turn: asyncio.Lock) -> None:
-        self._turn: asyncio.Lock | None = turn
-
-    def back(self) -> None:
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.release()
-
-
-_UNBOUNDED = 1_000_000
-_SAID = 300  # characters of why something could not be loaded
-
-
-class NotReady(Exception):  # noqa: N818 - no error of who asks: they judge in their own process
-    """What judging needs cannot be loaded here; the text says why."""
 
 
 class Service:
@@ -190,8 +128,8 @@ class Service:
         self.failure = ""
         self.gateway: Gateway = open_gateway({})
         self.judges = Judges(self.gateway)
-        self._bearable: dict[tuple[object, ...], Pace] = {}
-        self._starts = Starts()
+        self._paces: dict[tuple[object, ...], Pace] = {}
+        self._beginning = asyncio.Lock()
         self._since = datetime.now(UTC)
 
     async def prepare(self) -> None:
@@ -199,7 +137,7 @@ class Service:
         try:
             await litellm.loaded()
         except Exception as error:  # noqa: BLE001 - the boundary: whatever fails, those who wait are told
-            self.failure = one_line(f"{type(error).__name__}: {error}", _SAID)
+            self.failure = one_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
         with suppress(Exception):  # fails again, and is said, when it is used
             await asyncio.to_thread(redact.load)  # what a judging needs first
@@ -217,20 +155,37 @@ class Service:
         """
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
-            async with self._starts.one():
+            async with self.beginning():
                 return await judge.judge(document)
         endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
-        whom = (
-            most,
-            *sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints}),
-        )
-        if whom not in self._bearable:
-            self._bearable[whom] = Pace(most)
-        async with self._bearable[whom].turn():
+        providers = sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints})
+        async with self._paces.setdefault((most, *providers), Pace(most)).turn():
             return await judge.judge(document)
 
+    @asynccontextmanager
+    async def beginning(self) -> AsyncIterator[None]:
+        """Begin one work after another: the next when this one asks its provider, ends, or takes `LONGEST`.
+
+        An event loop does what it is given at once in small steps of each, so that all are done when the
+        last is. Begun one by one, each asks its provider as early as it can.
+        """
+        await self._beginning.acquire()
+        held = [self._beginning]
+
+        def begun() -> None:
+            if held:
+                held.pop().release()
+
+        timer = asyncio.get_running_loop().call_later(LONGEST, begun)
+        before = before_asking.set(begun)
+        try:
+            yield
+        finally:
+            before_asking.reset(before)
+            timer.cancel()
+            begun()
+
     async def aclose(self) -> None:
-        """Let go of connections and processes."""
         await self.gateway.aclose()
 
     def health(self, requests: int, waiting: int, *, leaving: bool) -> dict[str, Any]:
@@ -251,13 +206,58 @@ class Service:
 
 def rss_bytes() -> int:
     """Return the memory of this process; the most it ever had where the present cannot be known."""
-    try:
-        with open("/proc/self/statm", encoding="ascii", newline="\n") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     try:
         import resource  # noqa: PLC0415 - not on Windows
     except ImportError:
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, which is what is left
+
+
+class ThreadGateway:
+    """The gateway of one event loop for a flow that runs in another thread, with an event loop of its own.
+
+    When it is taken back, what the flow waits for is cancelled, and so the flow itself.
+    """
+
+    def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
+        self._gateway, self._loop = gateway, loop
+        self._calls: set[Future[Reply]] = set()
+        self._is_back = False
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        if self._is_back:
+            raise asyncio.CancelledError
+        call = asyncio.run_coroutine_threadsafe(self._gateway.complete(endpoint, request), self._loop)
+        self._calls.add(call)
+        if self._is_back:  # since the line before the last: nobody else would cancel it
+            call.cancel()
+        try:
+            return await asyncio.wrap_future(call)
+        finally:
+            self._calls.discard(call)
+
+    async def aclose(self) -> None:
+        """Leave open what others use."""
+
+    def take_back(self) -> None:
+        """Cancel all calls, those to come too."""
+        self._is_back = True
+        for call in list(self._calls):
+            call.cancel()
+
+
+async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
+    """Return what `work` returns, done in a thread with the caller's context and this gateway.
+
+    When the caller is cancelled, so is what the work waits for.
+    """
+    loop = asyncio.get_running_loop()
+    lent = ThreadGateway(gateway, loop)
+    with lending(lent):
+        context = copy_context()
+    try:
+        return await loop.run_in_executor(_threads, context.run, work)
+    finally:
+        lent.take_back()

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit.config import settings as configuration
-from judgekit.engine import client, lock
+from judgekit.engine import client, process
 from judgekit.engine.app import create_app
 from judgekit.engine.judges import Service, rss_bytes
 from judgekit.engine.log import Handler
@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     import socket
 
     from judgekit.engine.admission import AdmissionMiddleware
-    from judgekit.engine.lock import EngineLock
     from judgekit.engine.log import Log
+    from judgekit.engine.process import EngineLock
+
+MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
+DRAIN_SECONDS = 300  # for what has been begun when it is told to go
+_SUCCEEDED = 30.0  # seconds without a request after which one leaves that has been succeeded
+_LONGEST = 86_400.0  # seconds; until the user's configuration has been read
+_KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
+_LATECOMERS = 0.05  # seconds in which those are told who connected just before the socket went
+_LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
@@ -44,15 +52,6 @@ def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) 
     )
 
 
-MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
-DRAIN_SECONDS = 300  # for what has been begun when it is told to go
-_SUCCEEDED = 30.0  # seconds without a request after which one leaves that has been succeeded
-_LONGEST = 86_400.0  # seconds; until the user's configuration has been read
-_KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
-_LATECOMERS = 0.05  # seconds in which those are told who connected just before the socket went
-_LOOK = 10  # ticks of 0.1 s between two looks around
-
-
 class _Protocol(H11Protocol):
     """HTTP for processes of the same user."""
 
@@ -60,7 +59,8 @@ class _Protocol(H11Protocol):
         """Hang up on everybody else."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
-        if peer is not None and _is_unix(peer) and not client.ours(peer):
+        is_unix = peer is not None and peer.family == getattr(_socket, "AF_UNIX", None)
+        if is_unix and not client.ours(peer):
             transport.abort()
 
 
@@ -68,15 +68,8 @@ class Engine(uvicorn.Server):
     """Serves on its socket until it is time to go."""
 
     def __init__(self, engine_lock: EngineLock, log: Log) -> None:
-        super().__init__(
-            settings(
-                _Protocol,
-                DRAIN_SECONDS,
-                date_header=False,
-                timeout_keep_alive=_KEEP_ALIVE,
-                reset_contextvars=True,
-            )
-        )
+        more = {"date_header": False, "timeout_keep_alive": _KEEP_ALIVE, "reset_contextvars": True}
+        super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
         self._engine_lock, self._log = engine_lock, log
         self._asked, self._seen = time.monotonic(), 0
         self._why = "told by a signal"
@@ -87,13 +80,12 @@ class Engine(uvicorn.Server):
     async def live(self) -> None:
         """Serve to the end."""
         self._service = Service(self._stop)
-        self._door = create_app(self._service, self._log, token=self._engine_lock.token)
-        self.config.app = self._door
+        self.config.app = self._door = create_app(self._service, self._log, token=self._engine_lock.token)
         preparing = asyncio.create_task(self._prepare())
         await self.serve([self._engine_lock.listener])
         preparing.cancel()
         await self._service.aclose()
-        lock.say_gone(self._engine_lock.place)
+        process.say_gone(self._engine_lock.place)
         self._log.add(f"gone: {self._why}")
 
     async def _prepare(self) -> None:
@@ -105,7 +97,7 @@ class Engine(uvicorn.Server):
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
-        await asyncio.to_thread(lock.dismiss, self._engine_lock.place, _SUCCEEDED)
+        await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
         """Look around once a second."""
@@ -117,18 +109,17 @@ class Engine(uvicorn.Server):
         """Let another engine take over at once, and finish what has been begun."""
         self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
         self._door.leaving = True
-        lock.say_leaving(self._engine_lock.place)
+        process.say_leaving(self._engine_lock.place)
         self._engine_lock.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)
 
     def _look_around(self) -> None:
         now = time.monotonic()
-        if self._door.inside:
-            self._asked = now
-            return
-        if self._door.requests != self._seen:
+        if self._door.inside or self._door.requests != self._seen:
             self._seen, self._asked = self._door.requests, now
+        if self._door.inside:
+            return
         if now - self._asked > self._idle:
             self._leave("idle")
         elif rss_bytes() > MOST_RSS:
@@ -158,7 +149,3 @@ def _idle_seconds() -> float:
         return configuration.load(None).engine.idle_minutes * 60
     except JudgekitError:  # said to everybody who asks for something
         return configuration.EngineConfig().idle_minutes * 60
-
-
-def _is_unix(peer: Any) -> bool:  # noqa: ANN401 - asyncio's own kind of socket
-    return bool(peer.family == getattr(_socket, "AF_UNIX", None))

@@ -13,15 +13,13 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from judgekit.engine import lock
+from judgekit.engine import process
 from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import TAKEN
 from judgekit.engine.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from judgekit.engine.lock import EngineLock
 
 _NEEDED = ("fastapi", "litellm", "pydantic", "uvicorn")
 _MOST_DESCRIPTORS = 65536
@@ -30,29 +28,29 @@ _NOT_INSTALLED, _NO_PLACE, _FAULT = 69, 73, 70  # of sysexits.h: unavailable, ca
 
 def main(arguments: Sequence[str]) -> int:
     """Be the engine, in a process of its own; return in the one that was started, as soon as it listens."""
-    _let_go()
+    if os.name != "nt":
+        # Whoever waits for the end of a pipe must not wait for the engine's.
+        os.closerange(3, _MOST_DESCRIPTORS)
+        os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
         return _NOT_INSTALLED
     place = EngineAddress(*arguments)
     try:
-        engine_lock = lock.take(place)
+        engine_lock = process.take(place)
     except OSError:
         return _NO_PLACE
     with suppress(OSError):
         os.unlink(place.tried)
     if engine_lock is None:
         return TAKEN
-    if not _detached():
-        return 0
-    _serve(engine_lock)
-    return 0
-
-
-def _serve(engine_lock: EngineLock) -> None:
-    log = Log(engine_lock.place.log)
+    if os.name != "nt":
+        if os.fork():
+            return 0
+        os.setsid()
+    log = Log(place.log)
     code = 0
     try:
-        lock.sign(engine_lock.lock)
+        process.sign(engine_lock.lock)
         log.add("listening")
         gc.disable()  # what is imported now lives on: looking through it would only cost time
         from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come
@@ -65,23 +63,6 @@ def _serve(engine_lock: EngineLock) -> None:
     finally:
         engine_lock.leave()
         os._exit(code)  # at once: threads that nobody waits for, and a hundred megabytes to tidy
-
-
-def _let_go() -> None:
-    """Close what was inherited: whoever waits for the end of a pipe must not wait for the engine's."""
-    if os.name != "nt":
-        os.closerange(3, _MOST_DESCRIPTORS)
-        os.chdir("/")
-
-
-def _detached() -> bool:
-    """Whether this is the process that goes on, in a session of its own and with nobody to report to."""
-    if os.name == "nt":
-        return True
-    if os.fork():
-        return False
-    os.setsid()
-    return True
 
 
 if __name__ == "__main__":

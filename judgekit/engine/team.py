@@ -6,7 +6,6 @@ A token is checked before a request's body is read, and slow clients are hung up
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import socket
@@ -19,29 +18,41 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import h11
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from pydantic import Field, StringConstraints
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit import environment
 from judgekit.config import settings as configuration
-from judgekit.engine import flows, lifecycle
-from judgekit.engine.admission import HOLDER, AdmissionMiddleware, error_body, refuse
+from judgekit.config.yamlfile import Strict
+from judgekit.engine import lifecycle
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware, refuse
+from judgekit.engine.app import (
+    JSON,
+    LINES,
+    Carried,
+    DocumentBody,
+    FileBody,
+    OtherRubricError,
+    RequestBody,
+    Sha256,
+    done,
+    say_errors,
+)
 from judgekit.engine.judges import Service
 from judgekit.engine.log import Handler, Log
-from judgekit.engine.schemas import Carried, ErrorSaid, JudgeSent, Kept, LinesSent, RubricSaid
 from judgekit.engine.tokens import user_tokens
 from judgekit.environment import __version__
-from judgekit.errors import ConfigError, Exit, JudgekitError, UsageError
-from judgekit.judging import panel, service
-from judgekit.judging.service import check_prices
+from judgekit.errors import ConfigError, JudgekitError, UsageError
+from judgekit.judging import panel
+from judgekit.judging.service import JudgeRequest, check_prices
+from judgekit.judging.shared import is_loopback
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LedgerError, LineFilter, store
+from judgekit.ledger import Ledger, LineFilter, store
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -51,25 +62,169 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
-    from judgekit.engine.schemas import WishSent
     from judgekit.engine.tokens import Tokens
-    from judgekit.judging.score import DocumentJudge
     from judgekit.ledger import Record
-
 
 _PART = 32_768  # bytes
 _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
+_DAMAGED_SECONDS = 30  # until somebody may have mended the file of tokens
+_OPEN = ("/healthz", "/openapi.json")
 
 
-def limited(judge: DocumentJudge, judge_request: WishSent) -> DocumentJudge:
-    """Return the judge with the client's limits, where they are below the server's own.
+class TeamDocument(DocumentBody):
+    """What is to be judged as one."""
 
-    Raises `UsageError` for a limit on the cost of models that have no price.
+    files: list[FileBody] = Field(min_length=1, max_length=100)
+
+
+class TeamRequest(RequestBody):
+    """How it is to be judged; absent: as the server is set up. `rubric_sha256` says which rubric is meant."""
+
+    # An id alone: a path would be one of the server's.
+    rubric: (
+        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
+        | None
+    ) = None
+    rubric_sha256: Sha256 | None = None
+
+
+class TeamBody(Strict):
+    """`POST /v1/judge`."""
+
+    document: TeamDocument
+    wish: TeamRequest = TeamRequest()
+
+
+class LinesBody(Strict):
+    """`POST /v1/ledger`: lines of a client's ledger, each as it stands there."""
+
+    lines: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
+
+
+class Kept(Strict):
+    """How many lines the ledger has taken, and why it has not taken the others, by their place."""
+
+    taken: int
+    refused: dict[int, str] = {}
+
+
+class ErrorDetail(Strict):
+    """What went wrong: its kind, one line for a person, the exit code of a command that comes upon it."""
+
+    kind: str
+    message: str
+    exit_code: int
+
+
+class ErrorBody(Strict):
+    """The body of every answer that is an error."""
+
+    error: ErrorDetail
+
+
+class RubricBody(Strict):
+    """A rubric that the server has."""
+
+    id: str
+    version: str
+    sha256: str
+    title: str
+
+
+def _errors(**told: str) -> dict[int | str, dict[str, Any]]:
+    return {int(status[1:]): {"model": ErrorBody, "description": text} for status, text in told.items()}
+
+
+_ERRORS = _errors(
+    _400="The body is no JSON",
+    _401="No token, or nobody's",
+    _411="A body without its length",
+    _413="A body that is too large",
+    _422="The request makes no sense here; the message says why",
+    _503="Too much to do, or leaving; Retry-After says when to come again",
+)
+_bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
+public = APIRouter(tags=["operation"])
+router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS)
+
+
+def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Guard:
+    """Return the application of a shared judge, for whoever holds one of the `tokens`."""
+    metrics = Metrics()
+    app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service, app.state.metrics, app.state.project = service, metrics, project
+    app.include_router(router)
+    app.include_router(public)
+    say_errors(app, log)
+    return Guard(AdmissionMiddleware(app, always=_OPEN), tokens, metrics, _OPEN, log)
+
+
+@public.head("/healthz", include_in_schema=False)
+@public.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Say that the server answers."""
+    return {"status": "ok", "version": __version__}
+
+
+@public.get("/metrics", dependencies=[_bearer], responses=_ERRORS, response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Return figures for monitoring."""
+    text = generate_latest(request.app.state.metrics.registry)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/rubrics")
+async def rubrics(request: Request) -> list[RubricBody]:
+    """Return the rubrics by which this server can judge."""
+    loaded = await run_in_threadpool(lambda: list(loader.rubrics(request.app.state.project)))
+    return [
+        RubricBody(
+            id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
+        )
+        for each in loaded
+    ]
+
+
+@router.post("/judge", response_model=Verdict, responses=_errors(_409="Another rubric"))
+async def judge(request: Request, given: TeamBody) -> Response:
+    """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
+    state, wish = request.app.state, given.wish
+    service: Service = state.service
+
+    async def work() -> Verdict:
+        asked = JudgeRequest(wish.rubric, wish.mode, cache=wish.cache)
+        judge = await service.judges.get(state.project, asked)
+        if wish.rubric_sha256 not in (None, judge.loaded.sha256):
+            raise OtherRubricError(f"{judge.loaded.rubric.ref} is another rubric here: {judge.loaded.sha256}")
+        check_prices(judge.panel, wish.max_cost_usd, asked=True)
+        costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
+        seconds = min(judge.deadline, wish.deadline or judge.deadline)
+        limited = replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
+        return await service.judged(limited, given.document.document())
+
+    # What a local client would bring along is the server's own; holders get turns alike.
+    holder = Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()), client=request.scope[HOLDER])
+    verdict = await done(request, holder, work)
+    state.metrics.count(verdict)
+    return Response(verdict.model_dump_json(by_alias=True), media_type=JSON)
+
+
+@router.post("/ledger")
+async def keep(request: Request, given: LinesBody) -> Kept:
+    """Take lines of a client's ledger into the team's; a line that is there already changes nothing.
+
+    A line that says who acted (a label, an override) says the name of the token that brought it.
     """
-    service.check_prices(judge.panel, judge_request.max_cost_usd, asked=True)
-    costs = [each for each in (judge.max_cost_usd, judge_request.max_cost_usd) if each is not None]
-    seconds = min(judge.deadline, judge_request.deadline or judge.deadline)
-    return replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
+    return await run_in_threadpool(keep_lines, given.lines, request.scope[HOLDER])
+
+
+@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})
+def lines(
+    since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
+    project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
+) -> StreamingResponse:
+    """Return the lines of the team's ledger, one JSON object a line."""
+    return StreamingResponse(kept_lines(since, project), media_type=LINES)
 
 
 def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
@@ -95,14 +250,16 @@ def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
 
 
 def kept_lines(since: str, name: str) -> Iterator[bytes]:
-    """Yield the lines of a ledger, or of all, each once. Raises `UsageError` for a time that is none."""
+    """Yield the lines of a ledger, or of all, each once, in parts of one size.
+
+    Raises `UsageError` for a time that is none.
+    """
     wanted = LineFilter(since=store.point(since), project=None if name == "all" else name)
     places = [store.home()] if store.exists(store.home()) else []
-    return _together(read_line.raw + b"\n" for read_line in store.entries(places, wanted))
+    return _parts(read_line.raw + b"\n" for read_line in store.entries(places, wanted))
 
 
-def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield lines in parts of one size: short ones together, long ones in pieces."""
+def _parts(lines: Iterator[bytes]) -> Iterator[bytes]:
     held = bytearray()
     for line in lines:
         held += line
@@ -113,30 +270,23 @@ def _together(lines: Iterator[bytes]) -> Iterator[bytes]:
         yield bytes(held)
 
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
-
-
 class Metrics:
     """The figures of one server, from its start on."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "judgekit_requests", "Requests answered.", ["route", "status"], registry=self._registry
-        )
-        self.inside = Gauge("judgekit_requests_inside", "Requests not answered yet.", registry=self._registry)
-        self._verdicts = Counter(
-            "judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=self._registry
-        )
+        own = self.registry = CollectorRegistry()
+        self.requests = Counter("judgekit_requests", "Requests answered.", ["route", "status"], registry=own)
+        self.inside = Gauge("judgekit_requests_inside", "Requests not answered yet.", registry=own)
+        self._verdicts = Counter("judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own)
         self._seconds = Histogram(
-            "judgekit_judging_seconds", "Seconds a verdict took.", buckets=_SECONDS, registry=self._registry
+            "judgekit_judging_seconds",
+            "Seconds a verdict took.",
+            buckets=(0.1, 0.3, 1, 3, 10, 30, 60, 120, 300),
+            registry=own,
         )
-        self._rounds = Counter(
-            "judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=self._registry
-        )
+        self._rounds = Counter("judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own)
         self._cost = Counter(
-            "judgekit_cost_usd", "US dollars spent, as far as prices are known.", registry=self._registry
+            "judgekit_cost_usd", "US dollars spent, as far as prices are known.", registry=own
         )
 
     def count(self, verdict: Verdict) -> None:
@@ -146,14 +296,6 @@ class Metrics:
         self._cost.inc(verdict.cost_usd or 0)
         for each in verdict.rounds:
             self._rounds.labels(each.tier, each.failure.kind.value if each.failure else "").inc()
-
-    def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
-        return generate_latest(self._registry)
-
-
-_SCHEME = b"bearer "
-_DAMAGED_SECONDS = 30  # until somebody may have mended the file of tokens
 
 
 class Guard:
@@ -195,135 +337,8 @@ class Guard:
         self._metrics.requests.labels(route, str(status)).inc()
 
     def _holder(self, headers: dict[bytes, bytes]) -> str | None:
-        given = headers.get(b"authorization", b"")
-        if given[: len(_SCHEME)].lower() != _SCHEME:
-            return None
-        return self._tokens.holder(given[len(_SCHEME) :].decode("latin-1").strip())
-
-
-JSON = "application/json"
-LINES = "application/x-ndjson"
-OPEN = ("/healthz", "/openapi.json")
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorSaid, "description": "The body is no JSON"},
-    401: {"model": ErrorSaid, "description": "No token, or nobody's"},
-    411: {"model": ErrorSaid, "description": "A body without its length"},
-    413: {"model": ErrorSaid, "description": "A body that is too large"},
-    422: {"model": ErrorSaid, "description": "The request makes no sense here; the message says why"},
-    503: {
-        "model": ErrorSaid,
-        "description": "Too much to do, or leaving; Retry-After says when to come again",
-    },
-}
-_bearer = HTTPBearer(auto_error=False, description="judgekit serve token create NAME")
-router = APIRouter(prefix="/v1", dependencies=[Depends(_bearer)], responses=_ERRORS)
-
-
-def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Guard:
-    """Return the application of a shared judge, for whoever holds one of the `tokens`."""
-    metrics = Metrics()
-    app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
-    app.state.service, app.state.metrics, app.state.project = service, metrics, project
-    app.include_router(router)
-    app.get("/healthz", tags=["operation"])(healthz)
-    app.head("/healthz", include_in_schema=False)(healthz)
-    guarded = app.get(
-        "/metrics",
-        tags=["operation"],
-        dependencies=[Depends(_bearer)],
-        responses=_ERRORS,
-        response_class=PlainTextResponse,
-    )
-    guarded(scraped)
-    for kind in (JudgekitError, flows.Gone, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, said)
-    app.add_exception_handler(Exception, flows.Faults(log))
-    return Guard(AdmissionMiddleware(app, always=OPEN), tokens, metrics, OPEN, log)
-
-
-async def healthz() -> dict[str, str]:
-    """Say that the server answers."""
-    return {"status": "ok", "version": __version__}
-
-
-async def scraped(request: Request) -> Response:
-    """Return figures for monitoring."""
-    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE)
-
-
-@router.get("/rubrics")
-async def rubrics(request: Request) -> list[RubricSaid]:
-    """Return the rubrics by which this server can judge."""
-    project: Path | None = request.app.state.project
-    found = await run_in_threadpool(lambda: list(loader.rubrics(project)))
-    return [
-        RubricSaid(
-            id=loaded_rubric.rubric.rubric,
-            version=loaded_rubric.rubric.version,
-            sha256=loaded_rubric.sha256,
-            title=loaded_rubric.rubric.title,
-        )
-        for loaded_rubric in found
-    ]
-
-
-@router.post(
-    "/judge", response_model=Verdict, responses={409: {"model": ErrorSaid, "description": "Another rubric"}}
-)
-async def judge(request: Request, given: JudgeSent) -> Response:
-    """Return the verdict on one document."""
-    state = request.app.state
-    service: Service = state.service
-
-    async def work() -> Verdict:
-        made = await service.judges.get(state.project, given.wish.wish())
-        wanted = given.wish.rubric_sha256
-        if wanted is not None and wanted != made.loaded.sha256:
-            raise _OtherRubricError(f"{made.loaded.rubric.ref} is another rubric here: {made.loaded.sha256}")
-        return await service.judged(limited(made, given.wish), given.document.document())
-
-    verdict = await flows.done(request, service, _mine(request.scope[HOLDER]), work)
-    state.metrics.count(verdict)
-    return Response(verdict.model_dump_json(by_alias=True), media_type=JSON)
-
-
-@router.post("/ledger")
-async def keep(request: Request, given: LinesSent) -> Kept:
-    """Take lines of a client's ledger into the team's; a line that is there already changes nothing.
-
-    A line that says who acted (a label, an override) says the name of the token that brought it.
-    """
-    return await run_in_threadpool(keep_lines, given.lines, request.scope[HOLDER])
-
-
-@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})
-def lines(
-    since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
-    project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
-) -> StreamingResponse:
-    """Return the lines of the team's ledger, one JSON object a line."""
-    return StreamingResponse(kept_lines(since, project), media_type=LINES)
-
-
-def _mine(holder: str) -> Carried:
-    """Return what a local client would bring along: the server's own; holders get turns alike."""
-    return Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()), client=holder)
-
-
-class _OtherRubricError(UsageError):
-    """The client means another rubric of the same name."""
-
-
-async def said(_: Request, error: Exception) -> Response:
-    """Return the answer that an error becomes."""
-    if isinstance(error, HTTPException):
-        body = error_body("input", str(error.detail), Exit.BAD_INPUT)
-        return Response(body, error.status_code, media_type=JSON)
-    if isinstance(error, _OtherRubricError):
-        return Response(error_body("usage", str(error), Exit.USAGE), 409, media_type=JSON)
-    if isinstance(error, LedgerError):
-        return Response(error_body("ledger", str(error), error.exit_code), 503, media_type=JSON)
-    return flows.said(error)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        return self._tokens.holder(token.decode("latin-1").strip()) if scheme.lower() == b"bearer" else None
 
 
 HEAD_SECONDS = 15.0  # for the head of a request, the wait for it included
@@ -331,6 +346,9 @@ BODY_SECONDS = 60.0  # for the rest of it
 WRITE_SECONDS = 30.0  # in which a client reads all that waits for it, or as much as a full buffer (48 KB)
 MOST_CONNECTIONS = 800  # above it, the one that has been idle for the longest makes room
 _LOOK = 2.5
+DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
+_SEND_BYTES = 131_072  # that the system keeps of an answer that is not read, for each connection
+_DESCRIPTORS = 4096  # for connections, calls to providers and files
 
 
 class PatientProtocol(H11Protocol):
@@ -383,11 +401,6 @@ class PatientProtocol(H11Protocol):
         return cycle is None or cycle.response_complete
 
 
-DRAIN_SECONDS = 60  # for what has been begun when it is told to stop
-_SEND_BYTES = 131_072  # that the system keeps of an answer that is not read, for each connection
-_DESCRIPTORS = 4096  # for connections, calls to providers and files
-
-
 class Address(NamedTuple):
     """Where a server listens, and the files of its certificate and key, where it has them."""
 
@@ -431,9 +444,8 @@ class _Server(uvicorn.Server):
         super().__init__(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
 
     async def live(self, listener: socket.socket, project: Path | None) -> None:
-        log = Log(
-            str(Path(environment.private_folder(str(Path(environment.state_home()) / "serve"))) / "log")
-        )
+        folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
+        log = Log(str(Path(folder) / "log"))
         logging.getLogger().addHandler(Handler(log))  # else uvicorn's words of errors would go to stderr
         service = Service(lambda _: None)
         self.config.app = create_team_app(service, log, user_tokens(), project)
@@ -464,10 +476,8 @@ def _listening(address: Address) -> socket.socket:
         made = socket.create_server(place[:2], family=family, backlog=512)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     except OSError as error:
-        where = f"{address.host}:{address.port}"
-        problem = (
-            f"{where} cannot be listened on ({error.strerror or error}); choose another --host or --port"
-        )
+        where, why = f"{address.host}:{address.port}", error.strerror or error
+        problem = f"{where} cannot be listened on ({why}); choose another --host or --port"
         raise ConfigError(problem) from None
     return made
 
@@ -485,28 +495,16 @@ def _raise_descriptors() -> None:
 
 
 def _refuse_open(address: Address) -> None:
-    if bool(address.certificate) != bool(address.key):
+    certificate, key = address.certificate, address.key
+    if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key belong together")
-    for path in filter(None, (address.certificate, address.key)):
-        if not path.is_file():
-            raise UsageError(f"{path}: no such file")
-    if address.certificate is not None and address.key is not None:
+    if certificate is not None:
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(address.certificate, address.key)
-        except (ssl.SSLError, OSError):
-            files = f"{address.certificate}, {address.key}"
-            raise ConfigError(f"{files}: no certificate and its key; expected PEM") from None
-    if address.certificate is None and not _is_loopback(address.host):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except OSError:  # among them errors of TLS
+            raise ConfigError(f"{certificate}, {key}: no certificate and its key; expected PEM") from None
+    elif not is_loopback(address.host):
         raise UsageError(
             f"{address.host}: without TLS everyone between would read tokens and texts; give --tls-cert and "
             "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

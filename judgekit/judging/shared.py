@@ -152,7 +152,7 @@ def configured(settings: Config) -> Shared | None:
     if url is None:
         return None
     address = httpx.URL(url)
-    if address.scheme != "https" and not (address.scheme == "http" and _is_loopback(address.host)):
+    if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
         problem = f"expected https://…, or http:// on this machine, got {url!r}"
         raise wrong("server", "url", problem, None)
     token = environment.environ().get(TOKEN, "").strip()
@@ -168,30 +168,15 @@ def configured(settings: Config) -> Shared | None:
 
 
 def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
-    name = redact.words if judge.options.redact else str
-    files = [
-        {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
-        for file in document.files
-    ]
-    author = {"name": document.author.name and name(document.author.name), "family": document.author.family}
-    return {
-        "document": {
-            "files": files,
-            "task_id": name(document.task_id),
-            "description": document.task.description,
-            "acceptance": document.task.acceptance,
-            "author": author,
-            "commit": document.commit,
-        },
-        "wish": {
-            "rubric": judge.loaded.rubric.ref,
-            "rubric_sha256": judge.loaded.sha256,
-            "mode": judge.mode,
-            "deadline": judge.deadline,
-            "max_cost_usd": judge.max_cost_usd,
-            "cache": judge.cache is not None,
-        },
+    wish = {
+        "rubric": judge.loaded.rubric.ref,
+        "rubric_sha256": judge.loaded.sha256,
+        "mode": judge.mode,
+        "deadline": judge.deadline,
+        "max_cost_usd": judge.max_cost_usd,
+        "cache": judge.cache is not None,
     }
+    return {"document": document.body(redact.words if judge.options.redact else str), "wish": wish}
 
 
 @functools.cache
@@ -200,7 +185,8 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

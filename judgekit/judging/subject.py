@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from judgekit.judging import authors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.providers.base import Endpoint
     from judgekit.rubric.schema import Giving, ScoreRubric, Tier
 
@@ -89,6 +91,21 @@ class Document:
             return self.files[0].sha256
         listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
         return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return it as an engine and a team's server take it, with names as `name` changes them."""
+        files = [
+            {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
+            for file in self.files
+        ]
+        return {
+            "files": files,
+            "task_id": name(self.task_id),
+            "description": self.task.description,
+            "acceptance": self.task.acceptance,
+            "author": {"name": self.author.name and name(self.author.name), "family": self.author.family},
+            "commit": self.commit,
+        }
 
     @property
     def size(self) -> int:

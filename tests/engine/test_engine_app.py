@@ -10,7 +10,7 @@ import pytest
 from engine_processes import body
 from loopback import SILENT, Loopback
 
-from judgekit.engine import schemas
+from judgekit.engine import app as schemas
 from judgekit.engine.app import create_app
 from judgekit.engine.judges import Service
 from judgekit.engine.log import Log
@@ -169,9 +169,9 @@ def test_names_that_are_not_utf_8_travel(tmp_path: Path, model: Loopback) -> Non
 
 def test_a_rubric_is_looked_for_where_the_caller_works(tmp_path: Path) -> None:
     given = schemas.JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "my.yaml"}))
-    assert given.meant().rubric == str(tmp_path / "my.yaml")
+    assert given.judge_request().rubric == str(tmp_path / "my.yaml")
     given = schemas.JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": "kls@1.0.0"}))
-    assert given.meant().rubric == "kls@1.0.0"
+    assert given.judge_request().rubric == "kls@1.0.0"
 
 
 def test_work_for_a_caller_that_is_gone_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

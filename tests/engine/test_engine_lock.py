@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config import files
-from judgekit.engine import lock
+from judgekit.engine import process as lock
 from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, NoEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.lock import EngineLock
+    from judgekit.engine.process import EngineLock
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -81,18 +81,18 @@ def test_who_leaves_takes_nothing_of_a_successors(
 
 
 def test_a_lock_that_was_removed_holds_nobody_up(place: EngineAddress) -> None:
-    first = lock.the_only_one(place)
+    first = lock.take_lock(place.lock)
     Path(place.lock).unlink()
-    second = lock.the_only_one(place)
+    second = lock.take_lock(place.lock)
     assert first is not None
     assert second is not None
-    assert lock.the_only_one(place) is None
+    assert lock.take_lock(place.lock) is None
     os.close(first)
     os.close(second)
 
 
 def test_the_process_is_named_in_the_lock(place: EngineAddress) -> None:
-    held = lock.the_only_one(place)
+    held = lock.take_lock(place.lock)
     assert held is not None
     Path(place.lock).write_text("a number that is much longer")
     lock.sign(held)
@@ -185,7 +185,7 @@ def test_dismissing_clears_up_after_the_dead(place: EngineAddress, engine_locks:
 
 def test_dismissing_leaves_alone_who_is_just_beginning(place: EngineAddress) -> None:
     other = EngineAddress(place.folder, place.compat_key, "other")
-    held = lock.the_only_one(other)
+    held = lock.take_lock(other.lock)
     Path(other.socket).touch()
     lock.dismiss(place, 1)
     assert Path(other.lock).exists()

@@ -14,7 +14,8 @@ import pytest
 from engine_processes import GOOD, SECONDS, alive, body, health, is_gone, judged, started
 from loopback import SILENT, Loopback, says
 
-from judgekit.engine import address, client, control
+from judgekit.engine import address, client
+from judgekit.engine import process as control
 from judgekit.engine.address import EngineAddress
 from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 

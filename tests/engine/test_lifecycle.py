@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.engine import lifecycle, lock
+from judgekit.engine import lifecycle, process
 from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.lifecycle import Engine
 from judgekit.engine.log import Log
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def engine(place: EngineAddress, clock: Clock) -> Iterator[Engine]:
     """Return an engine that sits in its place and does not run: it only looks around."""
-    engine_lock = lock.take(place)
+    engine_lock = process.take(place)
     assert engine_lock is not None
     found = Engine(engine_lock, Log(place.log))
     found._door = AdmissionMiddleware(_nothing)

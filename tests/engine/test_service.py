@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from judgekit.engine import flows
+from judgekit.engine import app, judges
+from judgekit.engine.app import Carried
 from judgekit.engine.judges import Service, rss_bytes
-from judgekit.engine.schemas import Carried
 from judgekit.judging import redact
 from judgekit.judging import service as assess
 from judgekit.providers import litellm
@@ -107,7 +107,7 @@ def test_one_document_does_not_wait_for_a_thousand_of_another_client(monkeypatch
         finished: list[str] = []
 
         async def ask(client: str) -> None:
-            with flows.on_behalf_of(Carried(environ={}, cwd="/", client=client)):
+            with app.on_behalf_of(Carried(environ={}, cwd="/", client=client)):
                 await service.judged(cast("DocumentJudge", judge), cast("Document", None))
             finished.append(client)
 
@@ -121,3 +121,38 @@ def test_one_document_does_not_wait_for_a_thousand_of_another_client(monkeypatch
         return place
 
     assert asyncio.run(run()) <= 4
+
+
+def test_the_next_begins_when_the_one_before_asks_ends_fails_or_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judges, "LONGEST", 0.01)
+    seen: list[str] = []
+
+    async def work(service: Service, name: str, *, end: asyncio.Event) -> None:
+        async with service.beginning():
+            for step in range(3):
+                seen.append(f"{name}{step}")
+                await asyncio.sleep(0)
+            if name in "ab":
+                for _ in range(2):  # of the next tier nothing is left to be given back
+                    cast("Any", before_asking.get())()
+            if name == "c":
+                raise ValueError
+            await end.wait()
+
+    async def run() -> None:
+        service, end = Service(lambda _: None), asyncio.Event()
+        works = [asyncio.create_task(work(service, name, end=end)) for name in "abcdefg"]
+        await asyncio.sleep(0)
+        works[5].cancel()  # it waits for its turn
+        while "g2" not in seen:  # noqa: ASYNC110 - d and e wait for something else for too long
+            await asyncio.sleep(0.01)
+        end.set()
+        await asyncio.gather(*works, return_exceptions=True)
+        async with service.beginning():
+            assert before_asking.get() is not None
+        assert before_asking.get() is None
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    assert seen == [f"{name}{step}" for name in "abcdeg" for step in range(3)]

@@ -11,7 +11,7 @@ import pytest
 from asking import custom, request
 from making import reply
 
-from judgekit.engine.thread_gateway import ThreadGateway, in_thread
+from judgekit.engine.judges import ThreadGateway, in_thread
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.pace import caller
