@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_models import model_file
-
-from judgekit.providers.local import LocalServer
+from real_models import model_file, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
 
@@ -46,7 +44,7 @@ def run(project: Path, *arguments: str, **environ: str) -> tuple[int, Any, str]:
 
 def test_a_model_server_is_reached_and_its_answer_is_read_or_refused(sample: Path) -> None:
     """A model this small rambles: what counts is that a round is a whole opinion or a failure with a name."""
-    with LocalServer(model_file("smollm2-135m")) as server:
+    with serving(model_file("smollm2-135m")) as server:
         environ = {
             "JUDGEKIT_API_BASE": server.base_url,
             "JUDGEKIT_API_KEY": server.api_key,

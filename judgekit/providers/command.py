@@ -1,13 +1,9 @@
 """Reaches a model through a program: the prompt goes to its stdin, the reply is what it prints.
 
 The program is an agent that reads hostile text, so it gets an empty folder to work in, an environment with
-nothing but what its profile names, and a mark that keeps judgekit from starting it again from within.
-
-Prepares one run of a program: its folder, its arguments, its environment and what it reads.
-
-Reads what a program printed: its reply, what that took, and why it failed.
-
-Ends what a program left running in sessions of its own, which no signal to its group reaches.
+nothing but what its profile names, and a mark that keeps judgekit from starting it again from within. By that
+mark everything is found that it left running, also in sessions of its own, which no signal to its group
+reaches.
 """
 
 from __future__ import annotations
@@ -27,9 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import CallUsage, FailureKind, GatewayError
-from judgekit.providers import base as schema
 from judgekit.providers import failures, running
-from judgekit.providers.base import INSIDE, Reply, secret_values
+from judgekit.providers.base import INSIDE, Reply, secret_values, with_schema
 from judgekit.providers.pace import Paces, no_turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
@@ -37,14 +32,64 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.providers.base import Endpoint, Message, Request
-    from judgekit.providers.registry import CommandUsage
+    from judgekit.providers.base import Endpoint, Request
 
 
 DEFAULT = "default"  # the model's name where the program is to choose
+MAX_OUTPUT = 1_000_000
 _WORK = "work"  # the empty folder; what the profile lays out stands beside it
 _SCHEMA = "schema.json"
 _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+# Where programs that print JSON say what went wrong.
+_EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
+_MOST = 1e15  # of a count or an amount: what is more is no number of either
+_MAX_STDERR = 8_000
+_POLL = 0.05
+_LAST_WORDS = 0.3  # seconds for what an ended program has written and nobody has read yet
+_DYING = 1.0  # seconds, of which a killed program needs milliseconds
+_TIDYING = 3.0  # seconds to end what a program has started, of which milliseconds are needed
+_ROUNDS = 5  # what is found may start another while it is looked for
+_PROCESSES = "/proc"
+
+
+class CommandGateway:
+    """Runs one process a request, no more of one provider's at a time than its profile allows."""
+
+    def __init__(self) -> None:
+        self._paces = Paces()
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        """Return what the program printed, as `Gateway.complete` says."""
+        profile = endpoint.profile
+        if not isinstance(profile, CommandProfile):
+            raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
+        if environment.environ().get(INSIDE):
+            problem = "a program that judgekit runs started it again"
+            raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage())
+        begun, end = False, time.monotonic() + request.timeout
+
+        async def in_turn() -> Reply:
+            nonlocal begun
+            async with self._paces.of(endpoint).turn(end):
+                begun = True
+                with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+                    call = prepare(profile, endpoint, request, Path(folder))
+                    output = await _run(call, endpoint, profile)
+                    if profile.reply_file is not None:
+                        output = _content(Path(folder, profile.reply_file))
+                    return reply_of(output, profile, endpoint)
+
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await running.inside(in_turn, patience=_TIDYING)
+        except TimeoutError:
+            if not begun:
+                raise no_turn(request) from None
+            message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
+            raise GatewayError(FailureKind.TIMEOUT, message) from None
+
+    async def aclose(self) -> None:
+        """Nothing stays open."""
 
 
 class Invocation(NamedTuple):
@@ -62,80 +107,58 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
     The system message goes where the profile has a place for it, and before the prompt where it has none;
     the subject is never an argument. Raises `GatewayError` when the folder cannot be laid out.
     """
-    texts = [*profile.argv, *profile.files.values(), *profile.set_env.values()]
-    messages = request.messages
-    if not _names("schema", texts):
-        messages = schema.with_schema(messages, request.schema, "text")
+    templates = " ".join([*profile.argv, *profile.files.values(), *profile.set_env.values()])
+    placed = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
+    messages, schema = request.messages, request.schema
+    if "schema" not in placed:
+        messages = with_schema(messages, schema, "text")
     system = "\n\n".join(message.content for message in messages if message.role == "system")
-    spoken = _transcript([message for message in messages if message.role != "system"])
-    values = _values(profile, endpoint, request, system, folder)
-    _lay_out(profile, endpoint, request, values, folder)
-    environ = {name: _filled(value, values) for name, value in profile.set_env.items()}
-    return Invocation(
-        [_filled(part, values) for part in profile.argv if not _is_idle(part, values)],
-        spoken if _names("system", texts) else f"{system}\n\n{spoken}",
-        {**endpoint.parameters, **environ, "JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)},
-        folder / _WORK,
-    )
-
-
-def _values(
-    profile: CommandProfile, endpoint: Endpoint, request: Request, system: str, folder: Path
-) -> dict[str, str]:
+    others = [message for message in messages if message.role != "system"]
+    prompt = "\n\n".join(f"[{message.role}]\n{message.content}" for message in others)
+    prompt = others[0].content if len(others) == 1 else prompt
     model = endpoint.model.removeprefix(f"{profile.provider}/")
-    asked = request.schema
-    return {
+    values = {
         "model": "" if model == DEFAULT else model,
         "model_json": json.dumps(model),
         "system": system,
         "system_json": json.dumps(system),
-        "schema": "" if asked is None else json.dumps(asked),
-        "schema_file": "" if asked is None else str(folder / _SCHEMA),
+        "schema": "" if schema is None else json.dumps(schema),
+        "schema_file": "" if schema is None else str(folder / _SCHEMA),
         "folder": str(folder),
     }
-
-
-def _names(what: str, texts: Sequence[str]) -> bool:
-    """Whether a placeholder that begins with `what` stands in one of the texts."""
-    return any(name.startswith(what) for text in texts for name in _PLACEHOLDER.findall(text))
-
-
-def _is_idle(part: str, values: Mapping[str, str]) -> bool:
-    """Whether an argument is there for a model or a schema, of which there is none."""
-    idle = [name for name in ("model", "schema", "schema_file") if not values[name]]
-    return any(name in idle for name in _PLACEHOLDER.findall(part))
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    # In one pass, so that a text which contains another placeholder stays as it is.
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
-
-
-def _transcript(messages: Sequence[Message]) -> str:
-    if len(messages) == 1:
-        return messages[0].content
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
-
-
-def _lay_out(
-    profile: CommandProfile, endpoint: Endpoint, request: Request, values: Mapping[str, str], folder: Path
-) -> None:
-    texts = {name: _filled(text, values) for name, text in profile.files.items()}
-    if request.schema is not None:
-        texts[_SCHEMA] = json.dumps(request.schema)
+    # An argument is left out that is there for a model or a schema, of which there is none.
+    idle = {name for name in ("model", "schema", "schema_file") if not values[name]}
+    argv = [part for part in profile.argv if idle.isdisjoint(_PLACEHOLDER.findall(part))]
+    files = {name: _filled(text, values) for name, text in profile.files.items()}
+    if schema is not None:
+        files[_SCHEMA] = values["schema"]
     try:
         (folder / _WORK).mkdir()
-        for name, text in texts.items():
+        for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8", errors="replace")
         for name, sources in profile.links.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            found = next((path for source in sources if (path := _theirs(source, endpoint.parameters))), None)
-            if found:
-                (folder / name).symlink_to(found)
+            theirs = next(
+                (path for source in sources if (path := _theirs(source, endpoint.parameters))), None
+            )
+            if theirs:
+                (folder / name).symlink_to(theirs)
     except OSError as error:
         message = f"the folder for {profile.argv[0]} cannot be laid out ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
+    set_env = {name: _filled(value, values) for name, value in profile.set_env.items()}
+    return Invocation(
+        [_filled(part, values) for part in argv],
+        prompt if "system" in placed else f"{system}\n\n{prompt}",
+        {**endpoint.parameters, **set_env, "JUDGEKIT_DISABLE": "1", INSIDE: secrets.token_hex(16)},
+        folder / _WORK,
+    )
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    # In one pass, so that a text which contains another placeholder stays as it is.
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
 def _theirs(source: str, environ: Mapping[str, str]) -> str | None:
@@ -146,227 +169,109 @@ def _theirs(source: str, environ: Mapping[str, str]) -> str | None:
     return path if path and os.path.isfile(path) else None  # noqa: PTH113 - as above
 
 
-# Where programs that print JSON say what went wrong.
-_MOST = 1e15  # of a count or an amount: what is more is no number of either
-_EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
+# What a program printed
 
 
 def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     """Return the reply; raises `GatewayError` of kind `INVALID_REPLY` where there is none."""
-    program = profile.argv[0]
+    program, key = profile.argv[0], profile.reply_key
     if profile.reply == "text":
         if not output.strip():
             raise GatewayError(FailureKind.INVALID_REPLY, f"{program} printed nothing")
         return Reply(output.strip(), endpoint.model)
-    values = list(_printed_values(output, profile))
+    values = _printed_values(output, profile)
     usage = _usage(values, profile, endpoint).of_call()
-    text = _text(values, profile)
+    wanted = [value for value in values if _holds(value, profile.reply_where)]
+    texts = [place[-1] for value in wanted if (place := at(value, key) if key else [value])]
+    texts = [text for text in texts if text is not None]
+    text = (texts[-1] if isinstance(texts[-1], str) else json.dumps(texts[-1])).strip() if texts else ""
     if not text:
-        said = explained(output, profile)
-        wanted = f"{program} printed no {_wanted(profile)}"
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{wanted}: {said}" if said else wanted, usage=usage)
-    return Reply(text, _model(values, profile) or endpoint.model, usage)
+        where = "".join(f" where {name} is {value!r}" for name, value in profile.reply_where.items())
+        problem = f"{program} printed no " + (f"JSON with {key!r}{where}" if key else "JSON")
+        why = explained(output, profile)
+        raise GatewayError(FailureKind.INVALID_REPLY, f"{problem}: {why}" if why else problem, usage=usage)
+    models = [model for value in values for model in at(value, profile.model_key or "")]
+    model = next((model for model in reversed(models) if isinstance(model, str)), "")
+    return Reply(text, model or endpoint.model, usage)
 
 
 def explained(output: str, profile: CommandProfile) -> str:
     """Return what a program that prints JSON says went wrong, in its own words; "" where it does not."""
     if profile.reply == "text":
         return ""
-    values = list(_printed_values(output, profile))
     keys = ((profile.reply_key,) if profile.reply_key and profile.reply == "json" else ()) + _EXPLANATIONS
-    for value in reversed(values):
-        for each in (each for key in keys for each in at(value, key)):
-            if isinstance(each, str) and each.strip():
-                return " ".join(each.split())
+    for value in reversed(_printed_values(output, profile)):
+        for words in (words for key in keys for words in at(value, key)):
+            if isinstance(words, str) and words.strip():
+                return " ".join(words.split())
     return ""
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     """Return what stands at a dotted key in JSON: nothing, one thing, or several where it has a `*`."""
-    found = [value]
+    values = [value]
     for part in key.split("."):
-        found = [inner for each in found for inner in _step(each, part)]
-    return found
+        inner: list[Any] = []
+        for outer in values:
+            if part == "*" and isinstance(outer, dict | list):
+                inner.extend(outer.values() if isinstance(outer, dict) else outer)
+            elif isinstance(outer, dict) and part in outer:
+                inner.append(outer[part])
+            elif isinstance(outer, list) and part.isdecimal() and int(part) < len(outer):
+                inner.append(outer[int(part)])
+        values = inner
+    return values
 
 
-def _step(value: Any, part: str) -> Iterator[Any]:  # noqa: ANN401 - any JSON
-    if part == "*" and isinstance(value, dict | list):
-        yield from value.values() if isinstance(value, dict) else value
-    elif isinstance(value, dict) and part in value:
-        yield value[part]
-    elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-        yield value[int(part)]
-
-
-def _printed_values(output: str, profile: CommandProfile) -> Iterator[Any]:
-    """Yield the JSON that was printed; words before, after or between are passed over."""
-    if profile.reply == "json" and (whole := list(_parsed(output))):
-        yield from whole
-        return
+def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
+    """Return the JSON that was printed; words before, after or between are passed over."""
     lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
     if profile.reply == "jsonl":
-        for line in lines:
-            yield from _parsed(line)
-        return
-    start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), None)
-    if start is not None:
-        yield from _parsed("\n".join(lines[start:]))
+        return [value for line in lines for value in _parsed(line)]
+    start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines))
+    return _parsed(output) or _parsed("\n".join(lines[start:]))
 
 
-def _parsed(text: str) -> Iterator[Any]:
+def _parsed(text: str) -> list[Any]:
+    """Return the JSON with which a text begins, none where it is not a list or a mapping."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
-        return
-    if isinstance(value, dict | list):
-        yield value
-
-
-def _text(values: Sequence[Any], profile: CommandProfile) -> str:
-    for value in reversed([value for value in values if _holds(value, profile.reply_where)]):
-        found = at(value, profile.reply_key) if profile.reply_key else [value]
-        if found and found[-1] is not None:
-            text = found[-1] if isinstance(found[-1], str) else json.dumps(found[-1])
-            return text.strip()
-    return ""
+        return []
+    return [value] if isinstance(value, dict | list) else []
 
 
 def _holds(value: Any, where: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
     return all(at(value, key) == [wanted] for key, wanted in where.items())
 
 
-def _wanted(profile: CommandProfile) -> str:
-    where = "".join(f" where {key} is {value!r}" for key, value in profile.reply_where.items())
-    return f"JSON with {profile.reply_key!r}{where}" if profile.reply_key else "JSON"
-
-
-def _model(values: Sequence[Any], profile: CommandProfile) -> str:
-    found = [each for value in values for each in at(value, profile.model_key or "")]
-    return next((each for each in reversed(found) if isinstance(each, str)), "")
-
-
 def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> CallUsage:
-    command_usage = profile.usage
-    saying = [value for value in values if command_usage and _holds(value, command_usage.where)]
-    if command_usage is None or not saying:
+    keys = profile.usage
+    stating = [value for value in values if keys and _holds(value, keys.where)]
+    if keys is None or not stating:
         return CallUsage()
-    counts = _counts(saying[-1], command_usage)
-    stated = (
-        _sum(saying[-1], [command_usage.cost])
-        if command_usage.cost and _numbers(saying[-1], [command_usage.cost])
-        else None
-    )
+
+    def numbers(*places: str) -> list[float]:
+        # NaN and infinity, which Python reads in JSON, are none.
+        there = [number for key in places for number in at(stating[-1], key)]
+        sound = [
+            number for number in there if isinstance(number, int | float) and not isinstance(number, bool)
+        ]
+        return [float(number) for number in sound if abs(number) < _MOST]
+
+    kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
+    counts = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
+    read, written, cache_read, cache_write = counts
+    costs = numbers(keys.cost) if keys.cost else []
     if endpoint.price is not None:
-        return CallUsage(*counts[:2], endpoint.price.of(*counts), "profile", *counts[2:])
-    return CallUsage(*counts[:2], stated, None if stated is None else "provider", *counts[2:])
+        price = endpoint.price.of(read, written, cache_read, cache_write)
+        return CallUsage(read, written, price, "profile", cache_read, cache_write)
+    if not costs:
+        return CallUsage(read, written, None, None, cache_read, cache_write)
+    return CallUsage(read, written, max(0.0, sum(costs)), "provider", cache_read, cache_write)
 
 
-def _counts(value: Any, told: CommandUsage) -> tuple[int, int, int, int]:  # noqa: ANN401 - any JSON
-    read, written = int(_sum(value, told.input)), int(_sum(value, told.output))
-    return read, written, int(_sum(value, told.cache_read)), int(_sum(value, told.cache_write))
-
-
-def _sum(value: Any, keys: Sequence[str]) -> float:  # noqa: ANN401 - any JSON
-    return max(0.0, float(sum(_numbers(value, keys))))
-
-
-def _numbers(value: Any, keys: Sequence[str]) -> list[float]:  # noqa: ANN401 - any JSON
-    """Return the numbers there; NaN and infinity, which Python reads in JSON, are none."""
-    found = [each for key in keys for each in at(value, key)]
-    numbers = [each for each in found if isinstance(each, int | float) and not isinstance(each, bool)]
-    return [float(number) for number in numbers if abs(number) < _MOST]
-
-
-_ROUNDS = 5  # what is found may start another while it is looked for
-_PROCESSES = "/proc"
-
-
-def end(variable: str, mark: str) -> int:
-    """Kill every process that was started with `variable` set to `mark`; return how many were found.
-
-    `mark` must be one that nobody else has chosen.
-    """
-    if sys.platform != "linux":
-        return 0
-    wanted = f"{variable}={mark}".encode()
-    killed: set[int] = set()
-    for _ in range(_ROUNDS):
-        found = set(_with(wanted)) - killed  # one that is dying can still be read for a while
-        if not found:
-            break
-        for process in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        killed |= found
-    return len(killed)
-
-
-def _with(setting: bytes) -> Iterator[int]:
-    """Yield the processes of this user whose environment has a setting."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(_PROCESSES):  # noqa: PTH208 - names are wanted, no paths
-            if name.isdecimal() and setting in _environment(name):
-                yield int(name)
-
-
-def _environment(process: str) -> list[bytes]:
-    """Return the settings of a process; none where it has ended or is another user's."""
-    try:
-        return Path(_PROCESSES, process, "environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-MAX_OUTPUT = 1_000_000
-_MAX_STDERR = 8_000
-_POLL = 0.05
-_LAST_WORDS = 0.3  # seconds for what an ended program has written and nobody has read yet
-_DYING = 1.0  # seconds, of which a killed program needs milliseconds
-_TIDYING = 3.0  # seconds to end what a program has started, of which milliseconds are needed
-
-
-class CommandGateway:
-    """Runs one process a request, no more of one provider's at a time than its profile allows."""
-
-    def __init__(self) -> None:
-        self._paces = Paces()
-
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return what the program printed, as `Gateway.complete` says."""
-        profile = endpoint.profile
-        if not isinstance(profile, CommandProfile):
-            raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
-        if environment.environ().get(INSIDE):
-            told = "a program that judgekit runs started it again"
-            raise GatewayError(FailureKind.COMMAND_FAILED, told, usage=CallUsage())
-        begun, end = False, time.monotonic() + request.timeout
-
-        async def in_turn() -> Reply:
-            nonlocal begun
-            async with self._paces.of(endpoint).turn(end):
-                begun = True
-                return await _reply(profile, endpoint, request)
-
-        try:
-            async with asyncio.timeout(request.timeout):
-                return await running.inside(in_turn, patience=_TIDYING)
-        except TimeoutError:
-            if not begun:
-                raise no_turn(request) from None
-            message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
-            raise GatewayError(FailureKind.TIMEOUT, message) from None
-
-    async def aclose(self) -> None:
-        """Nothing stays open."""
-
-
-async def _reply(profile: CommandProfile, endpoint: Endpoint, request: Request) -> Reply:
-    with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-        call = prepare(profile, endpoint, request, Path(folder))
-        output = await _run(call, endpoint, profile)
-        if profile.reply_file is not None:
-            output = _content(Path(folder, profile.reply_file))
-        return reply_of(output, profile, endpoint)
+# The process
 
 
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
@@ -394,13 +299,13 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         leaving.cancel()
         _kill(process)
         if cut_off:
-            end(INSIDE, call.environ[INSIDE])
+            kill_marked(INSIDE, call.environ[INSIDE])
         await _end(process)
     text = output.decode(errors="replace")
     if code:
         line = explained(text, profile) or _last_line(errors) or _last_line(output) or "no message"
-        told = failures.without_values(line[: failures.MAX_MESSAGE], secret_values(endpoint))
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"{program} exited with {code}: {told}")
+        words = failures.without_values(line[: failures.MAX_MESSAGE], secret_values(endpoint))
+        raise GatewayError(FailureKind.COMMAND_FAILED, f"{program} exited with {code}: {words}")
     return text
 
 
@@ -472,6 +377,36 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             pipe.abort()  # closing would wait until someone has read what is left
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), _DYING)
+
+
+def kill_marked(variable: str, mark: str) -> int:
+    """Kill every process that was started with `variable` set to `mark`; return how many were found.
+
+    `mark` must be one that nobody else has chosen.
+    """
+    if sys.platform != "linux":
+        return 0
+    killed: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = (
+            set(_marked(f"{variable}={mark}".encode())) - killed
+        )  # a dying one can still be read for a while
+        if not found:
+            break
+        for process in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _marked(setting: bytes) -> Iterator[int]:
+    """Yield the processes of this user whose environment has a setting."""
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir(_PROCESSES)):  # noqa: PTH208 - names are wanted, no paths
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if setting in Path(_PROCESSES, name, "environ").read_bytes().split(b"\0"):
+                    yield int(name)
 
 
 def _last_line(output: bytes) -> str:

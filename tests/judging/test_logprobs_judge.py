@@ -18,7 +18,7 @@ from judgekit.judging.cache import ReplyCache
 from judgekit.providers import base, registry
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.replay import Recorder, ReplayGateway
-from judgekit.providers.replay import endpoints as recorded_endpoints
+from judgekit.providers.replay import recorded_models as recorded_endpoints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,6 +149,6 @@ def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> 
         )
         kept = judge(LitellmGateway(), endpoint, cache=cache, options=judge_options(samples=3))
         assert len(server.requests) == 1
-    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"], options=judge_options(samples=3))
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"][0], options=judge_options(samples=3))
     assert first.scores == kept.scores == replayed.scores
     assert semantic(first) == 3.7

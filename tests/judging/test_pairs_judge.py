@@ -322,7 +322,7 @@ def test_a_recording_serves_both_orders_and_the_swapped_texts(tmp_path: Path) ->
     )
     assert asyncio.run(judge.judge(two_texts())).verdict == "A"
     again = PairJudge(
-        replay.ReplayGateway(), replay.endpoints(recording), judge.loaded, judge.mode, judge.deadline
+        replay.ReplayGateway(), replay.recorded_models(recording), judge.loaded, judge.mode, judge.deadline
     )
     assert asyncio.run(again.judge(two_texts())).verdict == "A"
     swapped = asyncio.run(again.judge(two_texts(POOR, GOOD)))

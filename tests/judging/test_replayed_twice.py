@@ -134,4 +134,4 @@ def test_a_recording_knows_the_jury_of_its_first_subject(tmp_path: Path) -> None
         "quick-b",
         "quick-c",
     ]
-    assert replay.endpoints(file)["quick"].model == "quick-a"
+    assert replay.recorded_models(file)["quick"][0].model == "quick-a"

@@ -20,7 +20,13 @@ from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Kind, Router, opened
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.registry import CommandProfile
-from judgekit.providers.replay import RecordedFailure, RecordedLine, RecordedReply, ReplayGateway, endpoints
+from judgekit.providers.replay import (
+    RecordedFailure,
+    RecordedLine,
+    RecordedReply,
+    ReplayGateway,
+    recorded_models,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +75,7 @@ def replay_world(folder: Path) -> Iterator[World]:
     denied = RecordedFailure(kind=FailureKind.PERMISSION, message="no")
     bad = RecordedLine(**keys, model="bad", failure=denied)
     file.write_text("".join(line.model_dump_json(exclude_none=True) + "\n" for line in (good, bad)))
-    there = endpoints(file)["quick"]
+    there = recorded_models(file)["quick"][0]
     yield World(ReplayGateway, there, replace(there, model="bad"), None)
 
 

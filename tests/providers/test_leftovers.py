@@ -41,7 +41,7 @@ def started(running: list[subprocess.Popen[bytes]], **variables: str) -> subproc
 
 def test_those_with_the_mark_are_ended(running: list[subprocess.Popen[bytes]]) -> None:
     marked = [started(running, JUDGEKIT_INSIDE=MARK) for _ in range(2)]
-    assert command.end("JUDGEKIT_INSIDE", MARK) == len(marked)
+    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == len(marked)
     assert [process.wait(5) for process in marked] == [-9, -9]
 
 
@@ -59,7 +59,7 @@ def test_those_with_the_mark_are_ended(running: list[subprocess.Popen[bytes]]) -
 )
 def test_others_are_left_alone(running: list[subprocess.Popen[bytes]], variables: dict[str, str]) -> None:
     other = started(running, **variables)
-    assert command.end("JUDGEKIT_INSIDE", MARK) == 0
+    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
     assert other.poll() is None
 
 
@@ -68,7 +68,7 @@ def test_where_no_environment_can_be_read_nothing_is_ended(
 ) -> None:
     marked = started(running, JUDGEKIT_INSIDE=MARK)
     monkeypatch.setattr(command, "_PROCESSES", "/nowhere")
-    assert command.end("JUDGEKIT_INSIDE", MARK) == 0
+    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert command.end("JUDGEKIT_INSIDE", MARK) == 0
+    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
     assert marked.poll() is None

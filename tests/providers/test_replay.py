@@ -68,7 +68,7 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     inner = Scripted(recorded)
     endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
     assert ask(Recorder(inner, file), endpoint, request()) == recorded
-    there = replay.endpoints(file)["quick"]
+    there = replay.recorded_models(file)["quick"][0]
     assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
     assert ask(ReplayGateway(), there, request()) == recorded
     assert inner.closed
@@ -78,14 +78,14 @@ def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> 
     file = tmp_path / "recording.jsonl"
     recorded = reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", call_usage(10, 2, 0.001))
     ask(Recorder(Scripted(recorded), file), custom("http://127.0.0.1:1/v1"), request())
-    assert ask(ReplayGateway(), replay.endpoints(file)["quick"], request()).text == recorded.text
+    assert ask(ReplayGateway(), replay.recorded_models(file)["quick"][0], request()).text == recorded.text
 
 
 def test_a_failure_is_recorded_and_raised_again(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
     failure(Recorder(Scripted(lost), file), custom("http://127.0.0.1:1/v1"), request())
-    error = failure(ReplayGateway(), replay.endpoints(file)["quick"], request())
+    error = failure(ReplayGateway(), replay.recorded_models(file)["quick"][0], request())
     assert (error.kind, error.message) == (lost.kind, lost.message)
 
 
@@ -104,7 +104,7 @@ def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
 
 def test_several_lines_of_one_matter_come_in_order_and_the_last_stays(tmp_path: Path) -> None:
     lines = [line(reply={"text": text, "model": "m"}) for text in ("first", "second")]
-    there = replay.endpoints(recording(tmp_path, *lines))["quick"]
+    there = replay.recorded_models(recording(tmp_path, *lines))["quick"][0]
     gateway = ReplayGateway()
 
     async def three() -> list[str]:
@@ -120,7 +120,7 @@ def test_a_line_is_found_by_matter_and_model_whatever_the_prompt_says(tmp_path: 
         line(part="semantic", reply={"text": "part", "model": "m"}),
         line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
     ]
-    found = replay.endpoints(recording(tmp_path, *lines))
+    found = {tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()}
     part = replace(request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic"))
     deep = replace(request(), call_key=CallKey("a" * 64, "kls@1.0.0", "deep"))
     assert ask(ReplayGateway(), found["quick"], part).text == "part"
@@ -150,12 +150,12 @@ def test_a_missing_or_empty_recording_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         replay.read(tmp_path / "none.jsonl")
     with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
-        replay.endpoints(recording(tmp_path))
+        replay.recorded_models(recording(tmp_path))
 
 
 def test_a_recording_that_goes_away_is_a_failure_of_the_call(tmp_path: Path) -> None:
     file = recording(tmp_path, line())
-    there = replay.endpoints(file)["quick"]
+    there = replay.recorded_models(file)["quick"][0]
     file.unlink()
     assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
 

@@ -17,7 +17,7 @@ from judgekit.providers import registry
 from judgekit.providers.base import endpoint
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.registry import LitellmProfile
-from judgekit.providers.replay import Recorder, ReplayGateway, endpoints, read
+from judgekit.providers.replay import Recorder, ReplayGateway, read, recorded_models
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +164,7 @@ def test_they_are_recorded_and_replayed(tmp_path: Path) -> None:
     file = tmp_path / "recording.jsonl"
     with Loopback(says(TEXT, logprobs=BESIDE)) as server:
         reply = ask(Recorder(LitellmGateway(), file), custom(server.base), request(schema=SCHEMA, top=8))
-    endpoint = endpoints(file)["quick"]
+    endpoint = recorded_models(file)["quick"][0]
     assert endpoint.logprobs
     again = ask(ReplayGateway(), endpoint, request(schema=SCHEMA))
     assert (again.tokens, again.logprobs) == (reply.tokens, reply.logprobs) == (TOKENS, KEPT)
@@ -177,7 +177,7 @@ def test_a_recording_of_before_has_none(tmp_path: Path) -> None:
     line = json.loads(file.read_text())
     del line["reply"]["tokens"]
     file.write_text(json.dumps(line) + "\n")
-    endpoint = endpoints(file)["quick"]
+    endpoint = recorded_models(file)["quick"][0]
     assert not endpoint.logprobs
     assert ask(ReplayGateway(), endpoint, request(schema=SCHEMA)).tokens == ()
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from judgekit.providers.local import LocalServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def model_file(name: str) -> Path:
@@ -15,3 +23,15 @@ def model_file(name: str) -> Path:
     if folder is None or not path.is_file():
         pytest.skip(f"JUDGEKIT_TEST_MODELS names no folder with {name}.gguf")
     return path
+
+
+@contextmanager
+def serving(path: Path) -> Iterator[LocalServer]:
+    """Run the server for a model file in a block."""
+    server = LocalServer(path)
+    try:
+        server.launch()
+        asyncio.run(server.ready())
+        yield server
+    finally:
+        server.stop()
