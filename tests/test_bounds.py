@@ -353,7 +353,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     "takes the words of the person who runs it, or ours": (
         *(
-            "cli.output.check_family",
             "cli.output.check_filled",
             "cli.output.coloured",
             "cli.output.source_text",
@@ -411,7 +410,8 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "cli.output.warn",
             "cli.output.say",
-            "cli.output.messages_text",
+            "cli.output.say_messages",
+            "cli.output.tell_sent",
             "judging.logprobs.expectation",
         ),
         *("judging.fingerprint.recorded",),

@@ -17,8 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from judgekit import environment
-from judgekit.cli import interruption
-from judgekit.cli.output import printable, warn
+from judgekit.cli.output import interrupted, printable, warn
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ COMMANDS = {
     "calibrate": "calibrate.calibrate",
     "label": "label.label",
     "kpi": "kpi.kpi",
-    "promote": "promote.promote",
+    "promote": "kpi.promote",
     "triage": "triage.triage",
     "override": "override.override",
     "escalate": "escalate.escalate",
@@ -135,7 +134,7 @@ def run(arguments: list[str] | None = None) -> int:
             warn(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
             return Exit.INTERNAL
         if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
-            warn(interruption.line(command))
+            warn(interrupted(command))
         return code
 
 

@@ -65,25 +65,20 @@ def demo(
 
 def _model(wanted: str | None, environ: dict[str, str]) -> str:
     """Find or fetch a model, put it into `environ`, and return what to say about it."""
-    from judgekit.config import settings
-    from judgekit.judging.panel import resolve_panel
-
-    found, reason = resolve_panel(settings.load(None), None, environ)
-    panel = {tier: jury[0] for tier, jury in found.items()}
-    local = wanted or environ.get("JUDGEKIT_LOCAL_MODEL")
-    if panel and not wanted and not next(iter(panel.values())).pointwise:
-        say(f"Judging with what is set up here: {reason}.")
-        names = ", ".join(dict.fromkeys(f"{tier}: {endpoint.model}" for tier, endpoint in panel.items()))
-        return f"The judge was {names}. {MEASURE}"
-    return _local(local or LOCAL, environ)
-
-
-def _local(name: str, environ: dict[str, str]) -> str:
     from importlib.util import find_spec
 
+    from judgekit.config import settings
+    from judgekit.judging.panel import resolve_panel
     from judgekit.providers import local as models
     from judgekit.providers import local_fetch
 
+    panel, reason = resolve_panel(settings.load(None), None, environ)
+    endpoints = {tier: jury[0] for tier, jury in panel.items()}
+    if endpoints and not wanted and not next(iter(endpoints.values())).pointwise:
+        say(f"Judging with what is set up here: {reason}.")
+        names = ", ".join(dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items()))
+        return f"The judge was {names}. {MEASURE}"
+    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or LOCAL
     if find_spec("xllamacpp") is None:
         warn("no model is set up and the extra local is not installed: what follows is without a judge")
         how = files.install_extra("local")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import damaged, here
-from judgekit.cli.output import emit, kept, say, warn
+from judgekit.cli.output import emit, keeps, say, warn
 from judgekit.cli.override import last_verdict
 from judgekit.errors import Exit, UsageError
 
@@ -77,10 +77,11 @@ def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
-        with kept(lambda: f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest"):
-            for each in github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds):
-                done += 1
-                say(str(each))
+        issues = github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds)
+        keeps(f"0 of {len(verdicts)} issues are seen to; judgekit escalate does the rest", ";")
+        for done, each in enumerate(issues, 1):
+            keeps(f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest", ";")
+            say(str(each))
     except GhError as error:
         warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED

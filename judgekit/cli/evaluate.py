@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from judgekit import environment
-from judgekit.cli.interruption import AGAIN, REPLIES, keeps
-from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output import AGAIN, REPLIES, emit, keeps, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
 from judgekit.text import escaped

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-FIRST_LINE = {"startLine": 1}  # of what is said of a whole file; GitHub's code scanning shows nothing without
+FIRST_LINE: dict[str, int] = {
+    "startLine": 1
+}  # of what is said of a whole file; GitHub's code scanning shows nothing without
 _REGION = ("startLine", "startColumn", "endLine", "endColumn")
 _MOST_BYTES = 64_000_000
 _LEVELS = {
@@ -32,36 +34,20 @@ _LEVELS = {
 def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return the records of verdicts in the format `name`: json, jsonl, sarif or junit."""
     if name == "jsonl":
-        return "\n".join(map(line, verdicts))
-    if name in ("sarif", "junit"):  # reports are made to be handed on
-        verdicts = without_secrets(list(verdicts))
-    return {"json": as_json, "sarif": sarif, "junit": junit}[name](verdicts)
-
-
-def line(verdict: Mapping[str, Any]) -> str:
-    """Return one verdict as one line of JSON."""
-    return json.dumps(verdict, ensure_ascii=False, separators=(",", ":"))
-
-
-def as_json(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Return an array of verdicts."""
-    return json.dumps(list(verdicts), indent=2, ensure_ascii=False)
+        return "\n".join(json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in verdicts)
+    if name == "json":
+        return json.dumps(list(verdicts), indent=2, ensure_ascii=False)
+    clean = without_secrets(list(verdicts))  # reports are made to be handed on
+    return sarif(clean) if name == "sarif" else junit(clean)
 
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    rules = {_rule(verdict) for verdict in verdicts}
-    driver = {
-        "name": "judgekit",
-        "version": __version__,
-        "rules": [{"id": name} for name in sorted(rules)],
-    }
+    rules = [{"id": name} for name in sorted({_rule(verdict) for verdict in verdicts})]
+    driver = {"name": "judgekit", "version": __version__, "rules": rules}
     results = [result for verdict in verdicts for result in _results(verdict)]
-    log = {
-        "$schema": _SARIF_SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}],
-    }
+    run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
+    log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
@@ -93,35 +79,26 @@ def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
 def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     from urllib.parse import quote
 
-    level = _LEVELS[verdict["verdict"]]
-    subjects = verdict["subjects"]
-    texts = {subject["path"]: _judged_text(subject) for subject in subjects}
-    found = [(f"{verdict['verdict']}: {_summary(verdict)}", subjects[0]["path"], FIRST_LINE)]
-    for each in verdict["findings"]:
-        told = " ".join(filter(None, (each["issue"], each["suggestion"])))
-        found.append((told, *_place(each["quote"], texts)))
+    texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}
+    first = (verdict["subjects"][0]["path"], FIRST_LINE)
+    found = [(f"{verdict['verdict']}: {_summary(verdict)}", first)]
+    for finding in verdict["findings"]:
+        told = " ".join(filter(None, (finding["issue"], finding["suggestion"])))
+        places = ((path, region(finding["quote"], text)) for path, text in texts.items())
+        found.append((told, next(((path, place) for path, place in places if place is not None), first)))
     return [
         {
             "ruleId": _rule(verdict),
-            "level": level,
+            "level": _LEVELS[verdict["verdict"]],
             "message": {"text": text},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": region}}],
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": place}}],
         }
-        for text, path, region in found
+        for text, (path, place) in found
     ]
 
 
 def _rule(verdict: Mapping[str, Any]) -> str:
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
-
-
-def _place(passage: str, texts: Mapping[str, str]) -> tuple[str, dict[str, int]]:
-    """Return the file and the region of a quote; the first line of the first file where it is in none."""
-    for path, text in texts.items():
-        found = region(passage, text)
-        if found is not None:
-            return path, found
-    return next(iter(texts)), FIRST_LINE
 
 
 def region(passage: str, text: str) -> dict[str, int] | None:

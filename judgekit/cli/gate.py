@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_substitutes, verdict_text, warn
+from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_sent, verdict_text, warn
 from judgekit.errors import UsageError
 from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
@@ -119,7 +119,7 @@ def _report(report: Report, format_: Format) -> None:
         warn(f"UNDETERMINED: {line}")
     for note in report.notes:
         warn(note)
-    tell_substitutes(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
+    tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     _advise(report)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgekit import environment
-from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output import AsJson, emit, say, warn
 
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
@@ -29,16 +29,16 @@ Roots = Annotated[
 @app.command()
 def status(
     root: Roots = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Say of each store what its index holds, how large and how old it is."""
     from judgekit.retrieval import index
 
-    home = _home()
-    profiles = _profiles(home)
-    found = [index.state(store, profiles) for store in _stores(root, home)]
+    stores, profiles = _stores(root)
+    found = [index.state(store, profiles) for store in stores]
+    found = [each | {"updated": _moment(each["updated"])} for each in found]
     if as_json:
-        emit(json.dumps({"roots": [each | {"updated": _moment(each["updated"])} for each in found]}))
+        emit(json.dumps({"roots": found}))
     else:
         for each in found:
             _print(each)
@@ -50,9 +50,8 @@ def rebuild(root: Roots = None) -> int:
     """Read each store anew, whatever its index says."""
     from judgekit.retrieval import index
 
-    home = _home()
-    profiles = _profiles(home)
-    for store in _stores(root, home):
+    stores, profiles = _stores(root)
+    for store in stores:
         started = time.perf_counter()
         opened = index.open_index(store, profiles, anew=True, progress=_progress)
         try:
@@ -75,7 +74,7 @@ def _print(found: dict[str, Any]) -> None:
     entries = f"{_entries(found['entries'])} in {found['files']:,} files"
     say(f"    {found['kind'] or 'unknown kind'}, {entries}; {state}")
     size = f"{found['bytes'] / 1e6:.1f} MB, generation {found['generation']}"
-    say(f"    {size}, last update {_moment(found['updated']) or 'never'}; {found['path']}")
+    say(f"    {size}, last update {found['updated'] or 'never'}; {found['path']}")
     if found["pending"]:
         say(f"    {found['pending']:,} files not read yet; the next query goes on")
     for problem in found["problems"]:
@@ -90,30 +89,23 @@ def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _home() -> str:
-    return environment.project_root(str(Path.cwd()))
-
-
-def _profiles(home: str) -> Profiles:
-    from judgekit.retrieval.compiled import Profiles
-    from judgekit.retrieval.profiles import compile_profiles
-
-    return Profiles(compile_profiles(Path(home)))
-
-
-def _stores(roots: list[str] | None, home: str) -> list[str]:
+def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
     from judgekit.config import settings
     from judgekit.errors import InputError
     from judgekit.retrieval import search
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.profiles import compile_profiles
     from judgekit.text import visible
 
-    named = roots or settings.load(Path(home)).retrieval.roots
+    here = str(Path.cwd())
+    home = environment.project_root(here)
+    profiles = Profiles(compile_profiles(Path(home)))
     trusted = roots or settings.user_roots() or ()
     base = f"{Path(home).resolve()}{os.sep}"
     found: dict[str, None] = {}
-    for root in named:
-        folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
+    for root in roots or settings.load(Path(home)).retrieval.roots:
+        folder = Path(search.resolve(root, here if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
                 raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
@@ -123,7 +115,7 @@ def _stores(roots: list[str] | None, home: str) -> list[str]:
             warn(f"{root}: leads out of the project; only your own configuration may name such a root")
     if not found:
         warn("no store to look at; name one with --root")
-    return list(found)
+    return list(found), profiles
 
 
 def _progress(done: int, total: int) -> None:

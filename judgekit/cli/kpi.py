@@ -1,28 +1,33 @@
-"""`judgekit kpi`: how well the gate judges, in six figures."""
+"""`judgekit kpi`: how well the gate judges, in six figures; `promote`: to blocking, if they allow it."""
 
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
-from judgekit.cli.output import UNCHANGED, emit, kept, say, warn
-from judgekit.errors import InputError, UsageError
+from judgekit.cli.ledger import Ledgers, Project, Team, damaged, here, named, places, read_from
+from judgekit.cli.output import AsJson, emit, say, warn
+from judgekit.errors import ConfigError, Exit, InputError, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.ledger.kpi import Evidence, Kpi
+    from judgekit.ledger.kpi import Evidence, Kpi, Readiness
 
 _MARKS = {"holds": "ok", "missed": "MISSED", "open": "open"}
+_DEPENDENT = (
+    "independence: an author's own model family may accept alone; set judge.independence: require, "
+    "or promote with --accept-dependence"
+)
 
 
 def kpi(
     since: Annotated[str, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")] = "14d",
     project: Project = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg|FILE.html", help="Draw them over time.")
     ] = None,
@@ -30,89 +35,70 @@ def kpi(
     team: Team = False,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
-    from judgekit.ledger import LineFilter, store
-    from judgekit.ledger import kpi as kpis
-    from judgekit.ledger.store import point
+    from judgekit.ledger import LineFilter, kpi, store
 
-    wanted = LineFilter(since=point(since), until=datetime.now(UTC), project=named(project))
+    wanted = LineFilter(since=store.point(since), until=datetime.now(UTC), project=named(project))
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError(f"{plot}: name a file that ends in .svg or .html")
-    with kept(lambda: UNCHANGED):
-        with read_from(ledger, project, since, of_team=team) as where:
-            evidence = kpis.evidence(store.records(where, wanted, damaged))
-        if plot is not None:
-            _write(plot, evidence)
-        if as_json:
-            emit(json.dumps(_object(evidence), indent=2, ensure_ascii=False))
-        else:
-            _print(evidence)
-    return 0
-
-
-def _print(evidence: Evidence) -> None:
-    from judgekit.ledger import kpi as kpis
-
+    with read_from(ledger, project, since, of_team=team) as where:
+        evidence = kpi.evidence(store.records(where, wanted, damaged))
+    if plot is not None:
+        _draw(plot, evidence)
+    rubrics, models = kpi.by_rubric(evidence), kpi.by_model(evidence)
+    if as_json:
+        found = {
+            "all": _group(evidence),
+            "rubrics": {name: _group(each) for name, each in rubrics.items()},
+            "models": {name: _group(each) for name, each in models.items()},
+        }
+        emit(json.dumps(found, indent=2, ensure_ascii=False))
+        return 0
     _table("all", evidence)
-    for group in (kpis.by_rubric(evidence), kpis.by_model(evidence)):
-        for name, each in group.items():
-            if len(group) > 1:
-                say()
-                _table(name, each)
+    for group in (rubrics, models):
+        for name, each in group.items() if len(group) > 1 else ():
+            say()
+            _table(name, each)
+    return 0
 
 
 def _table(name: str, evidence: Evidence) -> None:
     from judgekit.ledger.kpi import measure, reliance
 
     say(f"{name}: {len(evidence.verdicts)} verdicts, {_labelled(evidence)} of them labelled")
-    for each in measure(evidence):
-        say(f"  {_MARKS[each.state]:<7} {each!s}")
-    for each in reliance(evidence):
-        say(f"  {'':<7} {each!s}")
+    for kpi in measure(evidence):
+        say(f"  {_MARKS[kpi.state]:<7} {kpi}")
+    for kpi in reliance(evidence):
+        say(f"  {'':<7} {kpi}")
 
 
 def _labelled(evidence: Evidence) -> int:
     return sum(map(evidence.sure, evidence.verdicts))
 
 
-def _object(evidence: Evidence) -> dict[str, Any]:
-    from judgekit.ledger import kpi as kpis
-
-    return {
-        "all": _group(evidence),
-        "rubrics": {name: _group(each) for name, each in kpis.by_rubric(evidence).items()},
-        "models": {name: _group(each) for name, each in kpis.by_model(evidence).items()},
-    }
-
-
 def _group(evidence: Evidence) -> dict[str, Any]:
     from judgekit.ledger.kpi import measure, reliance
 
-    measured = {each.name: _figures(each) for each in [*measure(evidence), *reliance(evidence)]}
-    return {"verdicts": len(evidence.verdicts), "labelled": _labelled(evidence), "kpis": measured}
+    kpis = {kpi.name: _figures(kpi) for kpi in [*measure(evidence), *reliance(evidence)]}
+    return {"verdicts": len(evidence.verdicts), "labelled": _labelled(evidence), "kpis": kpis}
 
 
-def _figures(each: Kpi) -> dict[str, Any]:
-    if each.limit.rate:
-        low, high = each.interval or (None, None)
+def _figures(kpi: Kpi) -> dict[str, Any]:
+    limit, state = kpi.limit, {"state": kpi.state}
+    if limit.rate:
+        low, high = kpi.interval or (None, None)
         return {
-            "estimate": each.value,
+            "estimate": kpi.value,
             "low": low,
             "high": high,
-            "labels": each.total,
-            "limit": each.limit.high,
-            "state": each.state,
-        }
-    return {
-        "value": each.value,
-        "interval": list(each.interval) if each.interval else None,
-        "total": each.total,
-        "low": each.limit.low,
-        "high": each.limit.high,
-        "state": each.state,
-    }
+            "labels": kpi.total,
+            "limit": limit.high,
+        } | state
+    interval = list(kpi.interval) if kpi.interval else None
+    measured = {"value": kpi.value, "interval": interval, "total": kpi.total}
+    return {**measured, "low": limit.low, "high": limit.high, **state}
 
 
-def _write(path: Path, evidence: Evidence) -> None:
+def _draw(path: Path, evidence: Evidence) -> None:
     from judgekit.evaluation import charts
 
     draw = charts.kpi_svg if path.suffix == ".svg" else charts.kpi_page
@@ -121,3 +107,72 @@ def _write(path: Path, evidence: Evidence) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     warn(f"drawn: {path}")
+
+
+def promote(
+    force: Annotated[
+        bool, typer.Option("--force", help="Promote although something is missing; the ledger keeps that.")
+    ] = False,
+    accept_dependence: Annotated[
+        bool,
+        typer.Option(
+            "--accept-dependence",
+            help="Promote without judge.independence: require; the ledger keeps that.",
+        ),
+    ] = False,
+    ledger: Ledgers = None,
+) -> int:
+    """Make the gate block pushes, once all KPIs hold over at least 14 days; exit code 1 when they do not.
+
+    Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
+    """
+    from judgekit.config import settings, yamlfile
+    from judgekit.ledger import ModeChange, kpi, labels
+
+    project = _repository()
+    path = settings.project_file(project)
+    for link in (path.parent, path):
+        if link.is_symlink():  # which git would commit as a link
+            raise ConfigError("a link, which the gate does not follow; put the file itself there", path=link)
+    dependent = settings.load(project).judge.independence != "require"
+    found, rubric = readiness(project, ledger)
+    say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
+    for each in found.kpis:
+        if each.state == "holds":
+            say(f"  ok       {each}")
+    missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
+    for lack in missing:
+        warn(f"missing: {lack}")
+    if missing and not force:
+        warn("not promoted; judgekit kpi shows the figures, --force promotes all the same")
+        return Exit.REJECTED
+    yamlfile.put(path, "gate", "mode", "blocking")
+    say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
+    change = ModeChange(
+        mode="blocking", who=labels.who(project), forced=bool(missing), why=missing, dependent=dependent
+    )
+    here().add(change)  # last: the ledger must not tell of a promotion that failed
+    return 0
+
+
+def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readiness, str]:
+    """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
+    from judgekit.config import settings
+    from judgekit.ledger import kpi, store
+    from judgekit.rubric import loader
+
+    rubric = loader.configured_rubric("gate", settings.load(project).gate.rubric, project).rubric.ref
+    records = store.records(places(ledger, None), kpi.window(), damaged)
+    return kpi.readiness(records, rubric), rubric
+
+
+def _repository() -> Path:
+    """Return the folder that the gate reads the rules of; raises `UsageError` where there is none."""
+    from judgekit.git import GitError, Repository
+
+    try:
+        top = Repository(Path.cwd()).ask("rev-parse", "--show-toplevel").removesuffix(b"\n")
+    except GitError as error:
+        needed = "promote needs a git repository, whose pushes the gate can block"
+        raise UsageError(f"{needed} ({error})") from None
+    return Path(os.fsdecode(top))

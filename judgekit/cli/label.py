@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Since, damaged, here
-from judgekit.cli.output import kept, say, verdict_text, warn
+from judgekit.cli.output import keeps, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from judgekit.ledger import Ledger, VerdictLine
+    from judgekit.ledger import Label, Ledger, VerdictLine
     from judgekit.ledger.records import LabelWord
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 # What a file may say instead: the words of a judge, as the gate reads them.
 _IN_FILES: dict[str, LabelWord] = {
-    **{each: each for each in _WORDS.values()},
+    **{word: word for word in _WORDS.values()},
     "accept": "go",
     "improve": "no-go",
     "reject": "no-go",
@@ -49,7 +49,7 @@ def label(
     b takes the last one back.
     """
     from judgekit import environment
-    from judgekit.cli.promote import readiness
+    from judgekit.cli.kpi import readiness
     from judgekit.ledger import LineFilter, labels, store
 
     ledger, who = here(), labels.who()
@@ -61,35 +61,41 @@ def label(
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
     waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
-    said: dict[int, bool] = {}
-    with kept(lambda: f"{sum(said.values())} labels are kept; judgekit label goes on from there"):
-        _go_through(ledger, waiting, who, said, blind=blind)
-    say(f"{sum(said.values())} labelled, {len(waiting) - sum(said.values())} left")
+    count = _go_through(ledger, waiting, who, blind=blind)
+    say(f"{count} labelled, {len(waiting) - count} left")
     return 0
 
 
-def _go_through(
-    ledger: Ledger, waiting: Sequence[VerdictLine], who: str, said: dict[int, bool], *, blind: bool
-) -> None:
-    """Ask about each verdict and keep the answers; `said` tells, by position, labelled from skipped."""
+def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
+    """Ask about each verdict, keep the answers, and return how many verdicts are labelled."""
     from judgekit.ledger import Label
 
+    labelled: set[int] = set()  # by position
     position = 0
     while position < len(waiting):
+        keeps(f"{len(labelled)} labels are kept; judgekit label goes on from there", ";")
         verdict = waiting[position]
-        _show(verdict, f"{position + 1} of {len(waiting)}", blind=blind)
+        commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
+        count = f"{position + 1} of {len(waiting)}"
+        say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n")
+        _show_texts(verdict, _LINES)
+        if not blind:
+            say(verdict_text(verdict.record()))
+        say("\nShould this go?")
         key = _key(verdict)
         if key == "q":
             break
         if key == "b":
             position = max(0, position - 1)
-            if said.pop(position, False):
+            if position in labelled:
+                labelled.remove(position)
                 ledger.add(Label(of=waiting[position].id, label="withdrawn", who=who, blind=blind))
             continue
         if key in _WORDS:
             ledger.add(Label(of=verdict.id, label=_WORDS[key], who=who, blind=blind))
-        said[position] = key in _WORDS
+            labelled.add(position)
         position += 1
+    return len(labelled)
 
 
 def _key(verdict: VerdictLine) -> str:
@@ -101,28 +107,19 @@ def _key(verdict: VerdictLine) -> str:
         except EOFError:
             return "q"
         if key == "a":
-            _texts(verdict, None)
+            _show_texts(verdict, None)
         elif key in _WORDS or key in {"s", "b", "q"}:
             return key
 
 
-def _show(verdict: VerdictLine, count: str, *, blind: bool) -> None:
-    commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
-    say(f"\n{'=' * 72}\n{count}: {verdict.task_id}{commit}, {verdict.timestamp:%Y-%m-%d %H:%M} UTC\n")
-    _texts(verdict, _LINES)
-    if not blind:
-        say(verdict_text(verdict.record()))
-    say("\nShould this go?")
-
-
-def _texts(verdict: VerdictLine, most: int | None) -> None:
+def _show_texts(verdict: VerdictLine, most: int | None) -> None:
     from judgekit.ledger.labels import texts
 
     for path, text in texts(verdict, Path.cwd()).items():
         lines = ["(not in this repository any more)"] if text is None else lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")
-        say("\n".join(f"  {each}" for each in shown))
+        say("\n".join(f"  {line}" for line in shown))
         if len(shown) < len(lines):
             say(f"  … {len(lines) - len(shown)} more lines (a shows them)")
     say("---")
@@ -130,50 +127,46 @@ def _texts(verdict: VerdictLine, most: int | None) -> None:
 
 def _from_file(ledger: Ledger, name: str, who: str) -> int:
     """Keep the labels in a file; exit code 65 when a line cannot be used."""
-    from judgekit.ledger import Label, LineFilter, VerdictLine
+    from judgekit.ledger import LineFilter, VerdictLine
 
-    ids = [record.id for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)]
-    labels, bad = [], 0
-    for number, row in enumerate(_rows(name), 1):
-        if not row or (number == 1 and row[:2] == _HEADING):
-            continue
-        matching = [each for each in ids if each.startswith(row[0])]
-        exact = [each for each in matching if each == row[0]] or matching
-        word = _IN_FILES.get("".join(row[1:2]))
-        problem = _problem(row, exact, word)
-        if word is None or problem:
-            bad += 1
-            warn(f"{name}:{number}: {problem}")
-        else:
-            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
-    ledger.add(*labels)
-    say(f"{len(labels)} labelled")
-    return Exit.BAD_INPUT if bad else 0
-
-
-def _problem(row: Sequence[str], ids: Sequence[str], word: LabelWord | None) -> str:
-    """Say what is wrong with a line of a file; "" where nothing is."""
-    given, *rest = (one_line(each, _SHOWN) for each in row)
-    if not rest:
-        return f"expected ID,LABEL, got {given!r}"
-    if len(ids) != 1:
-        found = f"{len(ids)} verdicts have one that begins so" if ids else "no verdict has it"
-        return f"id must be that of one verdict; got {given!r}, and {found}"
-    return "" if word else f"label must be accept, improve or reject; got {rest[0] or 'nothing'}"
-
-
-def _rows(name: str) -> Iterator[list[str]]:
     try:
         text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    return map(_row, lines_of(text))
+    ids = [record.id for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)]
+    labels: list[Label] = []
+    bad = False
+    for number, line in enumerate(lines_of(text), 1):
+        try:
+            row = [cell.strip() for cells in csv.reader([line]) for cell in cells]
+        except csv.Error:  # a field of more than 128 KB
+            row = [line]
+        if not row or (number == 1 and row[:2] == _HEADING):
+            continue
+        found = _label(row, ids, who)
+        if isinstance(found, str):
+            bad = True
+            warn(f"{name}:{number}: {found}")
+        else:
+            labels.append(found)
+    ledger.add(*labels)
+    say(f"{len(labels)} labelled")
+    return Exit.BAD_INPUT if bad else 0
 
 
-def _row(line: str) -> list[str]:
-    """Return a line's cells, without what surrounds them; the whole line where it is no CSV."""
-    try:
-        return [cell.strip() for row in csv.reader([line]) for cell in row]
-    except csv.Error:  # a field of more than 128 KB
-        return [line]
+def _label(row: Sequence[str], ids: Sequence[str], who: str) -> Label | str:
+    """Return the label that a line of a file gives, or what is wrong with it."""
+    from judgekit.ledger import Label
+
+    given, *rest = (one_line(cell, _SHOWN) for cell in row)
+    if not rest:
+        return f"expected ID,LABEL, got {given!r}"
+    matching = [each for each in ids if each.startswith(row[0])]
+    exact = [each for each in matching if each == row[0]] or matching
+    if len(exact) != 1:
+        found = f"{len(exact)} verdicts have one that begins so" if exact else "no verdict has it"
+        return f"id must be that of one verdict; got {given!r}, and {found}"
+    if (word := _IN_FILES.get(row[1])) is None:
+        return f"label must be accept, improve or reject; got {rest[0] or 'nothing'}"
+    return Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import emit, kept, say, warn
+from judgekit.cli.output import emit, keeps, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from judgekit.ledger import Damage, Ledger
 
 _NAMED = 5  # ledgers, where a name is wrong
-
 _MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: every verdict, and what people said about it.")
@@ -57,16 +56,12 @@ def export(
     """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
-    from judgekit.ledger.store import point
 
-    wanted = LineFilter(since=point(since) if since else None, project=named(project))
-    read_lines = store.entries(places(ledger, project or "all"), wanted, damaged)
-    if format_ is LineFormat.JSONL:
-        for read_line in read_lines:
-            emit(read_line.raw.decode())
-    else:
-        for row in rows(line.record for line in read_lines):
-            emit(row)
+    wanted = LineFilter(since=store.point(since) if since else None, project=named(project))
+    found = store.entries(places(ledger, project or "all"), wanted, damaged)
+    as_csv = format_ is LineFormat.CSV
+    for line in rows(each.record for each in found) if as_csv else (each.raw.decode() for each in found):
+        emit(line)
     return 0
 
 
@@ -83,14 +78,11 @@ def import_(
     from judgekit.config import settings
     from judgekit.ledger import importing, store
 
-    for source in sources:
-        if not store.exists(source):
-            raise InputError(f"{source}: no such file or folder")
-    if not store.files(sources):
+    if not store.files(places(sources)):
         store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
-    with kept(lambda: "lines that were added stay; import them again for the rest"):
-        done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
+    keeps("lines that were added stay; import them again for the rest", ";")
+    done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
         warn(str(line))
     if unsaid := done.damaged[_MOST_SAID:]:
@@ -111,20 +103,20 @@ def purge(
 ) -> int:
     """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
     from judgekit.ledger import labels, store
-    from judgekit.ledger import store as projects
 
-    day = _day(before, everything=all_)
+    if (before is None) != all_:
+        raise UsageError("say what to remove: --before WHEN, or --all")
+    day = date.max if before is None else store.point(before).date()
     if project not in (None, "all"):
         check(project)
     wanted = here().name if project is None else named(project)
-    home = projects.home()
+    home = store.home()
     folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    chosen = [folder for folder in folders if wanted is None or projects.same_project(folder.name, wanted)]
-    counts = {path: store.old_lines(path, day) for path in chosen}
-    full = {folder: count for folder, count in counts.items() if count}
-    for folder, count in full.items():
+    chosen = [folder for folder in folders if wanted is None or store.same_project(folder.name, wanted)]
+    counts = {folder: count for folder in chosen if (count := store.old_lines(folder, day))}
+    for folder, count in counts.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
-    if not full:
+    if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return 0
     if not yes:
@@ -132,9 +124,9 @@ def purge(
             raise UsageError("nobody is here to be asked; add --yes to remove these lines")
         of = "" if all_ else f" of days before {day}"
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
-    for folder in full:
+    for folder in counts:
         store.purge(folder, day)
-    say(f"removed {sum(sum(count.values()) for count in full.values())} lines")
+    say(f"removed {sum(sum(count.values()) for count in counts.values())} lines")
     return 0
 
 
@@ -148,15 +140,6 @@ def forward() -> int:
         warn(remark)
     say(f"{done.lines} lines sent")
     return 0
-
-
-def _day(before: str | None, *, everything: bool) -> date:
-    """Return the day before which all is removed; raises `UsageError` unless one thing is asked for."""
-    from judgekit.ledger.store import point
-
-    if (before is None) != everything:
-        raise UsageError("say what to remove: --before WHEN, or --all")
-    return date.max if before is None else point(before).date()
 
 
 def here() -> Ledger:
@@ -204,28 +187,25 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
     Raises `InputError` for one that is not there, `UsageError` for a project without a ledger.
     """
     from judgekit.ledger import store
-    from judgekit.ledger import store as projects
 
     for ledger in ledgers or ():
         if not store.exists(ledger):
             raise InputError(f"{ledger}: no such file or folder")
     if ledgers:
         return ledgers
-    if project is None:
-        own = here().folder
-        return [own] if store.exists(own) else []
-    if project != "all":
+    if project not in (None, "all"):
         check(project)
-    return [projects.home()] if store.exists(projects.home()) else []
+    place = here().folder if project is None else store.home()
+    return [place] if store.exists(place) else []
 
 
 def check(project: str) -> None:
     """Raise `UsageError` when no ledger of this user is that project's."""
-    from judgekit.ledger import store as projects
+    from judgekit.ledger import store
 
-    home = projects.home()
+    home = store.home()
     known = sorted(os.listdir(home)) if home.is_dir() else []  # noqa: PTH208 - names alone
-    if not any(projects.same_project(each, project) for each in known):
+    if not any(store.same_project(name, project) for name in known):
         names = ", ".join([*known[:_NAMED], *(["…"] if known[_NAMED:] else [])])
         told = f"there are {names}" if known else "there is none yet"
         raise UsageError(f"--project {project}: no ledger of that name in {home}; {told}")

@@ -7,16 +7,15 @@ import math
 import os
 import re
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from judgekit.errors import Exit, JudgekitError, UsageError
+from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from judgekit.providers.base import Message
 
@@ -39,16 +38,13 @@ COLOURS = {
     "undetermined": typer.colors.MAGENTA,
 }
 _COST_SOURCES = {
-    "provider": "the provider says so",
-    "profile": "by the prices in its profile",
-    "litellm": "by litellm's prices",
-    "cache": "all replies were kept",
-    "mixed": "from several sources",
+    "provider": " (the provider says so)",
+    "profile": " (by the prices in its profile)",
+    "litellm": " (by litellm's prices)",
+    "cache": " (all replies were kept)",
+    "mixed": " (from several sources)",
 }
-
-
-UNCHANGED = "the ledger is as it was"  # what an interrupted report leaves
-_COMMAND: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
 
@@ -57,21 +53,6 @@ def warn(line: str) -> None:
     if sys.stderr is not None:
         uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
         sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
-
-
-class InterruptedCommandError(JudgekitError):
-    """Somebody stopped a command; the text says what was kept."""
-
-    exit_code = Exit.INTERRUPTED
-
-
-@contextmanager
-def kept(what: Callable[[], str]) -> Iterator[None]:
-    """Turn an interruption while this is entered into an error that says what was kept."""
-    try:
-        yield
-    except (KeyboardInterrupt, typer.Abort):
-        raise InterruptedCommandError(f"interrupted; {what()}") from None
 
 
 def say(text: str = "") -> None:
@@ -110,25 +91,36 @@ def printable(text: str) -> str:
     Colours pass, which are our own; what comes from elsewhere is escaped where it is put into a line.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    text = _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def tell_redacted(secrets: int) -> None:
-    """Say how many secrets were left out, where there are any."""
-    if secrets:
-        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        warn(f"{were} left out of what is sent")
+# Interruptions
+
+AGAIN = "run the same command to go on"
+REPLIES = "complete replies are in the reply cache"
+_KEPT = {
+    **dict.fromkeys(("judge", "compare", "search", "gate", "calibrate", "eval"), f": {REPLIES}; {AGAIN}"),
+    "demo": f": what was downloaded is kept; {AGAIN}",
+    "index": ": what was read is kept; the same command reads it anew, the next query only the rest",
+    **dict.fromkeys(("kpi", "triage"), "; the ledger is as it was"),
+}
+_said: list[str] = []
 
 
-def tell_substitutes(providers: Iterable[str]) -> None:
-    """Say which providers were asked because of who wrote a text, where any was."""
-    names = ", ".join(sorted(set(providers)))
-    if names:
-        warn(
-            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
-            "configuration says which providers may be asked"
-        )
+def keeps(told: str, mark: str = ":") -> None:
+    """Tell what is kept should the command be interrupted now; it replaces what was told before."""
+    _said[:] = [f"{mark} {told}"]
+
+
+def interrupted(command: str) -> str:
+    """Return the line that an interrupted command ends with."""
+    return f"interrupted{_said.pop() if _said else _KEPT.get(command, '')}"
+
+
+# Options
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def finite(given: float | None) -> float | None:
@@ -138,22 +130,34 @@ def finite(given: float | None) -> float | None:
     return given
 
 
-def check_family(given: str | None) -> None:
-    """Raise `UsageError` for an author family that is empty, as where a script's variable is unset."""
-    check_filled("--author-family", given, "a family such as anthropic")
+FAMILY = ("--author-family", "a family such as anthropic")
 
 
-def check_filled(option: str, given: str | None, expected: str) -> None:
+def check_filled(option: str, expected: str, *given: str | None) -> None:
     """Raise `UsageError` for an option that is given and empty, as where a script's variable is unset."""
-    if given is not None and not given.strip():
+    if any(value is not None and not value.strip() for value in given):
         raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")
 
 
-def messages_text(title: str, messages: Iterable[Message]) -> str:
-    """Return a prompt as it would be sent, under a title."""
-    return "\n".join(
-        [f"=== {escaped(title)}", *(f"--- {message.role}\n{message.content}" for message in messages)]
-    )
+# Verdicts and prompts for people
+
+
+def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
+    """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
+    if secrets:
+        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
+        warn(f"{were} left out of what is sent")
+    if names := ", ".join(sorted(set(providers))):
+        warn(
+            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
+            "configuration says which providers may be asked"
+        )
+
+
+def say_messages(title: str, messages: Iterable[Message]) -> None:
+    """Print a prompt as it would be sent, under a title."""
+    parts = (f"--- {message.role}\n{message.content}" for message in messages)
+    say("\n".join([f"=== {escaped(title)}", *parts]))
 
 
 def coloured(word: str, kind: str) -> str:
@@ -172,18 +176,23 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
     first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
-    lines = [*filter(None, [first]), _who(verdict), *partiality(verdict)]
+    lines = [*filter(None, [first]), _judges(verdict), *partiality(verdict)]
     if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
-        unspoken = _unspoken(verdict)
-        lines += [f"nothing is said about {', '.join(unspoken)}"] if unspoken else []
-    for each in verdict["findings"]:
-        where = " in ".join(part for part in (each["dimension"], each["location"]) if part)
-        lines.append(f"- {where + ': ' if where else ''}{each['issue']}")
-        lines += [f'  > "{each["quote"]}"'] if each["quote"] else []
-        lines += [f"  -> {each['suggestion']}"] if each["suggestion"] else []
+        # Dimensions of which, by their terms, neither the reasoning nor a finding speaks; an older record has
+        # no terms.
+        deciding = [each["opinion"] for each in verdict["rounds"] if each["tier"] == verdict["judge_tier"]]
+        terms = {name for opinion in deciding for name in (opinion or {}).get("dimensions", ())}
+        spoken = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
+        unspoken = [name for name in verdict["scores"] or {} if name not in spoken]
+        lines += [f"nothing is said about {', '.join(unspoken)}"] if terms and unspoken else []
+    for finding in verdict["findings"]:
+        where = " in ".join(part for part in (finding["dimension"], finding["location"]) if part)
+        lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
+        lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
+        lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
 
 
@@ -194,53 +203,37 @@ def partiality(verdict: Mapping[str, Any]) -> list[str]:
     return [f"not independent: judged by models of its author's own family ({verdict['author']['family']})"]
 
 
-def _unspoken(verdict: Mapping[str, Any]) -> list[str]:
-    """Return the dimensions of which, by their terms, neither the reasoning nor a finding speaks."""
-    deciding = [each["opinion"] or {} for each in verdict["rounds"] if each["tier"] == verdict["judge_tier"]]
-    told = {name for opinion in deciding for name in opinion.get("dimensions", ())}
-    if not told:  # an older record, or words by which nothing can be told
-        return []
-    spoken = {*told, *(each["dimension"] for each in verdict["findings"])}
-    return [name for name in verdict["scores"] or {} if name not in spoken]
-
-
-def _who(verdict: Mapping[str, Any]) -> str:
-    own = verdict["rubric"]
-    ref = f"{own['id']}@{own['version']}"
-    rubric = f"{rubric_name(ref, own.get('source'))}, {verdict['mode']}"
+def _judges(verdict: Mapping[str, Any]) -> str:
+    """Return by which rubric and models a verdict came about, how fast and for how much."""
+    ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
+    rubric = f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"
     if not verdict["rounds"]:
         return rubric
-    rounds = ", ".join(map(_round, verdict["rounds"]))
+    rounds = []
+    for each in verdict["rounds"]:
+        opinion, failure = each["opinion"], each["failure"]
+        rounds.append(f"{each['tier']} {opinion['outcome'] if opinion else failure and failure['kind']}")
     model = verdict["model"]
     decided = f"decided by {model} ({verdict['consensus']})" if model else "decided by nobody"
-    cost = cost_text(verdict)
-    return f"{rubric}; {rounds}; {decided}, {verdict['duration_ms'] / 1000:.1f} s{cost}"
+    seconds = f"{verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}"
+    return f"{rubric}; {', '.join(rounds)}; {decided}, {seconds}"
 
 
 def cost_text(verdict: Mapping[str, Any]) -> str:
     """Return what a judging cost, who says so, and whether calls are left out; it continues a line."""
-    cost, complete = verdict["cost_usd"], verdict.get("cost_complete")
+    cost, incomplete = verdict["cost_usd"], verdict.get("cost_complete") is False
     if verdict.get("cost_source") == "local":
         return ", cost 0 (local)"
-    if cost is None:
-        return f", cost unknown ({_unpriced(verdict)})" if complete is False else ""
-    least = "at least " if complete is False else ""
-    return f", {least}${cost:.4f}{source_text(verdict.get('cost_source'))}"
-
-
-def _unpriced(verdict: Mapping[str, Any]) -> str:
-    """Say of which calls nobody says what they cost."""
-    rounds = [each for each in verdict["rounds"] if (each.get("usage") or {}).get("unpriced_calls")]
-    models = dict.fromkeys(each["model"] for each in rounds if each["opinion"])
-    return f"no price for {', '.join(models)}" if models else "a call that failed may have been charged"
+    if cost is not None:
+        return f", {'at least ' * incomplete}${cost:.4f}{source_text(verdict.get('cost_source'))}"
+    if not incomplete:
+        return ""
+    unpriced = [each for each in verdict["rounds"] if (each.get("usage") or {}).get("unpriced_calls")]
+    models = dict.fromkeys(each["model"] for each in unpriced if each["opinion"])
+    reason = f"no price for {', '.join(models)}" if models else "a call that failed may have been charged"
+    return f", cost unknown ({reason})"
 
 
 def source_text(source: str | None) -> str:
     """Return who says what something cost, in brackets; "" where that is not known."""
-    said = _COST_SOURCES.get(source or "")
-    return f" ({said})" if said else ""
-
-
-def _round(record: Mapping[str, Any]) -> str:
-    opinion, failure = record["opinion"], record["failure"]
-    return f"{record['tier']} {opinion['outcome'] if opinion else failure and failure['kind']}"
+    return _COST_SOURCES.get(source or "", "")

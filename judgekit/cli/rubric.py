@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName
     from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.search_path import Head, Origin
 
 
 def check(
@@ -44,11 +43,13 @@ def check(
 
     Exit code: 78 where one is wrong; with --run, 2 where a case stays undecided.
     """
+    from judgekit.rubric import search_path
+
     if as_json and not run:
         raise UsageError("--json prints what --run found; add --run")
     worst = Exit.ACCEPTED
-    project = Path(environment.project_root(str(Path.cwd())))
-    for reference in references or _all(project):
+    project = _project()
+    for reference in references or [str(path) for _, path in search_path.rubric_files(project)]:
         try:
             code = _check(reference, project, run=run, mode=mode, at_least=at_least, as_json=as_json)
         except ConfigError as error:
@@ -61,12 +62,6 @@ def check(
 def _badness(code: Exit) -> int:
     order = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
     return order.index(code)
-
-
-def _all(project: Path) -> list[str]:
-    from judgekit.rubric import search_path
-
-    return [str(path) for _, path in search_path.rubric_files(project)]
 
 
 def _check(
@@ -156,7 +151,7 @@ def diff(
     from judgekit.rubric import loader
     from judgekit.rubric.diff import changes
 
-    project = Path(environment.project_root(str(Path.cwd())))
+    project = _project()
     old, new = (loader.find_rubric(each, project) for each in (before, after))
     if old.rubric.task != new.rubric.task:
         tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
@@ -214,7 +209,7 @@ def new(
 
     if like is not None and task is not None:
         raise UsageError("--from copies a rubric with its task; leave --task out")
-    project = Path(environment.project_root(str(Path.cwd())))
+    project = _project()
     folder = Path(environment.config_home()) / "rubrics" if user else project / ".judgekit" / "rubrics"
     source = loader.find_rubric(like, project) if like is not None else None
     begun = begin(name, folder, task=task or "score", like=source)
@@ -225,7 +220,7 @@ def new(
 
 
 app = typer.Typer(no_args_is_help=True, help="The rubrics: what good means, as versioned data.")
-Reference = Annotated[str, typer.Argument(metavar="ID[@VERSION]|FILE", help="Which rubric.")]
+Reference = Annotated[str, typer.Argument(metavar=_REFERENCE, help="Which rubric.")]
 
 
 @app.command("list")
@@ -236,22 +231,18 @@ def list_() -> int:
     code = Exit.ACCEPTED
     for origin, path in search_path.rubric_files(_project()):
         try:
-            head = search_path.head(path) or _head(path, origin)
+            head = search_path.head(path)
+            if head is None:  # of one's own, which is read whole to see whether it is sound
+                from judgekit.rubric import loader
+
+                rubric = loader.load_rubric(path, origin).rubric
+                head = search_path.Head(rubric.ref, rubric.task, rubric.title)
         except ConfigError as error:
             warn(str(error))
             code = Exit.BAD_CONFIG
         else:
             say(f"{head.ref:<28} {head.task:<7} {origin:<8} {head.title}")
     return code
-
-
-def _head(path: Path, origin: Origin) -> Head:
-    """Return the head of a rubric of one's own, which is read whole to see whether it is sound."""
-    from judgekit.rubric.loader import load_rubric
-    from judgekit.rubric.search_path import Head
-
-    rubric = load_rubric(path, origin).rubric
-    return Head(rubric.ref, rubric.task, rubric.title)
 
 
 @app.command()
@@ -263,32 +254,30 @@ def show(
     mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
     """Print a rubric."""
-    loaded_rubric = _find(reference)
+    from judgekit.rubric import loader
+
+    loaded = loader.find_rubric(reference, _project())
     if prompt:
         from judgekit.judging.prompt import rubric_text
 
-        say(rubric_text(loaded_rubric.rubric, mode))
+        say(rubric_text(loaded.rubric, mode))
     else:
-        say(loaded_rubric.path.read_text(encoding="utf-8").rstrip())
+        say(loaded.path.read_text(encoding="utf-8").rstrip())
     return 0
 
 
 @app.command()
 def path(reference: Reference) -> int:
     """Print the file that a reference leads to."""
-    say(str(_find(reference).path))
+    from judgekit.rubric import loader
+
+    say(str(loader.find_rubric(reference, _project()).path))
     return 0
 
 
 app.command("check")(check)
 app.command("diff")(diff)
 app.command("new")(new)
-
-
-def _find(reference: str) -> LoadedRubric:
-    from judgekit.rubric import loader
-
-    return loader.find_rubric(reference, _project())
 
 
 def _project() -> Path:

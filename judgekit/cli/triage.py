@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.ledger import Ledgers, Project, Team, damaged, named, read_from
-from judgekit.cli.output import UNCHANGED, emit, kept, say
+from judgekit.cli.output import AsJson, emit, say
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from judgekit.ledger import OverrideLine, VerdictLine
+    from judgekit.ledger import ModeChange, VerdictLine
     from judgekit.ledger.triage import Triage
 
 _CHARS = 160
@@ -23,59 +21,46 @@ _CHARS = 160
 def triage(
     since: Annotated[str, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")] = "7d",
     project: Project = "all",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     ledger: Ledgers = None,
     team: Team = False,
 ) -> int:
     """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger import LineFilter, store
-    from judgekit.ledger.store import point
-    from judgekit.ledger.triage import triage as sort_out
+    from judgekit.ledger.triage import triage
 
-    wanted = LineFilter(since=point(since), project=named(project))
-    with kept(lambda: UNCHANGED):
-        with read_from(ledger, project or "all", since, of_team=team) as where:
-            found = sort_out(store.records(where, wanted, damaged))
-        if as_json:
-            emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
-            return 0
-        lines = list(_lines(found))
-        say("\n".join(lines) if lines else "nothing needs a person")
+    wanted = LineFilter(since=store.point(since), project=named(project))
+    with read_from(ledger, project or "all", since, of_team=team) as where:
+        found = triage(store.records(where, wanted, damaged))
+    if as_json:
+        emit(json.dumps(_object(found), indent=2, ensure_ascii=False))
+        return 0
+    lines: list[str] = []
+    for title, group in _groups(found).items():
+        lines += [f"{title} ({len(group)})"] if group else []
+        lines += [f"  {one_line(line, 4 * _CHARS)}" for line in group]
+    if found.settled:
+        lines.append(f"{found.settled} more are settled: mended or overridden since")
+    say("\n".join(lines) or "nothing needs a person")
     return 0
 
 
-def _lines(found: Triage) -> Iterator[str]:
-    yield from _group("NO-GO", [_verdict(verdict_line) for verdict_line in found.nogo])
-    yield from _group(
-        "UNDETERMINED: look at it yourself", [_verdict(verdict_line) for verdict_line in found.unclear]
-    )
-    yield from _group("Overrides", [_override(override) for override in found.overrides])
-    yield from _group(
-        "Past the gate", [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips]
-    )
-    yield from _group(
-        "Changes of mode",
-        [
-            f"{change.project}: {change.mode}{' (forced)' if change.forced else ''}"
-            f"{' (dependence accepted)' if change.dependent else ''} {'; '.join(change.why)}"
-            for change in found.changes
+def _groups(found: Triage) -> dict[str, list[str]]:
+    return {
+        "NO-GO": [_verdict(verdict) for verdict in found.nogo],
+        "UNDETERMINED: look at it yourself": [_verdict(verdict) for verdict in found.unclear],
+        "Overrides": [
+            f"{override.task_id}: {override.decision} by {override.who}"
+            f"{'' if override.terminal else ' WITHOUT A TERMINAL'}: {override.why}"
+            for override in found.overrides
         ],
-    )
-    yield from _group(
-        "Nothing could be judged", [f"{n} times: {why}" for why, n in found.faults.most_common()]
-    )
-    yield from _group(
-        "Models that did not answer",
-        [f"{n} times {kind}, {model}: {why}" for (kind, model, why), n in found.failures.most_common()],
-    )
-    if found.settled:
-        yield f"{found.settled} more are settled: mended or overridden since"
-
-
-def _group(title: str, lines: list[str]) -> Iterator[str]:
-    if lines:
-        yield f"{title} ({len(lines)})"
-        yield from (f"  {one_line(line, 4 * _CHARS)}" for line in lines)
+        "Past the gate": [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips],
+        "Changes of mode": [_change(change) for change in found.changes],
+        "Nothing could be judged": [f"{n} times: {why}" for why, n in found.faults.most_common()],
+        "Models that did not answer": [
+            f"{n} times {kind}, {model}: {why}" for (kind, model, why), n in found.failures.most_common()
+        ],
+    }
 
 
 def _verdict(verdict: VerdictLine) -> str:
@@ -87,15 +72,15 @@ def _verdict(verdict: VerdictLine) -> str:
     return f"{verdict.timestamp.date()} {what}{': ' if why else ''}{why}"
 
 
-def _override(override: OverrideLine) -> str:
-    given = "" if override.terminal else " WITHOUT A TERMINAL"
-    return f"{override.task_id}: {override.decision} by {override.who}{given}: {override.why}"
+def _change(change: ModeChange) -> str:
+    forced = f"{' (forced)' if change.forced else ''}{' (dependence accepted)' if change.dependent else ''}"
+    return f"{change.project}: {change.mode}{forced} {'; '.join(change.why)}"
 
 
 def _object(found: Triage) -> dict[str, object]:
     groups = ("nogo", "unclear", "overrides", "skips", "changes")
     listed: dict[str, object] = {
-        name: [each.model_dump(mode="json", by_alias=True) for each in getattr(found, name)]
+        name: [record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)]
         for name in groups
     }
     failures = [

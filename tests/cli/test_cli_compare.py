@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from loopback import Loopback, fails, says
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from git_repo import GitRepo
 from loopback import Loopback, fails
 from scripted import by_content
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.git import GitError
 from judgekit.ledger import Fault, Ledger
 

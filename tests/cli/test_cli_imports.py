@@ -43,5 +43,5 @@ def test_the_program_itself_imports_nothing_heavy(words: list[str]) -> None:
 
 def test_an_import_is_found_with_who_asked_for_it() -> None:
     """The probe can fail."""
-    done = imports.of(["schema", "verdict"], heavy=["judgekit.cli.schemas"])
-    assert done.imported == {"judgekit.cli.schemas": "judgekit.cli.schema"}
+    done = imports.of(["schema", "verdict"], heavy=["judgekit.retrieval.profiles"])
+    assert done.imported == {"judgekit.retrieval.profiles": "judgekit.cli.schema"}

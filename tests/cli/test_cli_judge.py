@@ -15,7 +15,7 @@ import pytest
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, fails, says, sends
 from scripted import by_content, scores
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from loopback import SILENT, Answer, Asked, Loopback, fails
 from loopback import says as reply
 from scripted import scores
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.config import settings
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 

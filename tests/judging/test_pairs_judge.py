@@ -13,7 +13,7 @@ import pytest
 from making import comparison_input, file, reply
 from scripted import ScriptedGateway, scripted_endpoint, three_models
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.providers import replay

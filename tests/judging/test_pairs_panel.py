@@ -13,7 +13,7 @@ import pytest
 from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
 from scripted import scripted_endpoint
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.rubric import loader

@@ -13,7 +13,7 @@ import pytest
 from making import call_usage, comparison_input, document, document_judge, file, reply
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader

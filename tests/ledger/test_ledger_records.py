@@ -8,7 +8,7 @@ import pytest
 from ledger_lines import round_of, verdict
 from pydantic import ValidationError
 
-from judgekit.cli.schemas import json_schema
+from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import records, store
