@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from judgekit import environment, programs
@@ -20,7 +19,6 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-    from typing import IO
 
 SECONDS = 30.0
 _SAID = 300  # characters of git's own words in an error
@@ -103,15 +101,33 @@ class Repository:
         One is read at a time, when its turn comes. Raises `GitError`.
         """
         wanted = list(names)
-        listed = self.described(list(dict.fromkeys(wanted)))
-        sizes = {name: int(size) for name, kind, size in map(_three, listed) if kind == "blob"}
+        sizes = {}
+        for line in self.described(list(dict.fromkeys(wanted))):
+            name, _, rest = line.partition(" ")
+            kind, _, digits = rest.partition(" ")
+            sizes[name] = int(digits) if kind == "blob" else most + 1
         if all(sizes.get(name, most + 1) > most for name in wanted):
             yield from ((name, None) for name in wanted)
             return
-        with self._answering("cat-file", "--batch") as (asked, answers):
-            for name in wanted:
-                within = sizes.get(name, most + 1) <= most
-                yield name, _content(name, sizes[name], asked, answers) if within else None
+        argv, environ = _call(("cat-file", "--batch"), self._place)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - git, and our own words
+                argv,
+                cwd=self.folder,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise _not_started("cat-file", error) from None
+        with process:
+            try:
+                for name in wanted:
+                    size = sizes.get(name, most + 1)
+                    yield name, _content(process, name, size) if size <= most else None
+            finally:
+                process.kill()
 
     def described(self, names: list[str]) -> Iterator[str]:
         """Yield what `cat-file --batch-check` says of objects.
@@ -144,48 +160,7 @@ class Repository:
         except subprocess.TimeoutExpired:
             raise GitError(f"git {words[0]}: no answer in {seconds:g} s") from None
         except OSError as error:
-            raise _not_started(words, error) from None
-
-    @contextmanager
-    def _answering(self, *words: str) -> Iterator[tuple[IO[bytes], _Answers]]:
-        """Start a git that answers one line after the other; it ends with the block."""
-        argv, environ = _call(words, self._place)
-        try:
-            process = subprocess.Popen(  # noqa: S603 - git, and our own words
-                argv,
-                cwd=self.folder,
-                env=environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError as error:
-            raise _not_started(words, error) from None
-        with process:
-            assert process.stdin is not None  # noqa: S101 - opened as a pipe
-            assert process.stdout is not None  # noqa: S101 - the same
-            try:
-                yield process.stdin, _Answers(process)
-            finally:
-                process.kill()
-
-
-class _Answers:
-    """What a running git prints; one that keeps its reader waiting is killed."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[IO[bytes]]:
-        assert self._process.stdout is not None  # noqa: S101 - opened as a pipe
-        end = threading.Timer(seconds, self._process.kill)
-        end.daemon = True
-        end.start()
-        try:
-            yield self._process.stdout
-        finally:
-            end.cancel()
+            raise _not_started(words[0], error) from None
 
 
 def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
@@ -208,8 +183,8 @@ def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Ma
     return [*argv, *place, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
 
 
-def _not_started(words: tuple[str, ...], error: OSError) -> GitError:
-    return GitError(f"git {words[0]}: could not be started ({error.strerror}); install git")
+def _not_started(word: str, error: OSError) -> GitError:
+    return GitError(f"git {word}: could not be started ({error.strerror}); install git")
 
 
 def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
@@ -221,22 +196,24 @@ def _lines(names: Iterable[str]) -> bytes:
     return os.fsencode("".join(f"{name}\n" for name in names))
 
 
-def _three(line: str) -> tuple[str, str, str]:
-    name, _, rest = line.partition(" ")
-    kind, _, size = rest.partition(" ")
-    return name, kind, size
+def _content(process: subprocess.Popen[bytes], name: str, size: int) -> bytes:
+    """Return a blob's content: `cat-file --batch` answers with a line, the bytes and a newline.
 
-
-def _content(name: str, size: int, asked: IO[bytes], answers: _Answers) -> bytes:
-    """Return a blob's content: `cat-file --batch` answers with a line, the bytes and a newline."""
-    with answers.within(SECONDS) as answer:
-        try:
-            asked.write(_lines([name]))
-            asked.flush()
-            head = answer.readline()
-            content = answer.read(size)
-        except OSError:
-            head = content = b""
-        if not head.endswith(b" blob %d\n" % size) or len(content) != size or answer.read(1) != b"\n":
-            raise GitError(f"git cat-file: {name} could not be read")
+    A git that keeps its reader waiting is killed.
+    """
+    assert process.stdin is not None  # noqa: S101 - opened as a pipe
+    assert process.stdout is not None  # noqa: S101 - the same
+    end = threading.Timer(SECONDS, process.kill)
+    end.daemon = True
+    end.start()
+    try:
+        process.stdin.write(_lines([name]))
+        process.stdin.flush()
+        head, content, newline = process.stdout.readline(), process.stdout.read(size), process.stdout.read(1)
+    except OSError:
+        head = content = newline = b""
+    finally:
+        end.cancel()
+    if not head.endswith(b" blob %d\n" % size) or len(content) != size or newline != b"\n":
+        raise GitError(f"git cat-file: {name} could not be read")
     return content

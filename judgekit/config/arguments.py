@@ -35,76 +35,70 @@ def options(
     if mode is not None and mode not in get_args(ModeName):
         wanted = " or ".join(map(repr, get_args(ModeName)))
         raise UsageError(f"{call}: mode must be {wanted}, got {shown(mode)}")
-    _number(call, "deadline", deadline, "a number of seconds above 0", zero=False)
-    _number(call, "max_cost_usd", max_cost_usd, "a number of dollars from 0", zero=True)
+    for name, value, wanted in (
+        ("deadline", deadline, "a number of seconds above 0"),
+        ("max_cost_usd", max_cost_usd, "a number of dollars from 0"),
+    ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        is_sound = is_number and value >= 0 and (value or name == "max_cost_usd")  # type: ignore[operator]
+        if value is not None and not is_sound:
+            raise UsageError(f"{call}: {name} must be {wanted}, got {shown(value)}")
 
 
-def texts(call: str, **given: object) -> None:
+def texts(call: str, **values: object) -> None:
     """Check arguments that are texts, or None."""
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise UsageError(f"{call}: {name} must be a text (str), got {shown(value)}")
+    required(call, **{name: value for name, value in values.items() if value is not None})
 
 
-def required(call: str, **given: object) -> None:
+def required(call: str, **values: object) -> None:
     """Check arguments that are texts."""
-    for name, value in given.items():
+    for name, value in values.items():
         if not isinstance(value, str):
             raise UsageError(f"{call}: {name} must be a text (str), got {shown(value)}")
 
 
-def mapping(call: str, given: object) -> None:
+def mapping(call: str, texts: object) -> None:
     """Check a mapping of names to texts that has something in it."""
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{call}: expected a mapping of names to texts, got {shown(given)}")
-    if not given:
+    if not isinstance(texts, Mapping):
+        raise UsageError(f"{call}: expected a mapping of names to texts, got {shown(texts)}")
+    if not texts:
         raise UsageError(f"{call}: expected one text or more, got an empty mapping")
-    for name, text in given.items():
+    for name, text in texts.items():
         required(call, **{"a name": name, f"the text of {name!r:.40}": text})
 
 
-def paths(call: str, given: Sequence[object]) -> None:
+def paths(call: str, values: Sequence[object]) -> None:
     """Check that there are paths."""
-    if not given:
+    if not values:
         raise UsageError(f"{call}: expected one path or more, got none")
-    for each in given:
-        if each is None:
+    for value in values:
+        if value is None:
             raise UsageError(f"{call}: a path must be a str or a Path, got None")
-        folder(call, **{"a path": each})
+        folder(call, **{"a path": value})
 
 
-def folder(call: str, **given: object) -> None:
+def folder(call: str, **values: object) -> None:
     """Check arguments that are paths, or None."""
-    for name, value in given.items():
+    for name, value in values.items():
         if value is not None and not isinstance(value, os.PathLike | str):
             raise UsageError(f"{call}: {name} must be a str or a Path, got {shown(value)}")
 
 
-def roots(call: str, given: object) -> None:
+def roots(call: str, values: object) -> None:
     """Check a list of folders, or None."""
-    if given is None:
-        return
-    if not isinstance(given, list | tuple):
-        raise UsageError(f"{call}: roots must be a list of folders, got {shown(given)}")
-    for each in given:
-        required(call, **{"a root": each})
+    if values is not None and not isinstance(values, list | tuple):
+        raise UsageError(f"{call}: roots must be a list of folders, got {shown(values)}")
+    for value in values or ():
+        required(call, **{"a root": value})
 
 
-def families(call: str, given: object) -> None:
+def families(call: str, names: object) -> None:
     """Check one name of a family of models, a list of such with None between, or None."""
-    for each in given if isinstance(given, list | tuple) else [given]:
-        texts(call, author_family=each)
+    for name in names if isinstance(names, list | tuple) else [names]:
+        texts(call, author_family=name)
 
 
-def payload(call: str, given: object) -> None:
+def payload(call: str, value: object) -> None:
     """Check a mapping of any kind."""
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{call}: expected the payload as a mapping, got {shown(given)}")
-
-
-def _number(call: str, name: str, value: object, wanted: str, *, zero: bool) -> None:
-    if value is None:
-        return
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not sound or value < 0 or (value == 0 and not zero):  # type: ignore[operator]  # a number when sound
-        raise UsageError(f"{call}: {name} must be {wanted}, got {shown(value)}")
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{call}: expected the payload as a mapping, got {shown(value)}")

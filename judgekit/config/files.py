@@ -13,7 +13,6 @@ import shlex
 import sys
 import time
 from contextlib import contextmanager
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,28 +22,6 @@ from judgekit import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-
-def install_extra(extra: str) -> str:
-    """Return what to run to have an extra. It names no package of an index: that could be a stranger's."""
-    folder = _checkout()
-    if folder is None:
-        return f"from your checkout of judgekit: pip install '.[{extra}]'"
-    python = shlex.quote(sys.executable)
-    pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
-    return f"cd {shlex.quote(str(folder))} && {pip} '.[{extra}]'"
-
-
-def _checkout() -> Path | None:
-    """Return the folder that this copy was installed from, or runs in; None where there is none."""
-    try:
-        told = metadata.distribution("judgekit").read_text("direct_url.json") or "{}"
-        url = urlsplit(json.loads(told).get("url", ""))
-        named = Path(unquote(url.path)) if url.scheme == "file" else None
-    except (metadata.PackageNotFoundError, OSError, ValueError, AttributeError):
-        named = None
-    here = Path(__file__).resolve().parents[2]
-    return next((path for path in (named, here) if path and (path / "pyproject.toml").is_file()), None)
 
 
 _POLL = (0.001, 0.01)
@@ -64,7 +41,13 @@ def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: No
     try:
         if not _locked(descriptor):
             waiting()
-            _wait(descriptor, path, seconds)
+            start = time.monotonic()
+            while not _locked(descriptor):
+                waited = time.monotonic() - start
+                if waited >= seconds:
+                    raise TimeoutError(f"{path} is held by another process")
+                pause = random.uniform(*(_POLL if waited < 1 else _SLOW_POLL))  # noqa: S311 - not to march in step
+                time.sleep(pause)
         yield
     finally:
         os.close(descriptor)  # which unlocks
@@ -80,16 +63,6 @@ def take(path: Path | str) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
-
-
-def _wait(descriptor: int, path: Path, seconds: float) -> None:
-    start = time.monotonic()
-    while (waited := time.monotonic() - start) < seconds:
-        pause = random.uniform(*(_POLL if waited < 1 else _SLOW_POLL))  # noqa: S311 - not to march in step
-        time.sleep(pause)
-        if _locked(descriptor):
-            return
-    raise TimeoutError(f"{path} is held by another process")
 
 
 if sys.platform == "win32":
@@ -129,3 +102,24 @@ def folder(name: str) -> Path:
     """Return the bundled data folder `name`, one of `FOLDERS`."""
     installed = _PACKAGE / "_bundled" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def install_extra(extra: str) -> str:
+    """Return what to run to have an extra, from the folder that this copy was installed from, or runs in.
+
+    It names no package of an index: that could be a stranger's.
+    """
+    from importlib import metadata  # noqa: PLC0415 - an extra is rarely missing
+
+    try:
+        record = metadata.distribution("judgekit").read_text("direct_url.json") or "{}"
+        url = urlsplit(json.loads(record).get("url", ""))
+        installed_from = Path(unquote(url.path)) if url.scheme == "file" else None
+    except (metadata.PackageNotFoundError, OSError, ValueError, AttributeError):
+        installed_from = None
+    for checkout in (installed_from, _PACKAGE.parent):
+        if checkout and (checkout / "pyproject.toml").is_file():
+            python = shlex.quote(sys.executable)
+            pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+            return f"cd {shlex.quote(str(checkout))} && {pip} '.[{extra}]'"
+    return f"from your checkout of judgekit: pip install '.[{extra}]'"

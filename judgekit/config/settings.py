@@ -3,8 +3,6 @@
 `JUDGEKIT_*` variables, the project's `.judgekit/config.yaml`, its `.claude/memory/memory-config.json`, the
 user's `config.yaml`, the defaults. A project's files choose rubrics, modes, listed models, paths and limits
 inside what the user allows; they can neither say where text is sent nor raise a limit the user has set.
-
-Reads `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours.
 """
 
 from __future__ import annotations
@@ -32,102 +30,7 @@ from judgekit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class _Foreign(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-def _within(least: float, most: float) -> AfterValidator:
-    return AfterValidator(lambda number: max(least, min(number, most)))
-
-
-_UpTo20: TypeAlias = Annotated[int, _within(0, 20)]
-_Pool: TypeAlias = Annotated[int, _within(1, 30)]
-_Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False), _within(0.1, 3600)]
-
-
-class _Mode(_Foreign):
-    verification: Literal["strict", "lenient"] | None = None
-    max_output: _UpTo20 | None = None
-
-
-class _Modes(_Foreign):
-    auto: _Mode = _Mode()
-    search: _Mode = _Mode()
-
-
-class _TheirJudge(_Foreign):
-    enabled: bool | None = None
-    model: str | None = None
-    timeout_per_call: _Seconds | None = None
-    fallback_top_k: _UpTo20 | None = None
-    candidate_pool_size: _Pool | None = None
-    dual_verification: bool | None = None
-    include_conversation_context: bool | None = None
-    context_turns: _UpTo20 | None = None
-    modes: _Modes = _Modes()
-
-
-class _TheirRetrieval(_Foreign):
-    enabled: bool | None = None
-    max_inject: _UpTo20 | None = None
-    match_strategy: str | None = None
-    judge: _TheirJudge = _TheirJudge()
-
-
-class _MemoryConfig(_Foreign):
-    retrieval: _TheirRetrieval = _TheirRetrieval()
-    judge: _TheirJudge | None = None
-
-
-class _Listing(_Foreign):
-    """What a provider profile says of its models."""
-
-    models: dict[str, str | None] = {}
-
-
-def memory_config_file(project: Path) -> Path:
-    """Return the path of the project's memory settings."""
-    return project / environment.MEMORY / environment.MEMORY_CONFIG
-
-
-def memory_config(project: Path) -> dict[str, Any]:
-    """Return the settings as a configuration layer: only what the file says, under our names."""
-    path = memory_config_file(project)
-    # A clone's store may be a link; what lies elsewhere is not the project's to say.
-    if not path.parent.resolve().is_relative_to(project.resolve()):
-        return {}
-    if not yamlfile.check_own(path, path.parent):
-        return {}
-    theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
-    judge = theirs.judge or theirs.retrieval.judge
-    layer: dict[str, Any] = {"retrieval": _their_retrieval(theirs.retrieval, judge)}
-    if judge.model is not None and judge.model in listed_models():
-        layer["judge"] = {"tiers": {"quick": judge.model}}
-    return layer
-
-
-def listed_models() -> set[str]:
-    """Return every model that a provider profile lists: what a project may choose from."""
-    listings = (yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files())
-    return {name for listing in listings for name in listing.models.values() if name}
-
-
-def _their_retrieval(theirs: _TheirRetrieval, judge: _TheirJudge) -> dict[str, Any]:
-    found = {
-        "enabled": theirs.enabled,
-        "max_inject": judge.modes.auto.max_output if theirs.max_inject is None else theirs.max_inject,
-        "scorer": {"title_tags": "keyword", "fts5_bm25": "fts5"}.get(theirs.match_strategy or ""),
-        "judge": None if judge.enabled is None else ("on" if judge.enabled else "off"),
-        "timeout": judge.timeout_per_call,
-        "fallback_top_k": judge.fallback_top_k,
-        "pool": judge.candidate_pool_size,
-        "context_turns": 0 if judge.include_conversation_context is False else judge.context_turns,
-        "mode": judge.modes.auto.verification,
-        "search_mode": judge.modes.search.verification,
-        "rubric": "memory-two-criteria" if judge.dual_verification else None,
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    from pydantic.fields import FieldInfo
 
 
 Layer: TypeAlias = dict[str, Any]
@@ -432,39 +335,41 @@ def tiers_of_project(project: Path | None) -> frozenset[TierName]:
     return frozenset(tier for tier, model in named.items() if model)
 
 
-def _project(project: Path) -> Layer:
-    return _merge(memory_config(project), _project_layer(project))
-
-
 def _read(path: Path) -> Layer:
     if not path.is_file():
         return {}
     return yamlfile.read(path, Config, most=yamlfile.CONFIG_BYTES).model_dump(exclude_unset=True)
 
 
-def _project_layer(project: Path) -> Layer:
+def _project(project: Path) -> Layer:
+    """Return what a project's files say, where they may say it."""
     path = project_file(project)
     layer = _read(path) if yamlfile.check_own(path, project) else {}
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             raise _wrong(path, key, f"only the user's configuration may {what}; move it to your own")
-    for root in layer.get("retrieval", {}).get("roots", []):
-        _refuse_outside(project, root, path, "retrieval.roots")
-    for section in ("judge", "retrieval", "gate"):
-        rubric = layer.get(section, {}).get("rubric", "")
-        if rubric.endswith((".yaml", ".yml")):
-            _refuse_outside(project, rubric, path, f"{section}.rubric")
-            yamlfile.check_own(project / rubric, project)
-            layer[section]["rubric"] = str(project.resolve() / rubric)
-    _refuse_unlisted_models(layer, path)
-    return layer
-
-
-def _refuse_outside(project: Path, name: str, path: Path, key: str) -> None:
-    if not _inside(project, name):
-        told = "leads out of the project; only the user's configuration may name such a path"
-        raise _wrong(path, key, told)
+    rubrics = {
+        section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")
+    }
+    rubrics = {section: name for section, name in rubrics.items() if name.endswith((".yaml", ".yml"))}
+    roots = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
+    for key, name in (*roots, *((f"{section}.rubric", name) for section, name in rubrics.items())):
+        is_odd = name.startswith("~") or ":" in name or "\0" in name
+        if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
+            problem = "leads out of the project; only the user's configuration may name such a path"
+            raise _wrong(path, key, problem)
+    for section, name in rubrics.items():
+        yamlfile.check_own(project / name, project)
+        layer[section]["rubric"] = str(project.resolve() / name)
+    named = {tier: models for tier, models in layer.get("judge", {}).get("tiers", {}).items() if models}
+    listed = listed_models() if named else set()
+    for tier, models in named.items():
+        if not listed.issuperset(models):
+            problem = "no provider profile lists this model; choose a listed one (judgekit provider list)"
+            problem += ", or name it in the user's configuration"
+            raise _wrong(path, f"judge.tiers.{tier}", problem)
+    return _merge(_memory_config(project), layer)
 
 
 def _wrong(path: Path, key: str, problem: str) -> ConfigError:
@@ -473,83 +378,45 @@ def _wrong(path: Path, key: str, problem: str) -> ConfigError:
     return ConfigError(problem, path=path, line=line, key=key)
 
 
-def _refuse_unlisted_models(layer: Layer, path: Path) -> None:
-    named = {tier: model for tier, model in layer.get("judge", {}).get("tiers", {}).items() if model}
-    if not named:
-        return
-    listed = listed_models()
-    for tier, model in ((tier, model) for tier, models in named.items() for model in models):
-        if model not in listed:
-            raise _wrong(
-                path,
-                f"judge.tiers.{tier}",
-                "no provider profile lists this model; choose a listed one (judgekit provider list), or name "
-                "it in the user's configuration",
-            )
-
-
-def _inside(project: Path, root: str) -> bool:
-    if root.startswith("~") or ":" in root or "\0" in root:
-        return False
-    return (project / root).resolve().is_relative_to(project.resolve())
-
-
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
-    bounded = _merge({}, theirs)
-    defaults = Config().model_dump()
+    bounded, defaults = _merge({}, theirs), Config().model_dump()
     for section, key in _LIMITS:
-        own = user.get(section, {})
+        own, wanted = user.get(section, {}), bounded.get(section, {}).get(key)
         limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
-        wanted = bounded.get(section, {}).get(key)
         if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
             bounded[section][key] = limit
-    _limit_calls(bounded.get("judge", {}), user.get("judge", {}))
-    _add_families(bounded.get("judge", {}), user.get("judge", {}).get("author_family"))
-    if user.get("gate", {}).get("mode") == "blocking" and "gate" in bounded:
-        bounded["gate"].pop("mode", None)  # what holds up the user's pushes is not the clone's to let pass
-    _limit_tiers(bounded.get("retrieval", {}), user.get("retrieval", {}).get("tiers", ["quick"]))
-    if user.get("gate", {}).get("undetermined") == "block":
-        bounded.get("gate", {}).pop("undetermined", None)
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
-        asked = bounded.get(section, {}).pop(key, "off")
-        bounded.setdefault(section, {})[key] = asked if consent == "project" else consent
-    if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
-        bounded["escalate"].pop("rejects", None)
-    return bounded
-
-
-def _limit_calls(judge: Layer, own: Layer) -> None:
-    """Leave a project no models beside the user's, else one a tier; no more calls, no less independence.
-
-    A greater margin sends opinions up, a smaller one makes close ones final: it is the user's.
-    """
-    judge.pop("margin", None)
+        asked = bounded.setdefault(section, {}).pop(key, "off")
+        bounded[section][key] = asked if consent == "project" else consent
+    judge, own = bounded.get("judge", {}), user.get("judge", {})
+    judge.pop("margin", None)  # a greater one sends opinions up, a smaller one makes close ones final
     if own.get("independence") == "require":
         judge["independence"] = "require"
-    if own.get("criteria", "together") == "together":
+    if own.get("criteria", "together") == "together":  # no more calls
         judge.pop("criteria", None)
     if any(own.get("tiers", {}).values()):
         judge.pop("tiers", None)
-    for tier, named in judge.get("tiers", {}).items():
-        if isinstance(named, list):
-            judge["tiers"][tier] = named[:1]
-
-
-def _add_families(judge: Layer, own: str | None) -> None:
-    """Leave a project to add to the families of authors that the user names, not to take one away."""
-    if not own or "author_family" not in judge:
-        return
-    words = [word.strip() for word in f"{own},{judge['author_family'] or ''}".split(",")]
-    added = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
-    judge["author_family"] = ", ".join(reversed(added.values())) or own
-
-
-def _limit_tiers(retrieval: Layer, allowed: list[TierName]) -> None:
-    """Leave a project's hook the tiers that the user's asks too; where none is left, the user's."""
+    for tier, models in judge.get("tiers", {}).items():  # one a tier
+        judge["tiers"][tier] = models[:1] if isinstance(models, list) else models
+    if (
+        own.get("author_family") and "author_family" in judge
+    ):  # a project adds to the families, and takes none
+        words = [word.strip() for word in f"{own['author_family']},{judge['author_family'] or ''}".split(",")]
+        families = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
+        judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
+    gate, own = bounded.get("gate", {}), user.get("gate", {})
+    if own.get("mode") == "blocking":  # what holds up the user's pushes is not the clone's to let pass
+        gate.pop("mode", None)
+    if own.get("undetermined") == "block":
+        gate.pop("undetermined", None)
+    if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
+        bounded["escalate"].pop("rejects", None)
+    retrieval, allowed = bounded["retrieval"], user.get("retrieval", {}).get("tiers", ["quick"])
     if "tiers" in retrieval:
         retrieval["tiers"] = [tier for tier in retrieval["tiers"] if tier in allowed] or allowed
+    return bounded
 
 
 def _merge(below: Layer, above: Layer) -> Layer:
@@ -557,40 +424,136 @@ def _merge(below: Layer, above: Layer) -> Layer:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = (
-            _merge(under if isinstance(under, dict) else {}, value) if isinstance(value, dict) else value
-        )
+        inner = under if isinstance(under, dict) else {}
+        merged[key] = _merge(inner, value) if isinstance(value, dict) else value
     return merged
 
 
 def variable_names() -> list[str]:
     """Return the variables that set a key of the configuration."""
-    return [
-        f"JUDGEKIT_{section}_{key}".upper()
+    return list(_by_name())
+
+
+def _by_name() -> dict[str, tuple[str, str, FieldInfo]]:
+    """Return each variable `JUDGEKIT_<SECTION>_<KEY>` with its section, key and field."""
+    return {
+        f"JUDGEKIT_{section}_{key}".upper(): (section, key, field)
         for section, model in _BY_VARIABLE.items()
-        for key in model.model_fields
-    ]
+        for key, field in model.model_fields.items()
+    }
 
 
 def _variables(environ: Mapping[str, str]) -> Layer:
-    """Read `JUDGEKIT_<SECTION>_<KEY>` variables; a list is separated by commas."""
+    """Read the variables that set a key; a list is separated by commas."""
     layer: Layer = {}
-    names = {}
-    for section, model in _BY_VARIABLE.items():
-        for key, field in model.model_fields.items():
-            name = f"JUDGEKIT_{section}_{key}".upper()
-            value = environ.get(name, "")
-            if value and f"{section}.{key}" in _USERS:
-                raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
-            if value and isinstance(field.get_default(), TierModels):
-                raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
-            if value:
-                is_list = isinstance(field.get_default(), list)
-                layer.setdefault(section, {})[key] = value.split(",") if is_list else value
-                names[section, key] = name
+    for name, (section, key, field) in _by_name().items():
+        value, default = environ.get(name, ""), field.get_default()
+        if value and f"{section}.{key}" in _USERS:
+            raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
+        if value and isinstance(default, TierModels):
+            raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
+        if value:
+            layer.setdefault(section, {})[key] = value.split(",") if isinstance(default, list) else value
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        told = problem(error.errors(include_url=False), layer)
-        section, key = (str(part) for part in told.location[:2])
-        raise ConfigError(told.text, key=names[section, key]) from None
+        wrong = problem(error.errors(include_url=False), layer)
+        section, key = (str(part) for part in wrong.location[:2])
+        raise ConfigError(wrong.text, key=f"JUDGEKIT_{section}_{key}".upper()) from None
+
+
+# `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours. Keys that mean nothing
+# here stay; a value of the wrong type is an error that names its key. A number that the other tool allows and
+# we do not becomes the nearest that we do.
+
+
+class _Foreign(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _within(least: float, most: float) -> AfterValidator:
+    return AfterValidator(lambda number: max(least, min(number, most)))
+
+
+_UpTo20: TypeAlias = Annotated[int, _within(0, 20)]
+_Pool: TypeAlias = Annotated[int, _within(1, 30)]
+_Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False), _within(0.1, 3600)]
+
+
+class _Mode(_Foreign):
+    verification: Literal["strict", "lenient"] | None = None
+    max_output: _UpTo20 | None = None
+
+
+class _Modes(_Foreign):
+    auto: _Mode = _Mode()
+    search: _Mode = _Mode()
+
+
+class _TheirJudge(_Foreign):
+    enabled: bool | None = None
+    model: str | None = None
+    timeout_per_call: _Seconds | None = None
+    fallback_top_k: _UpTo20 | None = None
+    candidate_pool_size: _Pool | None = None
+    dual_verification: bool | None = None
+    include_conversation_context: bool | None = None
+    context_turns: _UpTo20 | None = None
+    modes: _Modes = _Modes()
+
+
+class _TheirRetrieval(_Foreign):
+    enabled: bool | None = None
+    max_inject: _UpTo20 | None = None
+    match_strategy: str | None = None
+    judge: _TheirJudge = _TheirJudge()
+
+
+class _MemoryConfig(_Foreign):
+    retrieval: _TheirRetrieval = _TheirRetrieval()
+    judge: _TheirJudge | None = None
+
+
+class _Listing(_Foreign):
+    """What a provider profile says of its models."""
+
+    models: dict[str, str | None] = {}
+
+
+def memory_config_file(project: Path) -> Path:
+    """Return the path of the project's memory settings."""
+    return project / environment.MEMORY / environment.MEMORY_CONFIG
+
+
+def _memory_config(project: Path) -> Layer:
+    """Return the settings as a configuration layer: only what the file says, under our names."""
+    path = memory_config_file(project)
+    # A clone's store may be a link; what lies elsewhere is not the project's to say.
+    is_inside = path.parent.resolve().is_relative_to(project.resolve())
+    if not is_inside or not yamlfile.check_own(path, path.parent):
+        return {}
+    whole = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
+    theirs, judge = whole.retrieval, whole.judge or whole.retrieval.judge
+    found = {
+        "enabled": theirs.enabled,
+        "max_inject": judge.modes.auto.max_output if theirs.max_inject is None else theirs.max_inject,
+        "scorer": {"title_tags": "keyword", "fts5_bm25": "fts5"}.get(theirs.match_strategy or ""),
+        "judge": None if judge.enabled is None else ("on" if judge.enabled else "off"),
+        "timeout": judge.timeout_per_call,
+        "fallback_top_k": judge.fallback_top_k,
+        "pool": judge.candidate_pool_size,
+        "context_turns": 0 if judge.include_conversation_context is False else judge.context_turns,
+        "mode": judge.modes.auto.verification,
+        "search_mode": judge.modes.search.verification,
+        "rubric": "memory-two-criteria" if judge.dual_verification else None,
+    }
+    layer: Layer = {"retrieval": {key: value for key, value in found.items() if value is not None}}
+    if judge.model is not None and judge.model in listed_models():
+        layer["judge"] = {"tiers": {"quick": judge.model}}
+    return layer
+
+
+def listed_models() -> set[str]:
+    """Return every model that a provider profile lists: what a project may choose from."""
+    listings = (yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files())
+    return {name for listing in listings for name in listing.models.values() if name}
