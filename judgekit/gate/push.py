@@ -271,7 +271,9 @@ class _Gatekeeper:
                 if self.run.id:
                     name = "\0".join([self.run.id, *pushed.key]).encode("utf-8", "surrogatepass")
                     verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
-                push = self.push.model_copy(update={"cached": tally is not None and tally.sufficed})
+                push = self.push.model_copy(
+                    update={"cached": tally is not None and tally.found > 0 and not tally.missed}
+                )
                 lost = False
                 try:
                     self.ledger.add(verdict_line(verdict, text=self.settings.ledger.text, gate=push))

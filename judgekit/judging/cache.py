@@ -14,8 +14,9 @@ import threading
 import time
 import weakref
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit import environment
 from judgekit.config import files
@@ -45,41 +46,18 @@ _TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     WHERE total > ?)"""
 # What a profile says of itself, and where the values of an endpoint come from: no call shows it.
 _DESCRIBING = {
-    "title",
-    "rank",
-    "notes",
-    "detect",
-    "models",
-    "models_env",
-    "key",
-    "base_env",
-    "limits",
-    "price",
-    "states_cost",
+    *("title", "rank", "notes", "detect", "models", "models_env"),
+    *("key", "base_env", "limits", "price", "states_cost"),
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 Value = TypeVar("Value")
-
-
 _lasting = threading.local()
 
 
 class Busy(Exception):  # noqa: N818 - a normal state, not an error
     """Somebody else writes, and it was not to be waited for."""
-
-
-class Cache(Protocol):
-    """Where replies are kept between sessions; it may `wait` a second for others, or raises `Busy`."""
-
-    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
-        """Return what `endpoint` replied to the same request before, without its usage; else None."""
-        ...
-
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
-        """Keep a reply that could be read."""
-        ...
 
 
 async def aside(work: Callable[[bool], Value]) -> Value:
@@ -91,22 +69,23 @@ async def aside(work: Callable[[bool], Value]) -> Value:
 
 
 class ReplyCache:
-    """A file of replies that only its owner can read. A fault of the file costs a call, never a verdict.
+    """A file of replies that only its owner can read: the user's, or the one at `path`.
 
-    Several processes may use it at once. It is bounded in days, replies and bytes, the oldest go first; one
+    A fault of the file costs a call, never a verdict. Several processes may use it at once. Whoever may not
+    `wait` a second for them gets `Busy`. It is bounded in days, replies and bytes, the oldest go first; one
     that is damaged is begun anew.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or Path(environment.cache_home()) / "replies.sqlite"
         self._opened: sqlite3.Connection | None = None
         self._mark: tuple[int, ...] | None = None
         self._kept = 0
         self._turn = threading.Lock()
 
-    def is_of(self, path: Path) -> bool:
-        """Whether it is the cache at `path`, and not of a file that has been removed since."""
-        return path == self._path and (self._opened is None or _mark(path) == self._mark)
+    def is_same_as(self, other: ReplyCache) -> bool:
+        """Whether the other is of the same file, and that has not been replaced since this one was opened."""
+        return self._path == other._path and (self._opened is None or _mark(self._path) == self._mark)
 
     def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
@@ -119,8 +98,7 @@ class ReplyCache:
             if found is None:
                 return None
             kept = json.loads(found[0])
-            tokens = tuple(kept.get("tokens", ()))
-            held = bool(kept.get("held"))
+            tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
             return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
         except sqlite3.Error as error:
             self._renew(error, wait=wait)
@@ -160,11 +138,34 @@ class ReplyCache:
         if not self._turn.acquire(timeout=2 * _WAIT if wait else 0):
             raise Busy
         try:
-            connection = self._connection(_WAIT if wait else 0)
-            connection.execute(f"PRAGMA busy_timeout = {int(_WAIT * 1000) if wait else 0}")
-            yield connection
+            if self._opened is None:
+                self._opened = self._open(_WAIT if wait else 0)
+            self._opened.execute(f"PRAGMA busy_timeout = {int(_WAIT * 1000) if wait else 0}")
+            yield self._opened
         finally:
             self._turn.release()
+
+    def _open(self, timeout: float) -> sqlite3.Connection:
+        environment.private_folder(str(self._path.parent))
+        self._path.touch(0o600)
+        # Judging may go on in another thread than it began, one at a time.
+        connection = sqlite3.connect(
+            self._path, timeout=timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # Without a wait for the disk at each reply: the last ones may be lost with the power.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA journal_size_limit = 1000000")
+            size = connection.execute("PRAGMA page_size").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
+            connection.execute(_CREATE)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        weakref.finalize(self, connection.close)
+        self._mark = _mark(self._path)
+        return connection
 
     def _renew(self, error: sqlite3.Error, *, wait: bool = True) -> None:
         """Make room where there is none, and remove a damaged file; other errors pass by themselves."""
@@ -185,29 +186,6 @@ class ReplyCache:
             if _is_damaged(self._path):
                 for end in ("", "-wal", "-shm"):
                     Path(f"{self._path}{end}").unlink(missing_ok=True)
-
-    def _connection(self, timeout: float = _WAIT) -> sqlite3.Connection:
-        if self._opened is None:
-            environment.private_folder(str(self._path.parent))
-            self._path.touch(0o600)
-            # Judging may go on in another thread than it began, one at a time.
-            connection = sqlite3.connect(
-                self._path, timeout=timeout, isolation_level=None, check_same_thread=False
-            )
-            try:
-                # Without a wait for the disk at each reply: the last ones may be lost with the power.
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")
-                connection.execute("PRAGMA journal_size_limit = 1000000")
-                size = connection.execute("PRAGMA page_size").fetchone()[0]
-                connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
-                connection.execute(_CREATE)
-            except sqlite3.Error:
-                connection.close()
-                raise
-            weakref.finalize(self, connection.close)
-            self._opened, self._mark = connection, _mark(self._path)
-        return self._opened
 
 
 def _trim(connection: sqlite3.Connection) -> None:
@@ -239,34 +217,27 @@ def _is_damaged(path: Path) -> bool:
         return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
+@dataclass
 class CountingCache:
     """A cache that counts what it is asked, so that a caller knows whether a model had to be asked."""
 
-    def __init__(self, inner: Cache) -> None:
-        self._inner, self.found, self.missed = inner, 0, 0
-
-    @property
-    def sufficed(self) -> bool:
-        """Whether all that was asked had been kept."""
-        return self.found > 0 and self.missed == 0
+    inner: Cache
+    found: int = 0
+    missed: int = 0
 
     def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
         """Return what is kept."""
-        reply = self._inner.find(endpoint, request, wait=wait)
-        if reply is None:
-            self.missed += 1
-        else:
-            self.found += 1
+        reply = self.inner.find(endpoint, request, wait=wait)
+        self.found += reply is not None
+        self.missed += reply is None
         return reply
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
         """Keep a reply."""
-        self._inner.keep(endpoint, request, reply, wait=wait)
+        self.inner.keep(endpoint, request, reply, wait=wait)
 
 
-def user_cache() -> ReplyCache:
-    """Return the cache of this user."""
-    return ReplyCache(Path(environment.cache_home()) / "replies.sqlite")
+Cache: TypeAlias = ReplyCache | CountingCache
 
 
 def lasting_cache() -> ReplyCache:
@@ -274,11 +245,11 @@ def lasting_cache() -> ReplyCache:
 
     Opening and closing the file takes longer than all that is asked of it while a prompt waits.
     """
-    path = Path(environment.cache_home()) / "replies.sqlite"
-    reply_cache: ReplyCache | None = getattr(_lasting, "cache", None)
-    if reply_cache is None or not reply_cache.is_of(path):
-        reply_cache = _lasting.cache = ReplyCache(path)
-    return reply_cache
+    fresh = ReplyCache()
+    known: ReplyCache | None = getattr(_lasting, "cache", None)
+    if known is None or not known.is_same_as(fresh):
+        known = _lasting.cache = fresh
+    return known
 
 
 def key(endpoint: Endpoint, request: Request) -> str:
@@ -287,21 +258,14 @@ def key(endpoint: Endpoint, request: Request) -> str:
     Of the environment that a program sees only addresses are of it: a hook's PATH is not a shell's.
     """
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
-    profile = endpoint.profile
+    profile, secrets = endpoint.profile, secret_values(endpoint)
     whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]
-    how = [
-        endpoint.output,
-        {name: value for name, value in endpoint.parameters.items() if _counts(endpoint, name, value)},
-        request.max_tokens,
-        request.schema,
-        request.top_logprobs,
-        *([request.sample] if request.sample else ()),
-    ]
+    parameters = {
+        name: value
+        for name, value in endpoint.parameters.items()
+        if (any(word in name for word in _ADDRESSES) if profile.kind == "command" else value not in secrets)
+    }
+    sample = [request.sample] if request.sample else []
+    how = [endpoint.output, parameters, request.max_tokens, request.schema, request.top_logprobs, *sample]
     text = json.dumps([__version__, whom, how, asked], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _counts(endpoint: Endpoint, name: str, value: str) -> bool:
-    if endpoint.profile.kind == "command":
-        return any(word in name for word in _ADDRESSES)
-    return value not in secret_values(endpoint)

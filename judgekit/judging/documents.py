@@ -1,4 +1,4 @@
-"""Reads the documents to judge (files, folders, standard input), and which model families wrote them."""
+"""Reads the documents to judge: files, folders, standard input."""
 
 from __future__ import annotations
 
@@ -39,10 +39,9 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
         if path == STDIN or not Path(path).is_dir():
             yield path
             continue
-        found = map(str, filter(_is_text, _files_in(Path(path))))
-        first = next(found, path)
-        yield first
-        yield from found
+        texts = map(str, filter(_is_text, _files_in(Path(path))))
+        yield next(texts, path)
+        yield from texts
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
@@ -50,8 +49,22 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
     Raises `InputError` in one line when it is missing, a folder, empty, binary, not UTF-8 or too large.
     """
-    data = stdin.read(MAX_BYTES + 1) if path == STDIN else _bytes(path)
-    return decode(path, data, "standard input" if path == STDIN else path)
+    if path == STDIN:
+        return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
+    if "\0" not in path and Path(path).is_dir():
+        raise InputError(f"{path}: the folder holds no text file that git does not ignore")
+    try:
+        # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
+        if not stat.S_ISREG(Path(path).stat().st_mode) and not str(Path(path)).startswith(_HANDED):
+            raise InputError(
+                f"{path}: not a file (a pipe or a device); give what it holds as standard input: -"
+            )
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise InputError(f"{path}: cannot be read ({reason})") from None
+    return decode(path, data)
 
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
@@ -104,46 +117,14 @@ def _is_text(path: Path) -> bool:
     return "\0" not in text and not is_blank(text)
 
 
-def _bytes(path: str) -> bytes:
-    if "\0" not in path and Path(path).is_dir():
-        raise InputError(f"{path}: the folder holds no text file that git does not ignore")
-    try:
-        if not _ends(Path(path)):
-            raise InputError(
-                f"{path}: not a file (a pipe or a device); give what it holds as standard input: -"
-            )
-        with Path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = error.strerror if isinstance(error, OSError) else "not a path"
-        raise InputError(f"{path}: cannot be read ({reason})") from None
-
-
-def _ends(path: Path) -> bool:
-    """Whether reading a path comes to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`."""
-    return stat.S_ISREG(path.stat().st_mode) or str(path).startswith(_HANDED)
-
-
 def _files_in(folder: Path) -> list[Path]:
-    listed = _listed_by_git(folder)
-    found = set(_walk(folder) if listed is None else listed)
-    return sorted(path for path in found if path.is_file() and not path.is_symlink())
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(base) / name for name in names if not name.startswith("."))
-
-
-def _listed_by_git(folder: Path) -> list[Path] | None:
-    """Return the files in `folder` that git tracks or would track, None where git does not know it."""
+    """Return the files in a folder that git tracks or would track; all that are not hidden without git."""
     try:
         listed = Repository(folder).ask("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        paths = {folder / os.fsdecode(name) for name in listed.split(b"\0") if name}
     except GitError:
-        return None
-    return [folder / os.fsdecode(name) for name in listed.split(b"\0") if name]
-
-
-# By what no person would have: an agent's address, an account of a bot, a product's name. A given name alone
-# (Claude, Devin, Jules) is none. Matched in lower case against "name <address>" from its beginning.
+        paths = set()
+        for base, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            paths.update(Path(base) / name for name in names if not name.startswith("."))
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())

@@ -13,7 +13,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
-from judgekit.judging.cache import user_cache
+from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.comparison import LEAST, MOST, ComparisonInput
 from judgekit.judging.orchestrator import configured
@@ -117,7 +117,7 @@ def judge_of(
         judge_request.deadline or own.deadline,
         limit,
         reason,
-        user_cache() if judge_request.cache and not is_recording(environment.environ()) else None,
+        ReplyCache() if judge_request.cache and not is_recording(environment.environ()) else None,
         learned.finality,
         learned.calibration_warning,
         options,
