@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
@@ -29,18 +30,18 @@ from judgekit.providers.registry import CommandProfile, LitellmProfile, by_begin
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
     from judgekit.config.names import ModeName
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.providers.base import Message, PanelModels
+    from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import Rubric
 
 TOGETHER = " + "
 """Between the models of one jury, where they stand as one name."""
 Readings: TypeAlias = dict[TierName, dict[str, logprobs.ScoreSource]]
 """How the opinions of each model were read, by tier."""
-Asking: TypeAlias = "Mapping[TierName, Mapping[str, str]]"
+Asking: TypeAlias = dict[TierName, dict[str, str]]
 """A hash of how their profiles ask the models of a name, by tier; there is none of a recording."""
 
 
@@ -70,49 +71,31 @@ class Was(NamedTuple):
 class PanelFingerprint(NamedTuple):
     """Who is asked, by tier, and how: `able` is how opinions of each model may be read here."""
 
-    models: Mapping[TierName, str]
+    models: dict[TierName, str]
     asked: Asked
-    able: Mapping[TierName, Mapping[str, frozenset[ScoreSource]]]
+    able: dict[TierName, dict[str, frozenset[ScoreSource]]]
     asking: Asking
 
 
 def panel(panel: PanelModels, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
     """Return what judging with these models comes to."""
-    by_tier, scores = models_by_tier(panel), isinstance(rubric, ScoreRubric)
-    return PanelFingerprint(
-        {tier: together(endpoint.model for endpoint in jury) for tier, jury in by_tier.items()},
-        Asked(
-            samples=options.samples,
-            criteria="each" if options.each else "together",
-            jury=options.jury,
-            redact=bool(options.redact),
-        ),
-        {tier: _able(jury, scores=scores) for tier, jury in by_tier.items()},
-        {tier: _asking(jury) for tier, jury in by_tier.items()},
+    asked = Asked(
+        samples=options.samples,
+        criteria="each" if options.each else "together",
+        jury=options.jury,
+        redact=bool(options.redact),
     )
-
-
-def _by_model(jury: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
-    """Return the models of a tier by name: one may be there twice, under two profiles or at two addresses."""
-    found: dict[str, list[Endpoint]] = {}
-    for endpoint in jury:
-        found.setdefault(endpoint.model, []).append(endpoint)
-    return found
-
-
-def _able(jury: Iterable[Endpoint], *, scores: bool) -> dict[str, frozenset[ScoreSource]]:
-    known = {
-        model: [logprobs.able(endpoint, scores=scores) for endpoint in endpoints]
-        for model, endpoints in _by_model(jury).items()
-    }
-    return {model: each[0].union(*each) for model, each in known.items()}
-
-
-def _asking(jury: Iterable[Endpoint]) -> dict[str, str]:
-    """Return a hash of how the models of each name are asked, in whatever order they are named."""
-    found = {model: map(profile_sha256, endpoints) for model, endpoints in _by_model(jury).items()}
-    told = {model: sorted(filter(None, each)) for model, each in found.items()}
-    return {model: own[0] if len(own) == 1 else _sha256(own) for model, own in told.items() if own}
+    now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)
+    for tier, jury in models_by_tier(panel).items():
+        now.models[tier] = together(endpoint.model for endpoint in jury)
+        # A model may be there twice, under two profiles or at two addresses; their order says nothing.
+        now.able[tier], now.asking[tier] = {}, {}
+        for model in dict.fromkeys(endpoint.model for endpoint in jury):
+            same = [endpoint for endpoint in jury if endpoint.model == model]
+            now.able[tier][model] = frozenset().union(*(logprobs.able(one, scores=scores) for one in same))
+            if hashes := sorted(filter(None, map(profile_sha256, same))):
+                now.asking[tier][model] = hashes[0] if len(hashes) == 1 else _sha256(hashes)
+    return now
 
 
 def together(models: Iterable[str]) -> str:
@@ -143,42 +126,39 @@ def misfit(was: Was, now: PanelFingerprint, rubric: Rubric, *, ranked: bool = Fa
     """
     if ranked:
         now = now._replace(asked=now.asked.model_copy(update={"jury": was.asked.jury}))
-    return _asked_otherwise(was.asked, now, rubric) or _read_otherwise(was.read, now) or _changed(was, now)
+    return next(chain(_asked_otherwise(was.asked, now, rubric), _read_otherwise(was, now)), None)
 
 
-def _asked_otherwise(was: Asked, panel: PanelFingerprint, rubric: Rubric) -> str | None:
+def _asked_otherwise(was: Asked, panel: PanelFingerprint, rubric: Rubric) -> Iterator[str]:
     now = panel.asked
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
     points = all(able == {"points"} for models in panel.able.values() for able in models.values())
-    one_way = _questions(rubric) == 1 or (points and not isinstance(rubric, CompareRubric))
+    one_way = len(rubric.questions) == 1 or (points and not isinstance(rubric, CompareRubric))
     if was.samples != now.samples and not points:
-        return f"samples were {was.samples} and are {now.samples} now"
+        yield f"samples were {was.samples} and are {now.samples} now"
     if was.criteria != now.criteria and not one_way:
-        return f"criteria were judged {was.criteria} and are judged {now.criteria} now"
+        yield f"criteria were judged {was.criteria} and are judged {now.criteria} now"
     if was.jury != now.jury and any(TOGETHER in model for model in panel.models.values()):
-        return f"juries came to the {was.jury} and come to the {now.jury} now"
+        yield f"juries came to the {was.jury} and come to the {now.jury} now"
     if was.redact != now.redact:
-        return f"secrets were {_sent(was)} and are {_sent(now)} now"
-    return None
+        before, after = ("left out of what is sent" if each.redact else "sent" for each in (was, now))
+        yield f"secrets were {before} and are {after} now"
 
 
-def _read_otherwise(was: Readings, now: PanelFingerprint) -> str | None:
+def _read_otherwise(was: Was, now: PanelFingerprint) -> Iterator[str]:
+    usual: tuple[ScoreSource, ...] = ("expected", "points", "whole")
     for tier, models in now.able.items():
         for model, able in models.items():
-            before = was.get(tier, {}).get(model)
-            if before is None and able & {"expected"}:
-                return f"it does not say how the scores of {tier} were read, and they are {_words(able)} now"
+            before = was.read.get(tier, {}).get(model)
+            words = logprobs.WORDS[next(source for source in usual if source in able)]
+            if before is None and "expected" in able:
+                yield f"it does not say how the scores of {tier} were read, and they are {words} now"
             if before is not None and before not in able:
-                return f"what {tier} said was {logprobs.WORDS[before]} and is {_words(able)} now"
-    return None
-
-
-def _changed(was: Was, now: PanelFingerprint) -> str | None:
-    for tier, models in now.asking.items():
-        for model, digest in models.items():
+                yield f"what {tier} said was {logprobs.WORDS[before]} and is {words} now"
+    for tier, hashes in now.asking.items():
+        for model, digest in hashes.items():
             if was.asking.get(tier, {}).get(model, digest) != digest:
-                return f"how its provider's profile asks {model} has changed"
-    return None
+                yield f"how its provider's profile asks {model} has changed"
 
 
 def wording(rubric: Rubric, mode: ModeName) -> str:
@@ -186,55 +166,37 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
 
     These are the numbers by which it reads answers: with others the same replies make other opinions.
     """
-    told = [*_prompts(rubric, mode), *_points(rubric, mode)]
-    said = [[(message.role, without_nonce(message.content)) for message in messages] for messages in told]
-    idle = prompt.idle_question(rubric) if isinstance(rubric, ScoreRubric) else None
-    return _sha256([said, idle, _bars(rubric)])
-
-
-def _bars(rubric: Rubric) -> list[float]:
-    if isinstance(rubric, ScoreRubric):
-        told = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]
-        return [*told, pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
-    if isinstance(rubric, CompareRubric):
-        return [pointwise.LEAST_MASS, compare.LEAST_LEANING]
-    gains = [pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
-    return [pointwise.LEAST_MASS, *gains, select.KEEP_AT, select.POINTWISE_CHARS]
-
-
-def _prompts(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
-    """Return the prompts of all tiers about nothing in particular."""
-    part, task = Part("a", "b", 1), Task("c", "d")
-    if isinstance(rubric, ScoreRubric):
-        told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
-        return [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
-    if isinstance(rubric, CompareRubric):
-        texts, said = (
-            [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)],
-            [compare.EarlierOpinion("LEFT", "c")],
-        )
-        return [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
-    found = []
-    for tier in TIERS:
-        messages, ids = prompt.select_messages(rubric, mode, tier, "a", ["b"], [_CANDIDATE])
-        (label,) = ids  # drawn by an installation's own secret
-        found.append(
-            tuple(message._replace(content=message.content.replace(label, "LABEL")) for message in messages)
-        )
-    return found
-
-
-def _points(rubric: Rubric, mode: ModeName) -> list[tuple[Message, ...]]:
-    """Return what models that answer in one token are asked about nothing in particular."""
+    part, task, idle = Part("a", "b", 1), Task("c", "d"), None
+    # Models that answer in one token are asked otherwise: `points`.
     fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
+        told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
+        sent = [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
-        return ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
-    if isinstance(rubric, CompareRubric):
+        points = ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
+        idle = prompt.idle_question(rubric)
+        bars = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]
+        bars += [pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
+    elif isinstance(rubric, CompareRubric):
+        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [compare.EarlierOpinion("LEFT", "c")]
+        sent = [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
-        return compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(endpoint, fence)
-    candidates = select.Candidates(select.Query("a", ("b",)), (_CANDIDATE,))
-    return select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
+        points = compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(endpoint, fence)
+        bars = [pointwise.LEAST_MASS, compare.LEAST_LEANING]
+    else:
+        sent = []
+        for tier in TIERS:
+            messages, (label,) = prompt.select_messages(rubric, mode, tier, "a", ["b"], [_CANDIDATE])
+            # The label is drawn by an installation's own secret.
+            sent.append(
+                tuple(each._replace(content=each.content.replace(label, "LABEL")) for each in messages)
+            )
+        candidates = select.Candidates(select.Query("a", ("b",)), (_CANDIDATE,))
+        points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
+        bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
+        bars += [select.KEEP_AT, select.POINTWISE_CHARS]
+    plain = [[(each.role, without_nonce(each.content)) for each in messages] for messages in (*sent, *points)]
+    return _sha256([plain, idle, bars])
 
 
 _CANDIDATE = prompt.PromptCandidate("id", "title", "category", ("tag",), "text")
@@ -245,19 +207,6 @@ def recorded(model: str, family: str) -> Endpoint:
     """Return the model of recorded answers as one that could be asked."""
     profile = registry.find("replay")
     return Endpoint(profile, model, family, profile.output)
-
-
-def _questions(rubric: Rubric) -> int:
-    return len(rubric.questions)
-
-
-def _sent(asked: Asked) -> str:
-    return "left out of what is sent" if asked.redact else "sent"
-
-
-def _words(able: frozenset[ScoreSource]) -> str:
-    usual: tuple[ScoreSource, ...] = ("expected", "points", "whole")
-    return logprobs.WORDS[next(each for each in usual if each in able)]
 
 
 def _sha256(content: object) -> str:

@@ -3,8 +3,6 @@
 A reply that gives a 4 may have been nearly a 3. Where a provider tells what else each token could have
 been, a score is the expectation over the scale's points at the place where its number stands. The number
 itself stays wherever any of this is in doubt.
-
-How what a model said was read: as it stands in the reply, or from the probabilities of tokens.
 """
 
 from __future__ import annotations
@@ -60,19 +58,21 @@ def expectations(reply: Reply, told: ScoreReply, points: range) -> dict[str, flo
 
     The value is the mean of the scale's `points`, each weighted with its probability among them.
     """
+    if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
+        return {}
     start = aligned(reply.text, reply.tokens)
-    if start is None or len(reply.tokens) != len(reply.logprobs):
+    if start is None:
         return {}
     ends = list(accumulate(map(len, reply.tokens)))
-    found: dict[str, float] = {}
-    given = _scores(told)
+    expected: dict[str, float] = {}
+    scores = _scores(told)
     for name, place in places(reply.text, told, points).items():
         at = bisect_right(ends, start + place.start)
         if start + place.end <= ends[at]:  # a number of several tokens has no probability of its own
-            mean = expectation(reply.tokens[at], reply.logprobs[at], given[name], points)
+            mean = expectation(reply.tokens[at], reply.logprobs[at], scores[name], points)
             if mean is not None:
-                found[name] = float(given[name]) if abs(mean - given[name]) < SURE else mean
-    return found
+                expected[name] = float(scores[name]) if abs(mean - scores[name]) < SURE else mean
+    return expected
 
 
 def aligned(text: str, tokens: Sequence[str]) -> int | None:
@@ -90,11 +90,11 @@ def places(text: str, told: ScoreReply, points: range) -> dict[str, NumberSpan]:
 
     A place is certain when another number there gives the same reply but for this one score.
     """
-    given = _scores(told)
-    if points.start < 0:
-        return {}
-    numbers = [NumberSpan(*each.span(1)) for each in _NUMBER.finditer(text) if int(each[1]) in given.values()]
-    if len(numbers) > _MOST_PLACES:
+    scores = _scores(told)
+    numbers = [
+        NumberSpan(*each.span(1)) for each in _NUMBER.finditer(text) if int(each[1]) in scores.values()
+    ]
+    if points.start < 0 or len(numbers) > _MOST_PLACES:
         return {}
     found: dict[str, NumberSpan] = {}
     for place in numbers:
@@ -104,7 +104,7 @@ def places(text: str, told: ScoreReply, points: range) -> dict[str, NumberSpan]:
             changed = _scores(extract(f"{text[: place.start]}{other}{text[place.end :]}", type(told)))
         except InvalidReply:
             continue
-        differing = [name for name, score in given.items() if changed[name] != score]
+        differing = [name for name, score in scores.items() if changed[name] != score]
         if len(differing) == 1 and changed[differing[0]] == other:
             found[differing[0]] = place
     return found
@@ -125,22 +125,17 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
         if point is not None and logprob <= _SLACK:
             mass[point] += math.exp(logprob)
     total = sum(mass.values())
-    if not LEAST_MASS <= total <= 1 + _SLACK or _may_go_on(mass, total):
-        return None
-    return sum(point * each for point, each in mass.items()) / total
-
-
-def _may_go_on(mass: Mapping[int, float], total: float) -> bool:
-    """Whether a point that counts may be the beginning of a longer one, as 1 is of 10.
-
-    It is not where a longer one is among the alternatives: then numbers are single tokens.
-    """
+    # A point that counts may be the beginning of a longer one, as 1 is of 10. It is not where a longer one is
+    # among the alternatives: then numbers are single tokens.
     longer = {
-        point: [each for each in mass if each != point and str(each).startswith(str(point))] for point in mass
+        point: [other for other in mass if other != point and str(other).startswith(str(point))]
+        for point in mass
     }
-    if any(mass[each] for several in longer.values() for each in several):
-        return False
-    return sum(mass[point] for point, several in longer.items() if several) > _SLACK * total
+    begins = sum(mass[point] for point, others in longer.items() if others) > _SLACK * total
+    may_go_on = begins and not any(mass[other] for others in longer.values() for other in others)
+    if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:
+        return None
+    return sum(point * share for point, share in mass.items()) / total
 
 
 def _bare(token: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.subject import Part, Task
-    from judgekit.rubric.schema import RatedExample, Rubric, ScoreRubric
+    from judgekit.rubric.schema import Rubric, ScoreRubric
 
 TITLE_CHARS = 200
 
@@ -99,11 +99,13 @@ def score_messages(
         f"Dimensions:\n{dimensions}",
         f"Scale, the same for every dimension:\n{points}",
     ]
-    blocks = [
-        document_context(fence, parts, task, rubric.given),
-        *_earlier_block(fence, earlier),
-        f"{ANSWER}\n{_SCORE_SHAPE % scores}",
-    ]
+    blocks = [document_context(fence, parts, task, rubric.given)]
+    if earlier:
+        blocks.append("Earlier assessments, in no order:")
+    for opinion in earlier:
+        told = ", ".join(f"{name} {score:g}" for name, score in opinion.scores.items())
+        blocks.append(fence.around(f"{told}\n{opinion.reasoning}"))
+    blocks.append(f"{ANSWER}\n{_SCORE_SHAPE % scores}")
     return messages(rubric.prompt.system, rules, fence, blocks)
 
 
@@ -119,23 +121,20 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
 
     The examples stand before the nonce, so that a server that caches prompts reads them once for all texts.
     """
-    if not rubric.prompt.examples:
+    given, rated = rubric.given, list[str]()
+    for example in rubric.prompt.examples:
+        blocks = ["<example>"]
+        if example.description:
+            blocks.append(f"{given.description}: {example.description}")
+        if example.acceptance:
+            blocks.append(f"{given.acceptance}: {example.acceptance}")
+        blocks += [f"{given.sources or 'Another file'}: {text}" for text in example.files.values()]
+        blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
+        scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
+        rated.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
+    if not rated:
         return f"{rubric.prompt.system} {fence.guard}"
-    rated = "\n\n".join(_rated(rubric, example) for example in rubric.prompt.examples)
-    return f"{rubric.prompt.system}\n\nExamples of how it is rated:\n\n{rated}\n\n{fence.guard}"
-
-
-def _rated(rubric: ScoreRubric, example: RatedExample) -> str:
-    given, blocks = rubric.given, []
-    if example.description:
-        blocks.append(f"{given.description}: {example.description}")
-    if example.acceptance:
-        blocks.append(f"{given.acceptance}: {example.acceptance}")
-    heading = given.sources or "Another file"
-    blocks += [f"{heading}: {text}" for text in example.files.values()]
-    blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
-    scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
-    return "\n".join(["<example>", *blocks, "</example>", f"Rated: {scores}"])
+    return "\n\n".join([rubric.prompt.system, "Examples of how it is rated:", *rated, fence.guard])
 
 
 def rating_question(rubric: ScoreRubric, name: str) -> str:
@@ -173,12 +172,13 @@ def select_messages(
     shown: Sequence[PromptCandidate],
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
     """Return the messages that ask `tier` which candidates to keep, and the id behind each label."""
-    fence = Fence()
-    texts = {
-        prompt_candidate.id: _indented(plain(candidate_text(prompt_candidate))) for prompt_candidate in shown
-    }
+    fence, texts = Fence(), {}
+    for candidate in shown:
+        lines = visible(plain(candidate_text(candidate))).split("\n")
+        # The lines after its first one are moved in: none passes for the next candidate.
+        texts[candidate.id] = "\n".join([lines[0], *(f"  {line}".rstrip() for line in lines[1:])])
     by_id = labels(query, list(texts), "\n".join([query, *turns, *texts.values()]))
-    listing = "\n\n".join(f"[{label}] {texts[each]}" for each, label in by_id.items())
+    listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in by_id.items())
     questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
@@ -193,7 +193,7 @@ def select_messages(
         f"{ANSWER}\n{{{answer}}}",
     ]
     sent = messages(rubric.prompt.system, rules, fence, blocks)
-    return sent, {label: each for each, label in by_id.items()}
+    return sent, {label: name for name, label in by_id.items()}
 
 
 def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
@@ -209,47 +209,42 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
 
     What code would decide from a model's answer, the rubric's thresholds, is said in words.
     """
+    instructions, about = rubric.prompt.instructions, list[str]()
     if isinstance(rubric, CompareRubric):
-        about = _compare_text(rubric)
+        about = [
+            instructions.deep,
+            "\n".join(
+                ["Questions, the most important first:", *map("- {}".format, rubric.criteria.values())]
+            ),
+            "Read the two texts in both orders. Where the order changes your mind, neither is better: a tie.",
+            "Answer with what decided it, and then with the name of the better text, or with: tie",
+        ]
+    elif isinstance(rubric, SelectRubric):
+        questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
+        every = "every question" if getattr(rubric.modes, mode).keep == "all" else "at least one question"
+        about = [
+            # The agent reads once and nobody confirms: the deep instruction would hide memories.
+            instructions.quick if mode == "lenient" else instructions.deep,
+            "\n".join(["Questions, asked of each memory:", *questions]),
+            f"Keep a memory when the answer to {every if len(questions) > 1 else 'the question'} is yes.",
+            "Answer with the ids of the memories to keep, one a line, the most useful first, or with: none",
+        ]
     else:
-        about = _select_text(rubric, mode) if isinstance(rubric, SelectRubric) else _score_text(rubric, mode)
+        points = [f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items())]
+        accept, reject = getattr(rubric.modes, mode).accept, getattr(rubric.modes, mode).reject
+        mean = "" if accept.mean is None else f" and their mean is at least {accept.mean:g}"
+        good, bad = (
+            f"every score is at least {accept.each:g}{mean}",
+            f"any score is below {reject.any_below:g}",
+        )
+        about = [
+            instructions.deep,
+            "\n".join(["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]),
+            "\n".join(["Scale, the same for every dimension:", *points]),
+            f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
+            "Answer with what decided each score, the scores, the findings with exact quotes, and the verdict.",
+        ]
     return "\n\n".join([rubric.prompt.system, *about, _AGENT_FENCE])
-
-
-def _select_text(rubric: SelectRubric, mode: ModeName) -> list[str]:
-    asked = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
-    rule = "every question" if getattr(rubric.modes, mode).keep == "all" else "at least one question"
-    # The agent reads once and nobody confirms: the deep instruction looks for doubts and would hide memories.
-    instructions = rubric.prompt.instructions
-    return [
-        instructions.quick if mode == "lenient" else instructions.deep,
-        "\n".join(["Questions, asked of each memory:", *asked]),
-        f"Keep a memory when the answer to {rule if len(asked) > 1 else 'the question'} is yes.",
-        "Answer with the ids of the memories to keep, one a line, the most useful first, or with: none",
-    ]
-
-
-def _compare_text(rubric: CompareRubric) -> list[str]:
-    return [
-        rubric.prompt.instructions.deep,
-        "\n".join(["Questions, the most important first:", *map("- {}".format, rubric.criteria.values())]),
-        "Read the two texts in both orders. Where the order changes your mind, neither is better: a tie.",
-        "Answer with what decided it, and then with the name of the better text, or with: tie",
-    ]
-
-
-def _score_text(rubric: ScoreRubric, mode: ModeName) -> list[str]:
-    points = [f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items())]
-    accept, reject = getattr(rubric.modes, mode).accept, getattr(rubric.modes, mode).reject
-    mean = "" if accept.mean is None else f" and their mean is at least {accept.mean:g}"
-    good, bad = f"every score is at least {accept.each:g}{mean}", f"any score is below {reject.any_below:g}"
-    return [
-        rubric.prompt.instructions.deep,
-        "\n".join(["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]),
-        "\n".join(["Scale, the same for every dimension:", *points]),
-        f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
-        "Answer with what decided each score, the scores, the findings with exact quotes, and the verdict.",
-    ]
 
 
 def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
@@ -272,13 +267,6 @@ def candidate_context(fence: Fence, candidate: PromptCandidate, query: str, turn
     return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query, turns)}"
 
 
-def _indented(text: str) -> str:
-    """Return a candidate's text with the lines after its first one moved in: none passes for the next one."""
-    return "\n".join(
-        f"  {line}".rstrip() if at else line for at, line in enumerate(visible(text).split("\n"))
-    )
-
-
 def candidate_text(candidate: PromptCandidate) -> str:
     """Return what is shown of one candidate: category, title, tags and text."""
     head = one_line(candidate.title, TITLE_CHARS)
@@ -287,16 +275,6 @@ def candidate_text(candidate: PromptCandidate) -> str:
     if candidate.tags:
         head += f" (tags: {one_line(', '.join(candidate.tags), 120)})"
     return f"{head}\n{candidate.text}" if candidate.text else head
-
-
-def _earlier_block(fence: Fence, earlier: Sequence[Earlier]) -> list[str]:
-    if not earlier:
-        return []
-    told = [
-        ", ".join(f"{name} {score:g}" for name, score in each.scores.items()) + f"\n{each.reasoning}"
-        for each in earlier
-    ]
-    return ["Earlier assessments, in no order:", *(fence.around(text) for text in told)]
 
 
 def messages(system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:

@@ -76,24 +76,22 @@ def _listed(value: object) -> object:
     """Return findings as a list: of texts, of one object, or by dimension are other ways to give them."""
     if isinstance(value, str):
         value = [] if value.strip().casefold() in ("", "none", "n/a") else [value]
+    if isinstance(value, dict) and "issue" in value:
+        value = [value]
     if isinstance(value, dict):
-        value = [value] if "issue" in value else _by_dimension(value)
+        value = [
+            {"dimension": name, **(item if isinstance(item, dict) else {"issue": item})}
+            for name, items in value.items()
+            for item in (items if isinstance(items, list) else [items])
+        ]
     if not isinstance(value, list):
         return [] if value is None else value
     items = ({"issue": item} if isinstance(item, str) else item for item in value)
     return [item for item in items if isinstance(item, dict)]
 
 
-def _by_dimension(found: dict[str, Any]) -> list[object]:
-    return [
-        {"dimension": name, **(item if isinstance(item, dict) else {"issue": item})}
-        for name, given in found.items()
-        for item in (given if isinstance(given, list) else [given])
-    ]
-
-
-def _useful(found: list[FindingReply]) -> list[FindingReply]:
-    return [finding_reply for finding_reply in found if finding_reply.issue][:MAX_FINDINGS]
+def _useful(findings: list[FindingReply]) -> list[FindingReply]:
+    return [finding for finding in findings if finding.issue][:MAX_FINDINGS]
 
 
 class ScoreReply(BaseModel):
@@ -125,16 +123,11 @@ def _score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> ty
     }
     config = ConfigDict(serialize_by_alias=True)
     scores = create_model("Scores", __config__=config, **fields)
-    named = Annotated[Text, _choices(dimensions)]
+    named = Annotated[Text, Field(json_schema_extra={"enum": list(dimensions)})]
     finding = create_model("Finding", __base__=FindingReply, dimension=(named, ""))
     findings = Annotated[list[finding], BeforeValidator(_listed), AfterValidator(_useful)]
     model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
     return cast("type[ScoreReply]", model)
-
-
-def _choices(values: Sequence[str]) -> Any:  # noqa: ANN401 - pydantic's Field returns Any
-    """Return what lists `values` in the schema, without making others invalid."""
-    return Field(json_schema_extra={"enum": list(values)})
 
 
 def _label(text: str) -> str:
@@ -179,7 +172,9 @@ def select_reply_model(rubric: SelectRubric, labels: Sequence[str]) -> type[Sele
     offered = {_label(label): label for label in labels}
     if not labels or len(offered) < len(labels):
         raise ValueError("there must be labels, and they must differ in more than case")
-    given = Annotated[list[Annotated[str, _choices(labels)]], BeforeValidator(_alone)]
+    given = Annotated[
+        list[Annotated[str, Field(json_schema_extra={"enum": list(labels)})]], BeforeValidator(_alone)
+    ]
     keys = [KEEP] if len(rubric.criteria) == 1 else list(rubric.criteria)
     fields: dict[str, Any] = {f"list_{at}": (given, Field(alias=key)) for at, key in enumerate(keys)}
     model = create_model("SelectReply", __base__=SelectReply, **fields)
