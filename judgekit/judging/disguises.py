@@ -293,7 +293,7 @@ def plain(text: str) -> str:
 
 def skeleton(text: str) -> str:
     """Return what a text looks like in small letters of ASCII, each character in its place."""
-    return text.translate(_STYLED).translate(_SKELETON)
+    return text if text.isascii() else text.translate(_STYLED).translate(_SKELETON)
 
 
 def folded(text: str) -> str:

@@ -237,12 +237,13 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             f"every score is at least {accept.each:g}{mean}",
             f"any score is below {reject.any_below:g}",
         )
+        answer = "what decided each score, the scores, the findings with exact quotes"
         about = [
             instructions.deep,
             "\n".join(["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]),
             "\n".join(["Scale, the same for every dimension:", *points]),
             f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
-            "Answer with what decided each score, the scores, the findings with exact quotes, and the verdict.",
+            f"Answer with {answer}, and the verdict.",
         ]
     return "\n\n".join([rubric.prompt.system, *about, _AGENT_FENCE])
 

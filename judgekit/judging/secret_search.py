@@ -22,7 +22,6 @@ from judgekit.judging.secret_blocks import PRIVATE_KEY, PROSE, line_end
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_PART: Final = re.compile(r"\(\?&(\w+)\)")
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 """Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
 
@@ -49,27 +48,22 @@ class _Rule(NamedTuple):
     pattern: str | re.Pattern[str]
 
 
-def _rules() -> dict[str, Any]:
-    """Return the rules with their parts put in."""
-    read = tomllib.loads(Path(__file__).with_name("secret_rules.toml").read_text("utf-8"))
-    parts = read.pop("parts")
+_RULES: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("secret_rules.toml").read_text("utf-8")
+)
 
-    def whole(value: Any) -> Any:  # noqa: ANN401 - whatever TOML can hold
-        if isinstance(value, str):
-            return _PART.sub(lambda match: parts[match[1]], value)
-        if isinstance(value, dict):
-            return {key: whole(each) for key, each in value.items()}
-        return [whole(each) for each in value]
 
-    rules: dict[str, Any] = whole(read)
-    return rules
+def _whole(text: str) -> str:
+    """Return a pattern, or words, with the parts put in that it names."""
+    for name, part in _RULES["parts"].items():
+        text = text.replace(f"(?&{name})", part)
+    return text
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> list[_Rule]:
-    return [_Rule(kind, tuple(words.split(" ")), pattern) for kind, words, pattern in rows]
+    return [_Rule(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in rows]
 
 
-_RULES: Final = _rules()
 _FORMS: Final = _table(_RULES["forms"])
 _PLACES: Final = _table(_RULES["places"])
 _LINE_WORDS: Final = _RULES["lines"]["words"].split("|")
@@ -78,7 +72,7 @@ _NAMED: Final = re.compile(_RULES["names"]["pattern"])
 _STRONG, _SECRET, _WEAK = (re.compile(_RULES["names"][name]) for name in ("strong", "secret", "weak"))
 _SHORT, _ENDINGS = (frozenset(_RULES["names"][name].split()) for name in ("short", "endings"))
 _PLACEHOLDER, _NAME, _CODE, _PASSPHRASE, _OF_SENTENCE, _MEASURE, _TERM = (
-    re.compile(_RULES["values"][name])
+    re.compile(_whole(_RULES["values"][name]))
     for name in ("placeholder", "name", "code", "passphrase", "sentence", "measure", "term")
 )
 _compiled: Final = functools.cache(re.compile)
