@@ -8,11 +8,12 @@ import io
 import logging
 import math
 import os
+import re
 import tempfile
 import warnings
 from datetime import UTC, datetime, time, timedelta
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from xml.etree import ElementTree as ET
 
 from judgekit.config import files
 from judgekit.errors import UsageError
@@ -21,12 +22,12 @@ from judgekit.text import escaped, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.evaluation.stats import Bin, BootstrapInterval
     from judgekit.ledger.kpi import Evidence, Kpi
 
 Paint: TypeAlias = "Callable[[Figure], None]"
@@ -47,61 +48,55 @@ _SETTINGS: dict[Any, Any] = {
     "font.size": 12.0,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 12.0,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
+    **{f"{axis}tick.major.{key}": value for axis in "xy" for key, value in {"size": 0, "pad": 8}.items()},
+    "axes.grid": True,
+    "grid.color": INK,
+    "grid.alpha": _FAINT,
+    "grid.linewidth": 1.0,
+    "legend.frameon": False,
 }
 
 
-class Library(NamedTuple):
-    """What is used of matplotlib; under `settings` its own are as it ships them, with ours on top."""
-
-    figure: type[Figure]
-    canvas: type[FigureCanvasSVG]
-    settings: Callable[[], contextlib.AbstractContextManager[None]]
-
-
 @functools.cache
-def load() -> Library:
+def load() -> ModuleType:
     """Import matplotlib; raises `UsageError` where it is not installed or cannot be imported.
 
     On import it makes a folder for settings and one for a list of the fonts it finds. Both lie in a temporary
     folder here that is gone afterwards; a folder that the user has chosen (`MPLCONFIGDIR`) is used.
     """
     logging.getLogger("matplotlib").addHandler(logging.NullHandler())
+    added: list[str] = []
     try:
-        with tempfile.TemporaryDirectory(prefix="judgekit-") as folder, _variables(folder):
+        with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+            # The fonts that matplotlib brings are enough to measure texts.
+            ours = {"MPLCONFIGDIR": folder, "MPL_IGNORE_SYSTEM_FONTS": "1"}
+            added = [name for name in ours if name not in os.environ]
+            os.environ.update({name: ours[name] for name in added})
             import matplotlib as mpl  # noqa: PLC0415 - half a second that only a chart is worth
-            from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415 - the same
-            from matplotlib.figure import Figure  # noqa: PLC0415 - the same
+            import matplotlib.backends.backend_svg  # noqa: PLC0415 - the same
+            import matplotlib.figure  # noqa: PLC0415 - the same
     except (ImportError, OSError, ValueError) as error:  # a settings file in no encoding is a ValueError
         raise UsageError(f"pictures need matplotlib ({error}); {files.install_extra('report')}") from None
-    shipped: dict[Any, Any] = {
-        name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"
-    }
-    return Library(Figure, FigureCanvasSVG, lambda: mpl.rc_context(shipped | _SETTINGS))
-
-
-@contextlib.contextmanager
-def _variables(folder: str) -> Iterator[None]:
-    """Set the variables that matplotlib reads on import, unless the user did, for as long as it takes."""
-    # The fonts that matplotlib brings are enough to measure texts.
-    ours = {"MPLCONFIGDIR": folder, "MPL_IGNORE_SYSTEM_FONTS": "1"}
-    added = [name for name in ours if name not in os.environ]
-    os.environ.update({name: ours[name] for name in added})
-    try:
-        yield
     finally:
         for name in added:
             os.environ.pop(name, None)
+    return mpl
 
 
 @contextlib.contextmanager
 def painted(paint: Paint) -> Iterator[Figure]:
-    """Yield a figure with a chart on it; matplotlib's settings are ours until the end and then as before."""
-    library = load()
-    with library.settings(), warnings.catch_warnings():
+    """Yield a figure with a chart on it, under the settings that matplotlib ships, with ours on top."""
+    mpl = load()
+    shipped = {name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}
+    with mpl.rc_context(shipped | _SETTINGS), warnings.catch_warnings():
         # Browsers have fonts for the letters that the one for measuring lacks.
         warnings.filterwarnings("ignore", r"(?s)Glyph .* missing from font", UserWarning)
-        figure = library.figure(dpi=INCH, layout="constrained")
-        library.canvas(figure)
+        figure = mpl.figure.Figure(dpi=INCH, layout="constrained")
+        mpl.backends.backend_svg.FigureCanvasSVG(figure)
         paint(figure)
         yield figure
 
@@ -125,7 +120,7 @@ def short(text: str, longest: int = _LONGEST) -> str:
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 
-def element(paint: Paint, title: str, *, name: str, description: str = "") -> ET.Element:
+def element(paint: Paint, title: str, *, name: str, description: str = "", style: str = "") -> str:
     """Return a chart as an `svg` element.
 
     `title` and `description` are for readers who cannot see it. `name` is unlike that of any other chart on
@@ -136,55 +131,28 @@ def element(paint: Paint, title: str, *, name: str, description: str = "") -> ET
         undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(out, format="svg", metadata=undated)
         width, height = (round(float(side) * INCH) for side in figure.get_size_inches())
-    drawn = ET.fromstring(out.getvalue())  # noqa: S314 - matplotlib wrote it a moment ago
-    _tidy(drawn, name)
-    svg = ET.Element(
-        "svg",
-        {"xmlns": NAMESPACE, "width": str(width), "height": str(height), "viewBox": f"0 0 {width} {height}"},
-        fill="currentColor",
-        role="img",
+    drawn = re.search(r"<svg[^>]*>(.*)</svg>", out.getvalue(), re.DOTALL)
+    bare = re.sub(r"(?s)<(metadata|style).*?</\1>", "", drawn[1] if drawn else "")
+
+    def own(tag: re.Match[str]) -> str:
+        """Return a tag with ids of this chart; in texts there is no `<`."""
+        ids = re.sub(r'( id="|url\(#|xlink:href="#)', rf"\g<1>{name}-", tag[0])
+        return ids.replace("xlink:href", "href").replace(INK, "currentColor")
+
+    described = f' aria-describedby="{name}-desc"' if description else ""
+    desc = f'<desc id="{name}-desc">{escape(description)}</desc>' if description else ""
+    return (
+        f'<svg xmlns="{NAMESPACE}" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+        f' fill="currentColor" stroke-linejoin="round" role="img" aria-labelledby="{name}-title"'
+        f'{described}{style}><title id="{name}-title">{escape(title)}</title>{desc}'
+        f"{re.sub('<[^>]*>', own, bare)}</svg>"
     )
-    svg.attrib.update({"stroke-linejoin": "round", "aria-labelledby": f"{name}-title"})
-    ET.SubElement(svg, "title", id=f"{name}-title").text = title
-    if description:
-        svg.set("aria-describedby", f"{name}-desc")
-        ET.SubElement(svg, "desc", id=f"{name}-desc").text = description
-    svg.extend(drawn)
-    return svg
-
-
-def _tidy(drawn: ET.Element, name: str) -> None:
-    """Leave tags without a namespace, ids that something refers to, and ink in the colour of the text."""
-    for above in list(drawn.iter()):
-        for part in [part for part in above if part.tag.endswith(("}metadata", "}style"))]:
-            above.remove(part)
-    prefixes = ("#", "url(#")
-    wanted = {
-        value.removeprefix("url(").strip("#)")
-        for part in drawn.iter()
-        for value in part.attrib.values()
-        if value.startswith(prefixes)
-    }
-    for part in drawn.iter():
-        part.tag, part.tail = part.tag.rpartition("}")[2], None
-        if part.tag != "text":
-            part.text = None
-        attributes = {key.rpartition("}")[2]: value for key, value in part.attrib.items()}
-        part.attrib.clear()
-        for key, value in attributes.items():
-            if key == "id" and value in wanted:
-                part.set(key, f"{name}-{value}")
-            elif key != "id" and value.startswith(prefixes):
-                part.set(key, value.replace("#", f"#{name}-", 1))
-            elif key != "id":
-                part.set(key, value.replace(INK, "currentColor") if key == "style" else value)
 
 
 def document(paint: Paint, title: str, description: str = "") -> str:
     """Return a chart as the text of an SVG file, which is dark where the reader's programs are."""
-    svg = element(paint, title, name="chart", description=description)
-    svg.set("style", "color-scheme: light dark")
-    return ET.tostring(svg, encoding="unicode") + "\n"
+    style = ' style="color-scheme: light dark"'
+    return element(paint, title, name="chart", description=description, style=style) + "\n"
 
 
 _PAGE_STYLE = (
@@ -199,71 +167,62 @@ _PAGE_STYLE = (
 )
 
 
+_HEAD = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"'
+    " content=\"default-src 'none'; style-src 'unsafe-inline'\"><meta name=\"viewport\""
+    ' content="width=device-width"><title>{title}</title><style>{style}</style></head>'
+)
+
+
 class Page:
     """A page that grows from its top to its bottom; all texts are put in as texts, whatever is in them."""
 
     def __init__(self, title: str) -> None:
-        self._html = ET.Element("html", {"lang": "en"})
-        head = ET.SubElement(self._html, "head")
-        ET.SubElement(head, "meta", {"charset": "utf-8"})
-        nothing_loaded = "default-src 'none'; style-src 'unsafe-inline'"
-        ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": nothing_loaded})
-        ET.SubElement(head, "meta", {"name": "viewport", "content": "width=device-width"})
-        ET.SubElement(head, "title").text = title
-        ET.SubElement(head, "style").text = _PAGE_STYLE
-        self._body = ET.SubElement(self._html, "body")
+        self._parts = [_HEAD.format(title=escape(title), style=_PAGE_STYLE), "<body>"]
         self._charts = 0
         self.add("h1", title)
 
     def add(self, tag: str, text: str) -> None:
         """Add a heading (`h2`) or a paragraph (`p`)."""
-        ET.SubElement(self._body, tag).text = text
+        self._parts.append(f"<{tag}>{escape(text)}</{tag}>")
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add a table; what follows a line break in a cell stands smaller below."""
-        table = ET.SubElement(ET.SubElement(self._body, "div", {"class": "wide"}), "table")
+        self._parts.append('<div class="wide"><table>')
         for kind, cells in (("th", heading), *(("td", row) for row in rows)):
-            row = ET.SubElement(table, "tr")
-            for text in cells:
-                cell = ET.SubElement(row, kind)
-                cell.text, _, below = text.partition("\n")
-                if below:
-                    ET.SubElement(cell, "small").text = below
+            texts = [escape(text).partition("\n") for text in cells]
+            shown = [first + (f"<small>{below}</small>" if below else "") for first, _, below in texts]
+            self._parts.append(f"<tr>{''.join(f'<{kind}>{text}</{kind}>' for text in shown)}</tr>")
+        self._parts.append("</table></div>")
 
     def chart(self, title: str, paint: Paint | None, description: str = "") -> None:
         """Add a chart under its title, where there is one."""
         if paint is not None:
             self._charts += 1
-            figure = ET.SubElement(self._body, "figure")
-            ET.SubElement(figure, "figcaption").text = title
-            figure.append(element(paint, title, name=f"chart{self._charts}", description=description))
+            svg = element(paint, title, name=f"chart{self._charts}", description=description)
+            self._parts.append(f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>")
 
     def text(self) -> str:
-        return "<!doctype html>\n" + ET.tostring(self._html, encoding="unicode", method="html") + "\n"
+        return "\n".join([*self._parts, "</body></html>"]) + "\n"
 
 
 # --- Kinds of charts
 
 
 def _axes(figure: Figure, height: float, count: int, columns: int, width: float = WIDTH) -> list[Axes]:
-    """Give a figure its size in pixels and `count` axes without a frame; `height` is that of a row."""
+    """Give a figure its size in pixels and `count` axes; `height` is that of a row."""
     rows = math.ceil(count / columns)
     figure.set_size_inches(width / INCH, rows * height / INCH)
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in every[count:]:
         axes.remove()
-    for axes in every[:count]:
-        axes.spines[:].set_visible(False)
-        axes.tick_params(length=0, pad=8, colors=INK)
-        axes.set_axisbelow(True)
-        axes.grid(color=INK, alpha=_FAINT, linewidth=1)
     return every[:count]
 
 
 class FigurePanel(NamedTuple):
     """One figure of each name; None where it is not known.
 
-    The axis goes up to 1, unless all that is shown lies far below and `near` asks for a closer look.
+    The axis goes up to 1, unless `near` asks for a closer look at what is shown.
     """
 
     title: str
@@ -274,39 +233,27 @@ class FigurePanel(NamedTuple):
 def intervals_chart(names: Sequence[str], panels: Sequence[FigurePanel]) -> Paint | None:
     """Return a chart of all panels with any figure, None where none has."""
     known = [panel for panel in panels if any(panel.spreads)]
-    if not known:
-        return None
-
-    at = ("axes fraction", "data")
-    beside: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": INK}
+    beside: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
 
     def paint(figure: Figure) -> None:
-        for place, axes in enumerate(_axes(figure, 24 * len(names) + 60, len(known), len(known))):
-            panel = known[place]
-            low, high = bounds(panel)
-            axes.set_xlim(low, high)
-            axes.set_xticks([low, 0, high] if low else [0, high / 2, high])
-            axes.xaxis.set_major_formatter("{x:g}")
+        all_axes = _axes(figure, 24 * len(names) + 60, len(known), len(known))
+        for axes, panel in zip(all_axes, known, strict=True):
+            axes.set_title(panel.title, fontweight="bold")
+            axes.set_xlim(
+                min(0.0, *(each.low for each in panel.spreads if each)), None if panel.near else 1.0
+            )
+            axes.locator_params(axis="x", nbins=3)
             axes.set_ylim(len(names) - 0.5, -0.5)
-            axes.set_yticks(range(len(names)), [short(each) for each in names] if place == 0 else None)
-            axes.tick_params(labelleft=place == 0)
-            axes.set_title(panel.title, loc="left", fontsize=12, fontweight="bold", color=INK)
+            axes.set_yticks(range(len(names)), [short(each) for each in names])
+            axes.tick_params(labelleft=panel is known[0])
             for row, spread in enumerate(panel.spreads):
                 if spread is not None:
                     axes.hlines(row, spread.low, spread.high, BLUE, linewidth=3, clip_on=False)
                     axes.plot(spread.value, row, "o", color=BLUE, markersize=9, clip_on=False)
-                    axes.annotate(f"{spread.value:.2f}", (1, row), xycoords=at, **beside)
+                    place = ("axes fraction", "data")
+                    axes.annotate(f"{spread.value:.2f}", (1, row), xycoords=place, **beside)
 
-    return paint
-
-
-def bounds(panel: FigurePanel) -> tuple[float, float]:
-    """Return where the axis of a panel begins and ends: it holds all intervals, and 0."""
-    tops = (0.1, 0.2, 0.5)
-    known = [spread for spread in panel.spreads if spread is not None]
-    highest, lowest = max(spread.high for spread in known), min(spread.low for spread in known)
-    low = next((-top for top in (0.0, *tops) if -top <= lowest), -1.0)
-    return low, next((top for top in tops if highest <= top), 1.0) if panel.near else 1.0
+    return paint if known else None
 
 
 _NONE, _ALL = (0.92, 0.945, 0.97), (0.12, 0.3, 0.49)  # red, green, blue of a cell for none or all of its row
@@ -317,26 +264,28 @@ def confusion_chart(
     words: Sequence[str], counts: Mapping[tuple[str, str], int], down: str, across: str
 ) -> Paint:
     """Return a chart of how often what is `down` came with what is `across`, by pairs of words."""
-    labels = [short(word, 16) for word in words]
+    labels, places = [short(word, 16) for word in words], range(len(words))
     longest = 9 * max(map(len, labels))
 
     def paint(figure: Figure) -> None:
-        cell = max(56, longest)
-        (axes,) = _axes(figure, 40 * len(words) + 60, 1, 1, cell * len(words) + longest + 60)
+        width = max(56, longest) * len(words) + longest + 60
+        (axes,) = _axes(figure, 40 * len(words) + 60, 1, 1, width)
         axes.grid(visible=False)
-        axes.set_xlim(-0.5, len(words) - 0.5)
-        axes.set_ylim(len(words) - 0.5, -0.5)
+        axes.set(xlim=(-0.5, len(words) - 0.5), ylim=(len(words) - 0.5, -0.5))
         axes.xaxis.tick_top()
         axes.xaxis.set_label_position("top")
-        axes.set_xlabel(across, style="italic", color=INK)
-        axes.set_ylabel(down, style="italic", color=INK)
-        axes.set_xticks(range(len(words)), labels)
-        axes.set_yticks(range(len(words)), labels)
+        axes.set_xlabel(across, style="italic")
+        axes.set_ylabel(down, style="italic")
+        axes.set_xticks(places, labels)
+        axes.set_yticks(places, labels)
         for row, label in enumerate(words):
             total = max(1, sum(counts.get((label, other), 0) for other in words))
             for column, other in enumerate(words):
                 count = counts.get((label, other), 0)
-                axes.bar(column, -0.95, 0.97, row + 0.475, color=shade(count / total), clip_on=False)
+                colour = [
+                    none + (every - none) * count / total for none, every in zip(_NONE, _ALL, strict=True)
+                ]
+                axes.bar(column, -0.95, 0.97, row + 0.475, color=[colour], clip_on=False)
                 # Not INK: a cell is the same on light and on dark paper.
                 ink = "#ffffff" if count / total > _DARK else "#010101"
                 axes.text(column, row, str(count), ha="center", va="center", color=ink)
@@ -344,43 +293,22 @@ def confusion_chart(
     return paint
 
 
-def shade(share: float) -> tuple[float, float, float]:
-    """Return the red, green and blue of a cell with a share of its row."""
-    red, green, blue = (none + (every - none) * share for none, every in zip(_NONE, _ALL, strict=True))
-    return red, green, blue
-
-
-class ReliabilityGroup(NamedTuple):
-    """Answers of about the same probability: their mean, the share that came true, and how many they are."""
-
-    probability: float
-    share: float
-    number: int
-
-
-def reliability_chart(curves: Mapping[str, Sequence[ReliabilityGroup]]) -> Paint | None:
-    """Return a diagram for each name that has any group, the least likely first; None where none has."""
-    known = {name: groups for name, groups in curves.items() if groups}
-    if not known:
-        return None
+def reliability_chart(curves: Mapping[str, Sequence[Bin]]) -> Paint | None:
+    """Return a diagram for each name that has any bin, the least likely first; None where none has."""
+    known = {name: bins for name, bins in curves.items() if bins}
 
     def paint(figure: Figure) -> None:
-        for axes, (name, groups) in zip(_axes(figure, 270, len(known), 4), known.items(), strict=True):
-            axes.set_box_aspect(1)
-            axes.set_title(short(name, 20), loc="left", fontsize=12, color=INK, pad=10)
-            axes.set_xlim(0, 1)
-            axes.set_ylim(0, 1)
-            for axis in (axes.xaxis, axes.yaxis):
-                axis.set_ticks([0, 0.5, 1])
-                axis.set_major_formatter("{x:g}")
+        for axes, (name, bins) in zip(_axes(figure, 270, len(known), 4), known.items(), strict=True):
+            axes.set_title(short(name, 20))
+            axes.set(box_aspect=1, xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
             axes.plot([0, 1], [0, 1], color=INK, alpha=0.4, linewidth=1, linestyle="dashed")
-            across, up = [group.probability for group in groups], [group.share for group in groups]
-            most = max(group.number for group in groups)
-            sizes = [max(25, 200 * group.number / most) for group in groups]  # square pixels
+            across, up = [each.confidence for each in bins], [each.relevant for each in bins]
+            most = max(each.count for each in bins)
+            sizes = [max(25, 200 * each.count / most) for each in bins]  # square pixels
             axes.plot(across, up, color=BLUE, linewidth=1.5, clip_on=False)
             axes.scatter(across, up, s=sizes, color=BLUE, alpha=0.75, linewidth=0, clip_on=False)
 
-    return paint
+    return paint if known else None
 
 
 class ScatterPoint(NamedTuple):
@@ -393,8 +321,6 @@ class ScatterPoint(NamedTuple):
 
 def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint | None:
     """Return a chart of some points, None of fewer than two: there is nothing to compare."""
-    if len(points) < 2:  # noqa: PLR2004 - what a comparison takes
-        return None
 
     def paint(figure: Figure) -> None:
         (axes,) = _axes(figure, max(320, 24 * len(points)), 1, 1)
@@ -409,13 +335,13 @@ def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint
         else:
             axes.set_xlim(0, (max(costs) or 1) * 1.08)
         axes.set_ylim(max(-1.0, math.floor(min(point.good.low for point in points) * 10) / 10), 1)
-        axes.set_xlabel(across, style="italic", color=INK)
-        axes.set_ylabel(up, style="italic", color=INK)
+        axes.set_xlabel(across, style="italic")
+        axes.set_ylabel(up, style="italic")
         axes.xaxis.set_major_formatter(lambda cost, _: f"{cost:.9f}".rstrip("0").rstrip("."))
         axes.minorticks_off()
-        figure.legend(loc="outside right upper", frameon=False, labelcolor=INK)
+        figure.legend(loc="outside right upper")
 
-    return paint
+    return paint if len(points) > 1 else None
 
 
 class Series(NamedTuple):
@@ -434,16 +360,16 @@ class Series(NamedTuple):
 
 def series_chart(times: Sequence[str], many: Sequence[Series]) -> Paint:
     """Return a chart of some series, which all have a moment for each of the times."""
+    around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
 
     def paint(figure: Figure) -> None:
         last = max(1, len(times) - 1)
         for axes, series in zip(_axes(figure, 186, len(many), 2), many, strict=True):
             axes.grid(visible=False)
-            axes.set_xlim(0, last)
-            axes.set_ylim(0, series.top)
-            axes.set_title(series.title, loc="left", fontsize=12, fontweight="bold", color=INK, pad=10)
-            axes.set_title(series.last, loc="right", fontsize=12, color=INK, pad=10)
-            axes.spines[["bottom", "top"]].set(visible=True, color=INK, alpha=_FAINT)
+            axes.set(xlim=(0, last), ylim=(0, series.top))
+            axes.set_title(series.title, fontweight="bold")
+            axes.set_title(series.last, loc="right")
+            axes.spines[["bottom", "top"]].set(visible=True, alpha=_FAINT)
             axes.set_yticks(series.limits, [series.written(limit) for limit in series.limits])
             axes.hlines(series.limits, 0, last, RED, linestyles="dashed", linewidth=1)
             axes.set_xticks([0, last][: len(times)], [*times[:1], *times[1:][-1:]])
@@ -452,10 +378,9 @@ def series_chart(times: Sequence[str], many: Sequence[Series]) -> Paint:
                 for moment in series.moments
             ]
             if all(math.isnan(value) for value, *_ in points):
-                axes.text(last / 2, series.top / 2, "nothing measured", ha="center", va="center", color=INK)
+                axes.text(last / 2, series.top / 2, "nothing measured", ha="center", va="center")
                 continue
             values, lows, highs = zip(*points, strict=True)
-            around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
             axes.fill_between(range(len(values)), lows, highs, **around)
             axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import charts, stats
-from judgekit.evaluation.charts import FigurePanel, Page, ReliabilityGroup, ScatterPoint
+from judgekit.evaluation.charts import FigurePanel, Page, ScatterPoint
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import Bin, BootstrapInterval, Class, ReportPart, Resampling, interval, mean
 from judgekit.judging.jury import ORDERS
@@ -305,17 +305,9 @@ def html(report: JudgingReport) -> str:
         for name, figure in _RELIABILITY.items()
     ]
     page.chart("Reliability: the further left, the better", charts.intervals_chart(names, panels))
-    curves = {
-        judge.judge: [
-            ReliabilityGroup(bin_.confidence, bin_.relevant, bin_.count) for bin_ in judge.probabilities.bins
-        ]
-        for judge in judges
-        if judge.probabilities
-    }
-    page.chart(
-        "Probabilities (across) and the share that was to be kept (up): best on the dashed line",
-        charts.reliability_chart(curves),
-    )
+    curves = {judge.judge: judge.probabilities.bins for judge in judges if judge.probabilities}
+    title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
+    page.chart(title, charts.reliability_chart(curves))
     for judge in judges:
         _page_judge(page, judge)
     return page.text()

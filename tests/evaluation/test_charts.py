@@ -20,8 +20,8 @@ from drawn import charts as charts_of
 
 from judgekit.errors import UsageError
 from judgekit.evaluation import charts
-from judgekit.evaluation.charts import FigurePanel, Page, ReliabilityGroup, ScatterPoint, Series
-from judgekit.evaluation.stats import BootstrapInterval
+from judgekit.evaluation.charts import FigurePanel, Page, ScatterPoint, Series
+from judgekit.evaluation.stats import Bin, BootstrapInterval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,8 @@ def test_names_that_differ_at_the_end_still_do() -> None:
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_a_name_is_a_text_whatever_is_in_it(name: str) -> None:
-    (label,) = set(texts(svg(agreement(name)))) - {"0", "0.5", "1", "0.50", "Accuracy"}
+    shown = texts(svg(agreement(name)))
+    (label,) = [each for each in shown if each != "Accuracy" and not re.fullmatch(r"[\d.]+", each)]
     assert label == charts.short(name)
     assert label.isprintable()
     text = charts.document(agreement(name), name, name)
@@ -242,7 +243,7 @@ def test_a_page_is_well_formed_loads_nothing_and_keeps_its_charts_apart() -> Non
     assert len(ids) == len(set(ids))
     for number, drawing in enumerate(charts_of(text), 1):
         own = {element.attrib["id"] for element in drawing.iter() if "id" in element.attrib}
-        assert set(references(drawing)) == own
+        assert set(references(drawing)) <= own
         assert all(each.startswith(f"chart{number}-") for each in own)
 
 
@@ -255,8 +256,8 @@ def test_every_kind_draws_any_names(names: list[str]) -> None:
     assert set(map(charts.short, names)) <= set(texts(svg(charts.intervals_chart(names, panels))))
     words = texts(svg(charts.confusion_chart(names, {(names[0], names[0]): 12345}, "label", "answer")))
     assert {"12345", "label", "answer", *(charts.short(name, 16) for name in names)} <= set(words)
-    groups = [ReliabilityGroup(0.0, 1.0, 3), ReliabilityGroup(1.0, 0.0, 1)]
-    shown = texts(svg(charts.reliability_chart(dict.fromkeys(names, groups))))
+    bins = [Bin(0.0, 0.1, 3, 0.0, 1.0), Bin(0.9, 1.0, 1, 1.0, 0.0)]
+    shown = texts(svg(charts.reliability_chart(dict.fromkeys(names, bins))))
     assert {charts.short(name, 20) for name in names} <= set(shown)
     for factor in (0.0, 1.0, 3.0):
         points = [ScatterPoint(name, 0.0001 * factor**number, MIDDLE) for number, name in enumerate(names)]
@@ -281,26 +282,6 @@ def test_what_is_not_known_has_no_dot_and_what_nobody_knows_no_chart() -> None:
     assert charts.reliability_chart({"a": []}) is None
     zero = svg(agreement("a", spreads=[BootstrapInterval(0, 0, 0)]))
     assert ("0.00" in texts(zero), len(marks(zero))) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "near", "axis"),
-    [
-        (0.1, 0.9, False, (0, 1)),
-        (0.01, 0.04, False, (0, 1)),
-        (0.01, 0.04, True, (0, 0.1)),
-        (0, 0, True, (0, 0.1)),
-        (0.1, 0.51, True, (0, 1)),
-        (-0.05, 0.3, True, (-0.1, 0.5)),
-        (-0.3, -0.2, False, (-0.5, 1)),
-        (-0.7, 1, False, (-1, 1)),
-    ],
-)
-def test_an_axis_holds_what_is_shown_and_zero(
-    *, low: float, high: float, near: bool, axis: tuple[float, float]
-) -> None:
-    panel = FigurePanel("Lift", [None, BootstrapInterval((low + high) / 2, low, high)], near)
-    assert charts.bounds(panel) == axis
 
 
 def luminance(colour: str) -> float:
