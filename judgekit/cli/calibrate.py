@@ -15,13 +15,10 @@ from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-    from judgekit.config.names import ModeName
-    from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.runner import Opinions
-    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promised, RefusedRule
-    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.config.names import ModeName, TierName
+    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 
@@ -66,37 +63,48 @@ def calibrate(
     if rubric is None or mode is None:
         missing = "--rubric" if rubric is None else "--mode"
         raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
-    (labels,) = files
+    rate, confidence = _rates(error, excess, confidence)
+    reference: TierName | None = None if excess is None else "deep"
+    return _learn(files[0], rubric, mode, (rate, confidence, reference), out, as_json=as_json)
 
-    from judgekit.evaluation import cases as labelled
-    from judgekit.evaluation import runner
+
+def _learn(
+    labels: Path,
+    rubric: str,
+    mode: ModeName,
+    promise: tuple[float, float, TierName | None],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    from judgekit.evaluation import cases, runner, samples
     from judgekit.evaluation.calibrate import learn
     from judgekit.judging import calibration
-    from judgekit.judging.calibration import Promise
     from judgekit.rubric import loader
 
-    promise = Promise(*_rates(error, excess, confidence), reference=None if excess is None else "deep")
     calibration.check(out)
     project = Path(environment.project_root(str(Path.cwd())))
     loaded = loader.find_rubric(rubric, project)
-    given = labelled.read(labels)
-    opinions = _said(given, labels, loaded, mode, project)
-    lacking = None if any(case.judges for case in given) else runner.unanswered(opinions.cases)
+    given, missing = cases.read(labels), None
+    if any(case.judges for case in given):
+        opinions = runner.Opinions(given, samples.models(given), {})
+    else:
+        opinions = runner.ask(given, labels.parent, loaded, mode, project, progress(len(given), "cases"))
+        missing = runner.unanswered(opinions.cases)
     known = learn(
         opinions.cases,
         opinions.models,
         loaded,
         mode,
-        promise,
+        calibration.Promise(*promise),
         made=datetime.now(UTC),
-        labels_sha256=labelled.sha256(labels),
+        labels_sha256=cases.sha256(labels),
         asking=opinions.asking,
     )
     if as_json:
         emit(known.text().rstrip())
     else:
-        for line in _lines(known):
-            say(line)
+        _say(known)
     if known.gates or out is not None:
         path = out or calibration.default_path(known)
         calibration.write(known, path)
@@ -104,9 +112,9 @@ def calibrate(
         warn(f"written: {path}")
     else:
         warn("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
-    if lacking is None:
+    if missing is None:
         return 0
-    warn(lacking)
+    warn(missing)
     return Exit.HUMAN_NEEDED
 
 
@@ -114,8 +122,7 @@ def _accept(path: Path) -> int:
     from judgekit.judging import calibration
 
     known = calibration.read(path)
-    for line in _lines(known):
-        say(line)
+    _say(known)
     say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
     if sys.stdin.isatty() and not typer.confirm("Let it count wherever a project brings this file?"):
         warn("not accepted; the rubric's own rules stay in force")
@@ -136,48 +143,33 @@ def _rates(error: float | None, excess: float | None, confidence: float) -> tupl
     return rate, confidence
 
 
-def _said(cases: list[Case], path: Path, loaded: LoadedRubric, mode: ModeName, project: Path) -> Opinions:
-    """Return the cases with the opinions of the tiers: those in the file, or the models are asked."""
-    from judgekit.evaluation import runner, samples
-
-    if any(case.judges for case in cases):
-        return runner.Opinions(cases, samples.models(cases), {})
-    return runner.ask(cases, path.parent, loaded, mode, project, progress(len(cases), "cases"))
-
-
-def _lines(known: Calibration) -> Iterator[str]:
+def _say(known: Calibration) -> None:
     from judgekit.judging.logprobs import WORDS
 
     rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
     models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
-    yield f"{known.id}: {rubric}; {models}; {known.cases} labelled"
-    yield f"Promised with {known.promise.confidence:.0%} confidence: {_promise(known.promise)}"
-    yield ""
-    yield "May be final" if known.gates else "May be final: nothing"
-    for shown in known.gates:
-        yield f"  {_class(shown, known):<44} {_seen(shown)}"
+    say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
+    rate, reference = _exact(known.promise.rate), known.promise.reference
+    promise = f"an opinion that is final differs from its label in at most {rate}"
+    if reference is not None:
+        promise = f"at most {rate} more errors than {reference} alone, which has the last word"
+    say(f"Promised with {known.promise.confidence:.0%} confidence: {promise}")
+    say()
+    say("May be final" if known.gates else "May be final: nothing")
+    for gate in known.gates:
+        say(f"  {_class(gate, known):<44} {_seen(gate)}")
     if known.not_promised:
-        yield "Cannot be promised"
+        say("Cannot be promised")
     for refused in known.not_promised:
-        yield f"  {_class(refused, known):<44} {_seen(refused)}; {_why(refused)}"
+        why = f"too few labels, about {refused.more} more of these would do"
+        if refused.more is None:
+            why = "too many errors, more labels would not help"
+        say(f"  {_class(refused, known):<44} {_seen(refused)}; {why}")
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
-        yield f"Left out: {count} of {tier}; what it said was {how} elsewhere, and not in these"
-    yield ""
-    yield from _table(known)
-
-
-def _promise(promise: Promised) -> str:
-    if promise.reference is None:
-        return f"an opinion that is final differs from its label in at most {_exact(promise.rate)}"
-    return (
-        f"at most {_exact(promise.rate)} more errors than {promise.reference} alone, which has the last word"
-    )
-
-
-def _rate(value: float) -> str:
-    """Return a rate in percent; one that is not zero never reads as zero."""
-    return f"{value:.1%}" if value >= _LEAST_RATE or not value else f"{100 * value:.2g}%"
+        say(f"Left out: {count} of {tier}; what it said was {how} elsewhere, and not in these")
+    say()
+    _say_table(known)
 
 
 def _exact(rate: float) -> str:
@@ -185,45 +177,37 @@ def _exact(rate: float) -> str:
     return f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
 
 
-def _class(each: CalibratedRule | RefusedRule, known: Calibration) -> str:
+def _class(rule: CalibratedRule, known: Calibration) -> str:
     if known.subjects:
-        after = {"accept": " after a lead", "improve": " after a tie"}.get(each.after or "", "")
-        return f"best of {each.tier}{after}, ahead by {each.least_margin:g} or more"
-    if each.stands:
-        return f"a win of {each.stands} against a tie of {each.tier}, lead {each.least_margin:g} or more"
-    after = f" after {each.after}" if each.after else ""
-    margin = f", margin {each.least_margin:g} or more" if each.least_margin else ""
-    return f"{each.tier} {each.outcome}{after}{margin}"
+        after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
+        return f"best of {rule.tier}{after}, ahead by {rule.least_margin:g} or more"
+    if rule.stands:
+        return f"a win of {rule.stands} against a tie of {rule.tier}, lead {rule.least_margin:g} or more"
+    after = f" after {rule.after}" if rule.after else ""
+    margin = f", margin {rule.least_margin:g} or more" if rule.least_margin else ""
+    return f"{rule.tier} {rule.outcome}{after}{margin}"
 
 
-def _seen(each: CalibratedRule | RefusedRule) -> str:
-    gains = f" and {each.gains} gained" if each.gains else ""
-    return f"{each.errors} wrong{gains} of {each.labels}, at most {_rate(each.bound)}"
+def _seen(rule: CalibratedRule) -> str:
+    gains = f" and {rule.gains} gained" if rule.gains else ""
+    # A bound that is not zero never reads as zero.
+    one_decimal = rule.bound >= _LEAST_RATE or not rule.bound
+    bound = f"{rule.bound:.1%}" if one_decimal else f"{100 * rule.bound:.2g}%"
+    return f"{rule.errors} wrong{gains} of {rule.labels}, at most {bound}"
 
 
-def _why(refused: RefusedRule) -> str:
-    if refused.more is None:
-        return "too many errors, more labels would not help"
-    return f"too few labels, about {refused.more} more of these would do"
+def _say_table(known: Calibration) -> None:
+    say(f"{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}")
+    subjects = known.subjects.all if known.subjects else known.cases
+    least = subjects * sum(tier != "tiebreaker" for tier in known.models)
 
+    def row(name: str, figure: Callable[[Measured], str]) -> None:
+        say(f"  {name:<44}{figure(known.with_gates):>12}{figure(known.without):>12}")
 
-def _table(known: Calibration) -> Iterator[str]:
-    yield f"{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}"
-    both = (known.with_gates, known.without)
-    yield _row("ended by a gate", *(f"{measured.by_gate / known.cases:.1%}" for measured in both))
-    yield _row("decided", *(f"{measured.decided / known.cases:.1%}" for measured in both))
-    yield _row("wrong among the decided", *map(_wrong, both))
+    row("ended by a gate", lambda each: f"{each.by_gate / known.cases:.1%}")
+    row("decided", lambda each: f"{each.decided / known.cases:.1%}")
+    row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
     for tier in known.models:
-        yield _row(f"calls of {tier}", *(str(each.calls.get(tier, 0)) for each in both))
-    asked = known.subjects.all if known.subjects else known.cases
-    least = asked * sum(tier != "tiebreaker" for tier in known.models)
-    saved = [1 - sum(each.calls.values()) / least if least else 0.0 for each in both]
-    yield _row("calls saved against asking quick and deep", *(f"{each:.1%}" for each in saved))
-
-
-def _wrong(each: Measured) -> str:
-    return f"{each.errors / each.decided:.1%}" if each.decided else "-"
-
-
-def _row(name: str, calibrated: str, without: str) -> str:
-    return f"  {name:<44}{calibrated:>12}{without:>12}"
+        row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
+    saved = "calls saved against asking quick and deep"
+    row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")

@@ -16,11 +16,11 @@ from judgekit.retrieval.compiled import KINDS
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval, Class, Resampling
+    from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.retrieval.compiled import Profile
 
     ProfileKind = str
@@ -84,12 +84,14 @@ def judge(
     Exit code 2 when a model that was asked did not answer: the figures rest on a part, or on nothing.
     """
     from judgekit.evaluation import cases as labelled
+    from judgekit.evaluation import charts, runner
     from judgekit.evaluation import report as evaluation
-    from judgekit.evaluation import runner
     from judgekit.rubric import loader
 
-    if html is not None:
-        _check(html)
+    if html is not None:  # refuse it before any model is asked
+        charts.load()
+        if not html.parent.is_dir():
+            raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
     cases = labelled.read(file)
     project = Path(environment.project_root(str(Path.cwd())))
     loaded = loader.find_rubric(rubric, project) if rubric else None
@@ -112,74 +114,54 @@ def judge(
     if as_json:
         emit(report.model_dump_json(by_alias=True))
     else:
-        for line in _lines(report):
-            say(line)
-    if missing is None:
-        return 0
-    warn(missing)
-    return Exit.HUMAN_NEEDED
+        _say_judging(report)
+    if missing is not None:
+        warn(missing)
+    return 0 if missing is None else Exit.HUMAN_NEEDED
 
 
-def _check(html: Path) -> None:
-    """Refuse, before any model is asked, a page that could not be drawn or not be written."""
-    from judgekit.evaluation import charts
-
-    charts.load()
-    if not html.parent.is_dir():
-        raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
-
-
-def _lines(report: JudgingReport) -> Iterator[str]:
+def _say_judging(report: JudgingReport) -> None:
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    yield f"{report.file}: {report.items} labelled items{rubric}"
-    for judge_report in report.judges:
-        yield ""
-        yield from _judge(judge_report)
-    yield ""
-    yield resampling(report.bootstrap, "items")
+    say(f"{report.file}: {report.items} labelled items{rubric}")
+    for each in report.judges:
+        say()
+        _say_judge(each)
+    say()
+    say(resampling(report.bootstrap, "items"))
 
 
-def _judge(each: JudgeReport) -> Iterator[str]:
-    yield escaped(f"{each.judge}{f' ({each.model})' if each.model else ''}: {each.items} items")
-    yield figure("accuracy", each.accuracy)
-    yield figure("Cohen's kappa", each.kappa)
-    if each.weighted_kappa:
-        yield figure("quadratically weighted kappa", each.weighted_kappa)
-    if each.unanswered:
-        why = ", ".join(f"{count} {kind}" for kind, count in each.unanswered.items())
-        yield escaped(f"  {'not answered':<{LABEL_WIDTH}}{why}")
-    yield figure("unreadable", each.unreadable)
-    yield from map(_class, each.classes)
-    for name, flips in (("flips with the order", each.order_flips), ("flips on rerun", each.rerun_flips)):
+def _say_judge(judge: JudgeReport) -> None:
+    say(escaped(f"{judge.judge}{f' ({judge.model})' if judge.model else ''}: {judge.items} items"))
+    say(figure("accuracy", judge.accuracy))
+    say(figure("Cohen's kappa", judge.kappa))
+    if judge.weighted_kappa:
+        say(figure("quadratically weighted kappa", judge.weighted_kappa))
+    if judge.unanswered:
+        why = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
+        say(escaped(f"  {'not answered':<{LABEL_WIDTH}}{why}"))
+    say(figure("unreadable", judge.unreadable))
+    for one in judge.classes:
+        precision, recall = (f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall))
+        times = f"{one.said} time{'' if one.said == 1 else 's'}"
+        known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
+        say(f"  {_word(one.word):<{LABEL_WIDTH}}precision {precision}, recall {recall}, {known}")
+    for name, flips in (("flips with the order", judge.order_flips), ("flips on rerun", judge.rerun_flips)):
         if flips.pairs:
-            yield f"{figure(name, flips.rate)} of {flips.pairs}"
-    if each.injection:
-        lift = each.injection
-        yield figure(f"{_word(lift.wanted)} before injected text", lift.before)
-        yield f"{figure('lift by injected text', lift.lift)} of {lift.pairs}"
-    if each.probabilities:
-        known = each.probabilities
-        errors = f"{known.brier:.3f}, {known.ece:.3f} of {known.answers}"
-        yield f"  {'Brier and ECE of its probabilities':<{LABEL_WIDTH}}{errors}"
-    usd = "" if each.cost.usd is None else f", ${each.cost.usd:.6f}"
-    yield f"  {'an item':<{LABEL_WIDTH}}{each.cost.calls:.2f} calls{usd}"
-
-
-def _class(one: Class) -> str:
-    precision, recall = map(_short, (one.precision, one.recall))
-    times = f"{one.said} time{'' if one.said == 1 else 's'}"
-    known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
-    return f"  {_word(one.word):<{LABEL_WIDTH}}precision {precision}, recall {recall}, {known}"
+            say(f"{figure(name, flips.rate)} of {flips.pairs}")
+    if lift := judge.injection:
+        say(figure(f"{_word(lift.wanted)} before injected text", lift.before))
+        say(f"{figure('lift by injected text', lift.lift)} of {lift.pairs}")
+    if probabilities := judge.probabilities:
+        errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
+        say(f"  {'Brier and ECE of its probabilities':<{LABEL_WIDTH}}{errors}")
+    usd = "" if judge.cost.usd is None else f", ${judge.cost.usd:.6f}"
+    say(f"  {'an item':<{LABEL_WIDTH}}{judge.cost.calls:.2f} calls{usd}")
 
 
 def _word(word: str) -> str:
     """Return a word that anybody may have written, so that it keeps to its column."""
     told = escaped(word[: _LONGEST_WORD + 1])
     return told if len(told) <= _LONGEST_WORD else f"{told[: _LONGEST_WORD - 1]}…"
-
-
-def _short(bootstrap_interval: BootstrapInterval | None) -> str:
-    return "-" if bootstrap_interval is None else f"{bootstrap_interval.value:.3f}"
 
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well it does on labelled data.")
@@ -231,8 +213,7 @@ def retrieval(
     if as_json:
         emit(report.model_dump_json())
     else:
-        for line in _evaluate_lines(report):
-            say(line)
+        _say_retrieval(report)
     return 0
 
 
@@ -243,46 +224,40 @@ def _profile(kind: str) -> Profile:
     return Profiles(compile_profiles(Path(environment.project_root(str(Path.cwd()))))).by_kind[kind]
 
 
-def _evaluate_lines(report: RetrievalReport) -> Iterator[str]:
+def _say_retrieval(report: RetrievalReport) -> None:
+    from judgekit.evaluation.stats import Bin, LabelGroup
+
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
     profile = f"profile {report.profile.retrieval} {report.profile.version}"
-    yield (
+    say(
         f"{report.collection}: {report.documents} documents{scopes}, {report.queries} queries,"
         f" {report.judged} of them judged; {profile}"
     )
-    yield ""
-    for name, bootstrap_interval in report.metrics.items():
-        yield figure(name, bootstrap_interval)
-    yield ""
-    yield from _confidence(report)
-    yield ""
-    injection = report.injection
-    yield f"To {injection.prompts} prompts, {injection.answerable} of them answerable, the hook would add"
-    yield figure("an injection, share of prompts", injection.injected)
-    yield figure("a nudge, share of prompts", injection.nudged)
-    yield figure("relevant, share of what is injected", injection.precision)
-    yield figure("something relevant, share of answerable", injection.coverage)
-    if report.elsewhere is not None:
-        yield ""
-        yield "Asked against the documents of the next scope"
-        yield figure("an injection, share of prompts", report.elsewhere.injected)
-        yield figure("a nudge, share of prompts", report.elsewhere.nudged)
-    yield ""
-    yield resampling(report.bootstrap, "queries")
-
-
-def _confidence(report: RetrievalReport) -> Iterator[str]:
+    say()
+    for name, metric in report.metrics.items():
+        say(figure(name, metric))
+    say()
     measured = report.confidence
     if measured.brier is None or measured.ece is None:
-        yield "Confidence: no query found anything"
-        return
-    yield f"Confidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}"
-    yield f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}"
-    for bin_ in measured.bins:
-        yield _row(f"{bin_.low:.1f} to {bin_.high:.1f}", bin_.count, bin_.confidence, bin_.relevant)
-    for group in measured.labels:
-        yield _row(group.label, group.count, group.confidence, group.relevant)
-
-
-def _row(name: str, count: int, confidence: float, relevant: float) -> str:
-    return f"  {name:<12}{count:>8}{confidence:>8.3f}{relevant:>10.3f}"
+        say("Confidence: no query found anything")
+    else:
+        say(f"Confidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}")
+        say(f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}")
+        groups: list[Bin | LabelGroup] = [*measured.bins, *measured.labels]
+        for each in groups:
+            name = f"{each.low:.1f} to {each.high:.1f}" if isinstance(each, Bin) else each.label
+            say(f"  {name:<12}{each.count:>8}{each.confidence:>8.3f}{each.relevant:>10.3f}")
+    say()
+    injection = report.injection
+    say(f"To {injection.prompts} prompts, {injection.answerable} of them answerable, the hook would add")
+    say(figure("an injection, share of prompts", injection.injected))
+    say(figure("a nudge, share of prompts", injection.nudged))
+    say(figure("relevant, share of what is injected", injection.precision))
+    say(figure("something relevant, share of answerable", injection.coverage))
+    if report.elsewhere is not None:
+        say()
+        say("Asked against the documents of the next scope")
+        say(figure("an injection, share of prompts", report.elsewhere.injected))
+        say(figure("a nudge, share of prompts", report.elsewhere.nudged))
+    say()
+    say(resampling(report.bootstrap, "queries"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -34,7 +33,7 @@ from judgekit.judging.verdict import RubricRef
 from judgekit.rubric import search_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from judgekit.judging.fingerprint import PanelFingerprint
     from judgekit.judging.orchestrator import JudgeOptions
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "judgekit/calibration@1"
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Promised(Strict):
@@ -75,18 +73,9 @@ class CalibratedRule(Strict):
         return FinalityRule(self.tier, self.outcome, self.least_margin, self.after, self.stands)
 
 
-class RefusedRule(Strict):
+class RefusedRule(CalibratedRule):
     """A class of opinions for which the promise cannot be given; `more` labels of it would do, if any."""
 
-    tier: TierName
-    outcome: Outcome
-    after: Outcome | None = None
-    least_margin: float
-    stands: TierName | None = None
-    labels: int
-    errors: int
-    gains: int = 0
-    bound: float
     why: Literal["too few labels", "too many errors"]
     more: int | None = None
 
@@ -149,10 +138,7 @@ class Calibration(Strict):
         return FinalityRules(self.id, gates, self.promise.reference, read)
 
     def misfit(self, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
-        """Say in a few words why it does not fit, None where it does; id and mode of the rubric are given.
-
-        `subjects` is how many are compared, where that is what it is for.
-        """
+        """Say in a few words why it does not fit, None where it does; `subjects` is how many are compared."""
         if self.rubric.sha256 != loaded.sha256:
             return f"it was made for another {self.rubric.id} ({self.rubric.version})"
         if self.prompt_sha256 != loaded.rubric.prompt.sha256:
@@ -163,18 +149,14 @@ class Calibration(Strict):
         if known and not known.least <= subjects <= known.most:
             count = f"{known.least} to {known.most}" if known.least < known.most else known.most
             return f"it was made for {count} texts, and there are {subjects}"
+        for tier, model in now.models.items():
+            before = self.models.get(tier, "nobody")
+            if fingerprint.together(before.split(fingerprint.TOGETHER)) != model:
+                return f"{tier} was {before} and is {model} now"
+        if gone := sorted(set(self.models) - set(now.models)):
+            return f"{', '.join(gone)} is not asked now"
         was = Was(self.asked, self.read, self.asking)
-        return self._other_models(now.models) or fingerprint.misfit(
-            was, now, loaded.rubric, ranked=known is not None
-        )
-
-    def _other_models(self, models: Mapping[TierName, str]) -> str | None:
-        for tier, model in models.items():
-            was = self.models.get(tier, "nobody")
-            if fingerprint.together(was.split(fingerprint.TOGETHER)) != model:
-                return f"{tier} was {was} and is {model} now"
-        gone = sorted(set(self.models) - set(models))
-        return f"{', '.join(gone)} is not asked now" if gone else None
+        return fingerprint.misfit(was, now, loaded.rubric, ranked=known is not None)
 
     def text(self) -> str:
         """Return the file's text."""
@@ -219,7 +201,7 @@ class Flaw(NamedTuple):
     told: str
 
 
-def bound(tally: ErrorCounts, level: float, promise: Promise) -> float:
+def bound(tally: ErrorCounts, level: float, promise: Promise | Promised) -> float:
     """Return what the rate exceeds with a probability of at most `level`.
 
     With a reference it is the rate of losses less that of gains, each bounded at half the level.
@@ -230,83 +212,73 @@ def bound(tally: ErrorCounts, level: float, promise: Promise) -> float:
     return losses - lower(tally.gains, tally.labels, level / 2)
 
 
-def first_flaw(known: Calibration) -> Flaw | None:
-    """Return the first thing in a calibration that its counts do not bear out, None if they bear out all."""
-    return next(_flaws(known), None)
-
-
 def _flaws(known: Calibration) -> Iterator[Flaw]:
+    """Yield what the counts of a calibration do not bear out, in the order of the file."""
     tiers = [tier for tier in TIERS if tier in known.models]
     last = known.promise.reference
     if not 0 <= known.cases <= _MOST:
         yield Flaw("cases", f"expected 0 to {_MOST}, got {known.cases}")
     if last is not None and last not in tiers[1:]:
         yield Flaw("promise.reference", f"expected a tier after the first one, got {last}")
-    for at, calibrated_rule in enumerate(known.gates):
-        yield from _counted(f"gates.{at}", calibrated_rule, known)
-        yield from _placed(f"gates.{at}", calibrated_rule, known, tiers)
-        yield from _held(f"gates.{at}", calibrated_rule, known)
+    for at, gate in enumerate(known.gates):
+        yield from _counted(f"gates.{at}", gate, known)
+        yield from _placed(f"gates.{at}", gate, known, tiers)
+        yield from _held(f"gates.{at}", gate, known)
     for at, refused in enumerate(known.not_promised):
         yield from _counted(f"not_promised.{at}", refused, known)
     for name, measured in (("with_gates", known.with_gates), ("without", known.without)):
-        yield from _measured(name, measured, known.cases)
+        limits = {"decided": known.cases, "errors": measured.decided, "by_gate": measured.decided}
+        for key, most in limits.items():
+            if not 0 <= (count := getattr(measured, key)) <= most:
+                yield Flaw(f"{name}.{key}", f"expected 0 to {most}, got {count}")
+        for tier, count in measured.calls.items():
+            if count < 0:
+                yield Flaw(f"{name}.calls.{tier}", f"expected no less than 0, got {count}")
 
 
-def _counted(where: str, each: CalibratedRule | RefusedRule, known: Calibration) -> Iterator[Flaw]:
-    if not 0 <= each.labels <= known.cases:
-        yield Flaw(f"{where}.labels", f"expected 0 to {known.cases} (all cases), got {each.labels}")
-    if not 0 <= each.errors <= each.labels:
-        yield Flaw(f"{where}.errors", f"expected 0 to {each.labels}, got {each.errors}")
-    most = each.labels - each.errors if known.promise.reference else 0
-    if not 0 <= each.gains <= most:
-        yield Flaw(f"{where}.gains", f"expected 0 to {most}, got {each.gains}")
-    if not isfinite(each.least_margin):
-        yield Flaw(f"{where}.least_margin", f"expected a number, got {each.least_margin}")
+def _counted(where: str, rule: CalibratedRule | RefusedRule, known: Calibration) -> Iterator[Flaw]:
+    if not 0 <= rule.labels <= known.cases:
+        yield Flaw(f"{where}.labels", f"expected 0 to {known.cases} (all cases), got {rule.labels}")
+    if not 0 <= rule.errors <= rule.labels:
+        yield Flaw(f"{where}.errors", f"expected 0 to {rule.labels}, got {rule.errors}")
+    most = rule.labels - rule.errors if known.promise.reference else 0
+    if not 0 <= rule.gains <= most:
+        yield Flaw(f"{where}.gains", f"expected 0 to {most}, got {rule.gains}")
+    if not isfinite(rule.least_margin):
+        yield Flaw(f"{where}.least_margin", f"expected a number, got {rule.least_margin}")
 
 
 def _placed(
-    where: str, each: CalibratedRule, known: Calibration, tiers: Sequence[TierName]
+    where: str, gate: CalibratedRule, known: Calibration, tiers: Sequence[TierName]
 ) -> Iterator[Flaw]:
     end = tiers.index(known.promise.reference) if known.promise.reference in tiers else len(tiers) - 1
-    may = tiers[1:2] if each.stands else tiers[:end]
-    if each.tier not in may:
-        yield Flaw(f"{where}.tier", f"expected {' or '.join(may) or 'none'}, got {each.tier}")
-    elif each.stands and (each.stands, each.outcome, each.after) != (tiers[0], "improve", "accept"):
-        yield Flaw(f"{where}.stands", f"expected a win of {tiers[0]} against a tie of {each.tier}")
-    elif each.after is not None and each.tier == tiers[0]:
-        yield Flaw(f"{where}.after", f"expected none, because {each.tier} is the first tier")
-    same = [(gate.tier, gate.outcome, gate.after, gate.stands) for gate in known.gates]
-    if same.count((each.tier, each.outcome, each.after, each.stands)) > 1:
+    may = tiers[1:2] if gate.stands else tiers[:end]
+    if gate.tier not in may:
+        yield Flaw(f"{where}.tier", f"expected {' or '.join(may) or 'none'}, got {gate.tier}")
+    elif gate.stands and (gate.stands, gate.outcome, gate.after) != (tiers[0], "improve", "accept"):
+        yield Flaw(f"{where}.stands", f"expected a win of {tiers[0]} against a tie of {gate.tier}")
+    elif gate.after is not None and gate.tier == tiers[0]:
+        yield Flaw(f"{where}.after", f"expected none, because {gate.tier} is the first tier")
+    classes = [(each.tier, each.outcome, each.after, each.stands) for each in known.gates]
+    if classes.count((gate.tier, gate.outcome, gate.after, gate.stands)) > 1:
         yield Flaw(where, "expected one gate for each class of opinions, got several")
     # The classes of one tier have no opinion in common.
-    labels = Counter[str]()
-    for gate in known.gates:
-        labels[gate.tier] += 0 if gate.stands else gate.labels
-    if labels[each.tier] > known.cases:
-        told = f"expected {known.cases} at most in all gates of {each.tier}, got {labels[each.tier]}"
+    labels = sum(each.labels for each in known.gates if each.tier == gate.tier and not each.stands)
+    if labels > known.cases:
+        told = f"expected {known.cases} at most in all gates of {gate.tier}, got {labels}"
         yield Flaw(f"{where}.labels", told)
 
 
-def _held(where: str, each: CalibratedRule, known: Calibration) -> Iterator[Flaw]:
-    promise = Promise(known.promise.rate, known.promise.confidence, known.promise.reference)
-    share = (1 - promise.confidence) / len(known.gates)
-    least = bound(ErrorCounts(each.labels, each.errors, each.gains), share, promise)
-    if least > promise.rate:
-        seen = f"{each.errors} wrong of {each.labels}"
-        told = f"{seen} is no evidence for at most {promise.rate:g}: it may be up to {least:.3g}"
+def _held(where: str, gate: CalibratedRule, known: Calibration) -> Iterator[Flaw]:
+    rate = known.promise.rate
+    share = (1 - known.promise.confidence) / len(known.gates)
+    least = bound(ErrorCounts(gate.labels, gate.errors, gate.gains), share, known.promise)
+    if least > rate:
+        seen = f"{gate.errors} wrong of {gate.labels}"
+        told = f"{seen} is no evidence for at most {rate:g}: it may be up to {least:.3g}"
         yield Flaw(f"{where}.labels", told)
-    if not least - _ROUNDED <= each.bound <= promise.rate + _ROUNDED:
-        yield Flaw(f"{where}.bound", f"expected {least:.6f} to {promise.rate:g}, got {each.bound:g}")
-
-
-def _measured(where: str, each: Measured, cases: int) -> Iterator[Flaw]:
-    limits = {"decided": (each.decided, cases), "errors": (each.errors, each.decided)}
-    for name, (count, most) in {**limits, "by_gate": (each.by_gate, each.decided)}.items():
-        if not 0 <= count <= most:
-            yield Flaw(f"{where}.{name}", f"expected 0 to {most}, got {count}")
-    for tier, count in each.calls.items():
-        if count < 0:
-            yield Flaw(f"{where}.calls.{tier}", f"expected no less than 0, got {count}")
+    if not least - _ROUNDED <= gate.bound <= rate + _ROUNDED:
+        yield Flaw(f"{where}.bound", f"expected {least:.6f} to {rate:g}, got {gate.bound:g}")
 
 
 FOLDER = "calibrations"
@@ -375,8 +347,7 @@ def _parsed(path: Path) -> Calibration:
 
 
 def _check(known: Calibration, path: Path) -> None:
-    flaw = first_flaw(known)
-    if flaw is not None:
+    for flaw in _flaws(known):
         raise ConfigError(f"{flaw.told}; judgekit calibrate makes a new one", path=path, key=flaw.key)
 
 
@@ -404,11 +375,6 @@ def accept(path: Path) -> None:
             fresh.replace(kept)
     except OSError as error:
         raise InputError(f"{kept}: cannot be written ({error.strerror}); check the folder") from None
-
-
-def is_accepted(path: Path) -> bool:
-    """Whether the user accepted a file of these bytes."""
-    return _digest(path) in _accepted().calibrations
 
 
 def _accepted() -> Accepted:
@@ -487,8 +453,8 @@ def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator
 
 
 def _check_accepted(path: Path, project: Path | None) -> None:
-    """Raise `ConfigError` for a project's file that the user has not accepted."""
-    if not is_accepted(path):
+    """Raise `ConfigError` for a project's file of other bytes than the user has accepted."""
+    if _digest(path) not in _accepted().calibrations:
         shown = path.relative_to(project) if project else path
         told = "the project brings it and you have not accepted it"
         raise ConfigError(f"{told}; judgekit calibrate accept {shown} shows what it does", path=shown)

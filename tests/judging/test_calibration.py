@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration, fingerprint
-from judgekit.judging.calibration import Calibration, Promise, first_flaw
+from judgekit.judging.calibration import Calibration, Promise
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.rubric import loader
 
@@ -571,4 +572,7 @@ def test_what_is_learned_follows_from_its_counts(
     wrong: int, count: int, rate: float, reference: TierName | None
 ) -> None:
     found = cases(count, min(wrong, count))
-    assert first_flaw(learned(loader.score_rubric("kls"), found, rate, reference)) is None
+    known = learned(loader.score_rubric("kls"), found, rate, reference)
+    with tempfile.TemporaryDirectory() as folder:
+        calibration.write(known, Path(folder) / "c.json")
+        assert calibration.read(Path(folder) / "c.json") == known
