@@ -11,25 +11,16 @@ from judgekit import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at the end, Linux 108
 # What the clients of providers read from their own process and not from their arguments: an engine serves
 # those who have the same, and gets these, but no other variables of whoever starts it.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 SHARED = (
-    *(
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-    ),
+    *(*_PROXIES, *map(str.lower, _PROXIES)),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
 )
-_OTHERS = 0o077
 _own_code = ""
 
 
@@ -40,40 +31,20 @@ class EngineAddress:
     processes that run the same version.
     """
 
-    __slots__ = ("code", "compat_key", "folder", "stem")
+    __slots__ = ("code", "compat_key", "door", "folder", "lock", "log", "socket", "stem", "tried")
 
     def __init__(self, folder: str, compat_key: str, code: str) -> None:
         self.folder, self.compat_key, self.code = folder, compat_key, code
-        self.stem = os.path.join(folder, f"engine-{compat_key}-{code}")
-
-    @property
-    def socket(self) -> str:
-        """Where it listens."""
-        return f"{self.stem}.sock"
-
-    @property
-    def door(self) -> str:
-        """Where its port and token stand, on systems without Unix sockets."""
-        return f"{self.stem}.port"
-
-    @property
-    def lock(self) -> str:
-        """What it holds as long as it takes new work; its process id stands in it."""
-        return f"{self.stem}.lock"
+        self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
+        self.socket = f"{stem}.sock"  # where it listens
+        self.door = f"{stem}.port"  # where its port and token stand, on systems without Unix sockets
+        self.lock = f"{stem}.lock"  # held as long as it takes new work; its process id stands in it
+        self.log = f"{stem}.log"
+        self.tried = f"{stem}.tried"  # there from a start that nobody waits for until an engine listens
 
     def leaving(self, process: int) -> str:
         """Return what a process holds that takes no new work any more, until its end."""
         return f"{self.stem}.{process}.leaving"
-
-    @property
-    def tried(self) -> str:
-        """What is there from a start that nobody waits for until an engine listens."""
-        return f"{self.stem}.tried"
-
-    @property
-    def log(self) -> str:
-        """What it says of itself."""
-        return f"{self.stem}.log"
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
@@ -81,12 +52,33 @@ def find(*, make: bool = False) -> EngineAddress | None:
 
     With `make` its folder is there afterwards, without it only where somebody has made one.
     """
-    compat_key, code = _compat_key(environment.environ()), _code()
-    for folder in _folders(environment.environ()):
+    environ = environment.environ()
+    network = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    compat_key, code = _hash("\0".join([os.path.expanduser("~"), *network])), _code()
+    for folder in _folders():
         place = EngineAddress(folder, compat_key, code)
-        if len(os.fsencode(place.socket)) <= MAX_PATH and _usable(folder, make=make):
+        if len(os.fsencode(place.socket)) > MAX_PATH:
+            continue
+        if make:
+            try:
+                environment.private_folder(folder)
+            except OSError:  # a read-only home, a full disk
+                continue
+        if private(folder):
             return place
     return None
+
+
+def _folders() -> Iterator[str]:
+    """Yield where an engine may listen, the best first; the last has a short name."""
+    environ = environment.environ()
+    runtime, temporary = environ.get("XDG_RUNTIME_DIR", ""), environ.get("TMPDIR", "")
+    if os.path.isabs(runtime) and private(runtime):
+        yield os.path.join(runtime, "judgekit")
+    yield os.path.join(environment.cache_home(), "run")
+    if os.name != "nt":
+        for base in (temporary if os.path.isabs(temporary) else "/tmp", "/tmp"):  # noqa: S108 - looked at before it is used
+            yield os.path.join(base, f"judgekit-{os.getuid()}")
 
 
 def private(folder: str) -> bool:
@@ -97,66 +89,41 @@ def private(folder: str) -> bool:
         return False
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
-    return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & _OTHERS)
+    return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & 0o077)
 
 
 def relatives(place: EngineAddress) -> list[EngineAddress]:
     """Return the places of other versions that serve the same user and network, whether they run or not."""
-    beginning = f"engine-{place.compat_key}-"
-    found = set()
-    for name in os.listdir(place.folder):
-        stem, _, kind = name.rpartition(".")
-        if name.startswith(beginning) and kind in ("sock", "port"):
-            found.add(stem[len(beginning) :])
-    return [EngineAddress(place.folder, place.compat_key, code) for code in sorted(found - {place.code})]
+    codes = {code for code, kind in _named(place) if kind in ("sock", "port")}
+    return [EngineAddress(place.folder, place.compat_key, code) for code in sorted(codes - {place.code})]
 
 
 def leavers(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
     """Return the engines of all versions, for the same user and network, that said they leave."""
-    beginning = f"engine-{place.compat_key}-"
     found = []
-    for name in sorted(os.listdir(place.folder)):
-        stem, _, kind = name.rpartition(".")
-        code, _, process = stem[len(beginning) :].rpartition(".")
-        if kind == "leaving" and name.startswith(beginning) and process.isdecimal():
+    for name, kind in _named(place):
+        code, _, process = name.rpartition(".")
+        if kind == "leaving" and process.isdecimal():
             found.append((EngineAddress(place.folder, place.compat_key, code), int(process)))
     return found
 
 
-def _folders(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield where an engine may listen, the best first; the last has a short name."""
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime) and private(runtime):
-        yield os.path.join(runtime, "judgekit")
-    yield os.path.join(environment.cache_home(), "run")
-    if os.name != "nt":
-        shared = environ.get("TMPDIR", "")
-        yield os.path.join(shared if os.path.isabs(shared) else "/tmp", f"judgekit-{os.getuid()}")  # noqa: S108 - looked at before it is used
-        yield f"/tmp/judgekit-{os.getuid()}"  # noqa: S108 - the same; where TMPDIR is long
-
-
-def _usable(folder: str, *, make: bool) -> bool:
-    if make:
-        try:
-            environment.private_folder(folder)
-        except OSError:  # a read-only home, a full disk
-            return False
-    return private(folder)
-
-
-def _compat_key(environ: Mapping[str, str]) -> str:
-    network = [f"{name}={environ.get(name, '')}" for name in SHARED]
-    return _hash("\0".join([os.path.expanduser("~"), *network]))
+def _named(place: EngineAddress) -> Iterator[tuple[str, str]]:
+    """Yield the files of all versions: what comes after the common part of their names, and their endings."""
+    beginning = f"engine-{place.compat_key}-"
+    for name in sorted(os.listdir(place.folder)):
+        if name.startswith(beginning):
+            stem, _, kind = name.rpartition(".")
+            yield stem[len(beginning) :], kind
 
 
 def _code() -> str:
     """Return what changes with the version; in a checkout also with every edit before this process began."""
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
-    if _own_code:
-        return _own_code
-    package = os.path.dirname(os.path.realpath(environment.__file__))
-    installed = os.path.isdir(os.path.join(package, "_bundled"))
-    _own_code = _hash(f"{environment.__version__}\0{package}\0{'' if installed else _stamp(package)}")
+    if not _own_code:
+        package = os.path.dirname(os.path.realpath(environment.__file__))
+        installed = os.path.isdir(os.path.join(package, "_bundled"))
+        _own_code = _hash(f"{environment.__version__}\0{package}\0{'' if installed else _stamp(package)}")
     return _own_code
 
 

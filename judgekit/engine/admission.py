@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 512  # at work or waiting
 MOST_BYTES = 64_000_000  # of all bodies at once
-HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
 MOST_BODY = 16_000_000
-Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
+HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
 ALWAYS = ("/v1/health", "/v1/stop")  # answered however much there is to do
+Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
 
 
 class AdmissionMiddleware:
@@ -29,12 +29,7 @@ class AdmissionMiddleware:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: str = "",
-        most: int = MOST_REQUESTS,
-        always: Collection[str] = ALWAYS,
+        self, app: ASGIApp, *, token: str = "", most: int = MOST_REQUESTS, always: Collection[str] = ALWAYS
     ) -> None:
         self._app, self._token, self._most, self._always = app, token, most, always
         self.requests = 0  # that came in, ever
@@ -50,19 +45,29 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        size = _size(headers)
+        length = headers.get(b"content-length", b"0")
+        size = int(length) if length.isdigit() and b"transfer-encoding" not in headers else -1
+        always = scope["path"] in self._always
         holder: str | None = scope.get(HOLDER)
-        refused = self._refused(scope["path"], headers, size, holder)
+        token = headers.get(b"authorization", b"")
+        refused: Refusal | None = None
+        if self._token and not secrets.compare_digest(token, f"Bearer {self._token}".encode()):
+            refused = 401, "token", "this engine answers only to who knows its token", 0
+        elif size < 0:
+            refused = 411, "input", "send a body with its Content-Length", 0
+        elif size > MOST_BODY:
+            refused = 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
+        elif not always:
+            refused = self._full(size) or (self._greedy(size, holder) if holder is not None else None)
         if refused is not None:
             await refuse(send, *refused)
             return
-        counted = scope["path"] not in self._always
-        self.requests += counted
-        self._count(holder, counted, size)
+        self.requests += not always
+        self._count(holder, not always, size)
         try:
             await self._app(scope, receive, send)
         finally:
-            self._count(holder, -counted, -size)
+            self._count(holder, -(not always), -size)
 
     def _count(self, holder: str | None, requests: int, size: int) -> None:
         self.inside += requests
@@ -71,20 +76,6 @@ class AdmissionMiddleware:
             for counter, change in ((self._requests_of, requests), (self._bytes_of, size)):
                 counter[holder] += change
                 counter += Counter()  # drops who has nothing
-
-    def _refused(
-        self, path: str, headers: dict[bytes, bytes], size: int, holder: str | None
-    ) -> Refusal | None:
-        if not self._knows_token(headers.get(b"authorization", b"")):
-            return 401, "token", "this engine answers only to who knows its token", 0
-        if b"transfer-encoding" in headers or size < 0:
-            return 411, "input", "send a body with its Content-Length", 0
-        if size > MOST_BODY:
-            return 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
-        return None if path in self._always else self._full(size) or self._greedy(size, holder)
-
-    def _knows_token(self, given: bytes) -> bool:
-        return not self._token or secrets.compare_digest(given, f"Bearer {self._token}".encode())
 
     def _full(self, size: int) -> Refusal | None:
         if self.leaving:
@@ -95,9 +86,7 @@ class AdmissionMiddleware:
             return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are on their way already", 1
         return None
 
-    def _greedy(self, size: int, holder: str | None) -> Refusal | None:
-        if holder is None:
-            return None
+    def _greedy(self, size: int, holder: str) -> Refusal | None:
         requests, size_of = self._requests_of[holder], self._bytes_of[holder]
         if requests and requests + 1 > self._most - self.inside - 1:
             return 503, "busy", f"{requests} requests of yours are waiting already", 1
@@ -108,20 +97,13 @@ class AdmissionMiddleware:
 
 def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
     """Return the body of every answer that is an error."""
-    told: dict[str, Any] = {"kind": kind, "message": message, "exit_code": exit_code}
-    return json.dumps({"error": told}).encode()
-
-
-def _size(headers: dict[bytes, bytes]) -> int:
-    text = headers.get(b"content-length", b"0")
-    return int(text) if text.isdigit() else -1
+    return json.dumps({"error": {"kind": kind, "message": message, "exit_code": exit_code}}).encode()
 
 
 async def refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
-    """Answer with an error, and hang up."""
+    """Answer with an error, and hang up: what is left of the request is not read."""
     body = error_body(kind, message)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    # What is left of the request is not read.
     headers.append((b"connection", b"close"))
     if status == 503:  # noqa: PLR2004 - the status of RFC 9110 for a server that cannot just now
         headers.append((b"retry-after", f"{retry_after:g}".encode()))

@@ -36,7 +36,7 @@ _TAKEN_POLL = 0.1
 _CHUNK = 65536
 _MOST_HEAD = 65536
 _MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
-_OK, _BUSY = 200, 503
+_BUSY = 503
 # What an engine gets of the environment of whoever starts it: how to find Python's modules, its own files
 # and the network. No key, nothing of git's, nothing of the session.
 _HANDED_ON = (
@@ -93,18 +93,17 @@ class EngineFault(NoEngine):
 
 
 class Response:
-    """A status, and a body that is read as it comes."""
+    """A status, and a body that is read as it comes; reading raises `EngineLost`."""
 
     def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
         self.status = status
         self._pieces = pieces
 
     def read(self) -> bytes:
-        """Return the whole body; raises `EngineLost`."""
         return b"".join(self._pieces)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the body's lines as they come, without their ends; raises `EngineLost`."""
+        """Yield the body's lines as they come, without their ends."""
         rest = b""
         for piece in self._pieces:
             *whole, rest = (rest + piece).split(b"\n")
@@ -123,12 +122,12 @@ class Connection:
 
     def __init__(self, place: EngineAddress | None = None) -> None:
         self.place = place or places.find()
+        self.look = float("inf")
         self._socket: _socket.socket | None = None
         self._token = ""
         self._buffer = b""
-        self._whole = True
-        self.look = float("inf")
-        self._retry_after, self._served = 0.0, False
+        self._whole = True  # whether all of the last answer was read
+        self._served = False  # whether it has answered before
 
     def open(self) -> None:
         """Connect, unless it is; raises `NoEngine` when nobody of ours answers within `CONNECT_SECONDS`."""
@@ -141,7 +140,6 @@ class Connection:
                 raise NoEngine(f"no engine at {self.place.socket} ({type(error).__name__})") from None
 
     def close(self) -> None:
-        """Hang up."""
         if self._socket is not None:
             self._socket.close()
         self._socket, self._buffer, self._whole = None, b"", True
@@ -171,51 +169,40 @@ class Connection:
         if not self._whole:  # nobody wanted the rest of the last answer
             self.close()
         self.open()
-        try:
-            answer = self._exchange(method, path, body, end)
-        except _Unanswered as lost:
-            self.close()
-            if not self._served:
-                raise EngineLost(str(lost)) from None
-            # It hung up while nobody asked, as it may.
-            self._served = False
-            return self.ask(method, path, body, seconds=end - time.monotonic())
-        if answer.status == _BUSY:
-            retry_after = self._retry_after
-            said = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
-            raise EngineBusy(said or "it has too much to do, or is leaving", retry_after)
-        return answer
-
-    def _exchange(self, method: str, path: str, body: bytes, end: float) -> Response:
+        assert self._socket is not None  # noqa: S101 - open
         token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self._whole = False
-        self._send(head.encode("ascii") + body, end)
-        status, headers = self._head(end)
-        self._retry_after, self._served = _number(headers.get("retry-after", "")), True
-        return Response(status, self._pieces(headers, end))
-
-    def _send(self, data: bytes, end: float) -> None:
-        assert self._socket is not None  # noqa: S101 - opened by whoever calls
         try:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
-            self._socket.sendall(data)
+            self._socket.sendall(head.encode("ascii") + body)
+            why = "went away before it answered"
+            self._buffer = self._receive(end)
         except OSError as error:
-            raise _Unanswered(f"the engine hung up ({type(error).__name__})") from None
+            why = f"hung up ({type(error).__name__})"
+        if not self._buffer:
+            self.close()
+            if not self._served:
+                raise EngineLost(f"the engine {why}")
+            self._served = False  # it hung up while nobody asked, as it may
+            return self.ask(method, path, body, seconds=end - time.monotonic())
+        self._served = True
+        status, headers = self._head(end)
+        answer = Response(status, self._pieces(headers, end))
+        if status == _BUSY:
+            said = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
+            retry_after = headers.get("retry-after", "0")
+            raise EngineBusy(
+                said or "it has too much to do, or is leaving",
+                float(retry_after) if retry_after.replace(".", "", 1).isdecimal() else 0.0,
+            )
+        return answer
 
     def _head(self, end: float) -> tuple[int, dict[str, str]]:
-        while b"\r\n\r\n" not in self._buffer:
-            piece = self._receive(end)
-            if not piece and not self._buffer:
-                raise _Unanswered("the engine went away before it answered")
-            if not piece or len(self._buffer) > _MOST_HEAD:
-                raise self._lost("it broke off in the middle of an answer")
-            self._buffer += piece
-        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
+        first, *lines = self._until(b"\r\n\r\n", end).decode("latin-1").split("\r\n")
         headers = {}
         for line in lines:
             name, _, value = line.partition(":")
@@ -229,28 +216,18 @@ class Connection:
         """Yield a body; when it is whole, the connection is ready for the next request, or closed."""
         if "chunked" in headers.get("transfer-encoding", ""):
             left = _MOST_ANSWER
-            while size := self._chunk_size(end):
+            while size := self._size(self._until(b"\r\n", end).partition(b";")[0], 16):
                 left -= size
                 if left < 0:
                     raise self._lost("its answer does not end")
                 yield self._exactly(size, end)
                 self._exactly(2, end)
             self._exactly(2, end)
-        else:
-            size = self._size(headers.get("content-length", "0"), 10)
-            if size:
-                yield self._exactly(size, end)
+        elif size := self._size(headers.get("content-length", "0"), 10):
+            yield self._exactly(size, end)
         self._whole = True
         if headers.get("connection", "").lower() == "close":
             self.close()
-
-    def _chunk_size(self, end: float) -> int:
-        while b"\r\n" not in self._buffer:
-            if len(self._buffer) > _MOST_HEAD:
-                raise self._lost("it does not speak HTTP")
-            self._more(end)
-        size, _, self._buffer = self._buffer.partition(b"\r\n")
-        return self._size(size.partition(b";")[0], 16)
 
     def _size(self, text: str | bytes, base: int) -> int:
         try:
@@ -261,25 +238,31 @@ class Connection:
             raise self._lost("it does not speak HTTP")
         return size
 
+    def _until(self, mark: bytes, end: float) -> bytes:
+        while mark not in self._buffer:
+            if len(self._buffer) > _MOST_HEAD:
+                raise self._lost("it does not speak HTTP")
+            self._buffer += self._more(end)
+        found, _, self._buffer = self._buffer.partition(mark)
+        return found
+
     def _exactly(self, count: int, end: float) -> bytes:
         pieces, have = [self._buffer], len(self._buffer)
         while have < count:
-            piece = self._receive(end)
-            if not piece:
-                raise self._lost("it broke off in the middle of an answer")
-            pieces.append(piece)
-            have += len(piece)
+            pieces.append(self._more(end))
+            have += len(pieces[-1])
         data = b"".join(pieces)
         self._buffer = data[count:]
         return data[:count]
 
-    def _more(self, end: float) -> None:
+    def _more(self, end: float) -> bytes:
         piece = self._receive(end)
         if not piece:
             raise self._lost("it broke off in the middle of an answer")
-        self._buffer += piece
+        return piece
 
     def _receive(self, end: float) -> bytes:
+        """Return what comes next, nothing where it hung up; raises `EngineHung` when that is too late."""
         if self._socket is None:
             raise EngineLost("the connection was closed")
         while (now := time.monotonic()) < end:
@@ -299,20 +282,59 @@ class Connection:
         return kind(f"the engine was lost: {why}")
 
 
-class _Unanswered(Exception):  # noqa: N818 - inside this module
-    """Hung up before the first byte of an answer."""
+def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
+    """Return a connection to an engine that is ours, and the token it wants to see."""
+    if not places.private(place.folder):
+        raise OSError("the folder is not ours alone")
+    unix, token = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door), ""
+    kind: int = _socket.AF_UNIX if unix else _socket.AF_INET
+    address: str | tuple[str, int] = place.socket
+    if not unix:
+        with open(place.door, encoding="ascii", newline="\n") as file:
+            port, token = file.read().split()
+        address = ("127.0.0.1", int(port))
+    connection = _socket.socket(kind, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_SECONDS)
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    if unix and not ours(connection):
+        connection.close()
+        raise OSError("somebody else answers")
+    return connection, token
+
+
+def ours(connection: _socket.socket) -> bool:
+    """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
+    try:
+        if sys.platform == "linux":
+            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
+        elif sys.platform == "darwin":
+            raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
+        else:
+            return True  # the folder's rights are what protects it
+    except OSError:
+        return False
+    return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
 
 
 def is_well(place: EngineAddress | None, seconds: float = HEALTH_SECONDS) -> bool:
     """Whether the engine at a place answers at all."""
     try:
-        with Connection(place) as connection:
-            connection.ask("GET", "/v1/health", seconds=seconds).read()
+        health(place, seconds)
     except EngineBusy:
         return True
     except NoEngine:
         return False
     return True
+
+
+def health(place: EngineAddress | None, seconds: float) -> bytes:
+    """Return what an engine says of itself, in JSON; raises `NoEngine`."""
+    with Connection(place) as connection:
+        return connection.ask("GET", "/v1/health", seconds=seconds).read()
 
 
 def start(place: EngineAddress | None = None) -> int | None:
@@ -328,12 +350,19 @@ def start(place: EngineAddress | None = None) -> int | None:
     kept = {name: given[name] for name in (*_HANDED_ON, *places.SHARED) if name in given}
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
-        if os.name == "nt":
-            return _start_on_windows(words, kept)
-        nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-        return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
+        if os.name != "nt":
+            nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+            return os.posix_spawn(sys.executable, words, kept, file_actions=nothing)
+        import subprocess  # noqa: PLC0415 - not needed elsewhere
+
+        detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
+        null = subprocess.DEVNULL
+        started = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            words, env=kept, stdin=null, stdout=null, stderr=null, creationflags=detached
+        )
     except OSError:
         return None
+    return started.pid
 
 
 def start_for_later(place: EngineAddress | None = None) -> int | None:
@@ -345,7 +374,10 @@ def start_for_later(place: EngineAddress | None = None) -> int | None:
     place = place or places.find(make=True)
     if place is None:
         return None
-    age = _age(place.tried)
+    try:
+        age = abs(time.time() - os.stat(place.tried).st_mtime)  # the clock may have been set back
+    except OSError:
+        age = VAIN_SECONDS
     if age < VAIN_SECONDS:
         raise NoEngine(f"one was started {age:.0f} s ago and has not come up; judgekit engine start says why")
     try:
@@ -354,14 +386,6 @@ def start_for_later(place: EngineAddress | None = None) -> int | None:
     except OSError:  # a full disk: it could not listen, either
         return None
     return start(place)
-
-
-def _age(path: str) -> float:
-    """Return the seconds since a file was written, infinite where there is none."""
-    try:
-        return abs(time.time() - os.stat(path).st_mtime)  # the clock may have been set back
-    except OSError:
-        return float("inf")
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
@@ -374,28 +398,38 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
         connection.open()
     except NoEngine:
         connection.place = places.find(make=True)
-        _open_when_it_listens(connection, seconds)
-    return connection
-
-
-def _open_when_it_listens(connection: Connection, seconds: float) -> None:
+    else:
+        return connection
     end = time.monotonic() + seconds
     starter = start(connection.place)
     while True:
         ended = starter is None or _exit_code(starter)
         try:
             connection.open()
+            break
         except NoEngine as error:
             if ended not in (None, TAKEN) or time.monotonic() > end:
                 raise NotStarted(f"no engine could be started ({error})") from None
-        else:
-            if ended is None and starter is not None:
-                _reap(starter)
-            return
         if ended == TAKEN:  # by one that is just beginning, or just leaving
             time.sleep(_TAKEN_POLL)
             starter = start(connection.place)
         time.sleep(_POLL)
+    end = time.monotonic() + 1  # nothing shall be left of a child that is about to end
+    while starter is not None and ended is None and time.monotonic() < end:
+        ended = _exit_code(starter)
+        time.sleep(0.001)
+    return connection
+
+
+def _exit_code(process: int) -> int | None:
+    """Return the exit code of a child that has ended, None while it runs; 0 when that cannot be known."""
+    if os.name == "nt":
+        return None
+    try:
+        ended, status = os.waitpid(process, os.WNOHANG)
+    except OSError:  # somebody else has waited for it
+        return 0
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def wait_until_ready(seconds: float = START_SECONDS) -> bool:
@@ -403,14 +437,11 @@ def wait_until_ready(seconds: float = START_SECONDS) -> bool:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         try:
-            with Connection() as connection:
-                told = connection.ask("GET", "/v1/health", seconds=left).read()
-                if b'"ready":true' in told:
-                    return True
-                if b'"failure":"' in told:
-                    return False
+            told = health(None, left)
         except NoEngine:
-            pass
+            told = b""
+        if b'"ready":true' in told or b'"failure":"' in told:
+            return b'"ready":true' in told
         time.sleep(_POLL)
     return False
 
@@ -461,80 +492,3 @@ def wanted() -> bool:
     if given.get("JUDGEKIT_REPLAY", "").strip() or given.get("JUDGEKIT_RECORD", "").strip():
         return False
     return given.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")
-
-
-def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
-    """Return a connection to an engine that is ours, and the token it wants to see."""
-    if not places.private(place.folder):
-        raise OSError("the folder is not ours alone")
-    kind, address, token = _door(place)
-    connection = _socket.socket(kind, _socket.SOCK_STREAM)
-    try:
-        connection.settimeout(CONNECT_SECONDS)
-        connection.connect(address)
-    except OSError:
-        connection.close()
-        raise
-    if not token and not ours(connection):
-        connection.close()
-        raise OSError("somebody else answers")
-    return connection, token
-
-
-def _door(place: EngineAddress) -> tuple[int, str | tuple[str, int], str]:
-    """Return the kind of socket, its address, and the token to show there."""
-    if hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door):
-        return _socket.AF_UNIX, place.socket, ""
-    with open(place.door, encoding="ascii", newline="\n") as file:
-        port, token = file.read().split()
-    return _socket.AF_INET, ("127.0.0.1", int(port)), token
-
-
-def ours(connection: _socket.socket) -> bool:
-    """Whether the process at the other end of a Unix socket runs as the same user, as far as can be known."""
-    try:
-        if sys.platform == "linux":
-            raw = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
-        elif sys.platform == "darwin":
-            raw = connection.getsockopt(0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED: version, uid, groups
-        else:
-            return True  # the folder's rights are what protects it
-    except OSError:
-        return False
-    return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
-
-
-def _exit_code(process: int) -> int | None:
-    """Return the exit code of a child that has ended, None while it runs; 0 when that cannot be known."""
-    if os.name == "nt":
-        return None
-    try:
-        ended, status = os.waitpid(process, os.WNOHANG)
-    except OSError:  # somebody else has waited for it
-        return 0
-    return os.waitstatus_to_exitcode(status) if ended else None
-
-
-def _reap(starter: int) -> None:
-    """Wait for a child that is about to end, so that nothing is left of it; never for long."""
-    end = time.monotonic() + 1
-    while _exit_code(starter) is None and time.monotonic() < end:
-        time.sleep(0.001)
-
-
-def _start_on_windows(words: list[str], variables: dict[str, str]) -> int:
-    import subprocess  # noqa: PLC0415 - not needed elsewhere
-
-    detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
-    nothing = subprocess.DEVNULL
-    started = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        words, env=variables, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=detached
-    )
-    return started.pid
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

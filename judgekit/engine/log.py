@@ -32,28 +32,20 @@ class Log:
         self._written[text] = now
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with suppress(OSError):
-            self._append(f"{moment} {os.getpid()} {text}\n".encode("utf-8", "replace"))
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, f"{moment} {os.getpid()} {text}\n".encode("utf-8", "replace"))
+                full = os.fstat(descriptor).st_size > MAX_BYTES
+            finally:
+                os.close(descriptor)
+            if full:
+                os.replace(self._path, f"{self._path}.1")
 
     def fault(self, error: BaseException) -> None:
         """Write down what went wrong and where. Never the error's words: they may hold what was sent."""
-        self.add(f"fault: {where(error)}")
-
-    def _append(self, line: bytes) -> None:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(descriptor, line)
-            full = os.fstat(descriptor).st_size > MAX_BYTES
-        finally:
-            os.close(descriptor)
-        if full:
-            os.replace(self._path, f"{self._path}.1")
-
-
-def where(error: BaseException) -> str:
-    """Return an error's kind and the line of code that raised it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{line}"
+        frames = traceback.extract_tb(error.__traceback__)
+        line = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+        self.add(f"fault: {type(error).__name__}{line}")
 
 
 class Handler(logging.Handler):

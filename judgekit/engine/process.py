@@ -222,8 +222,7 @@ def running() -> list[Known]:
 def health(place: EngineAddress) -> dict[str, Any] | None:
     """Return what an engine says of itself, None when it does not answer."""
     try:
-        with client.Connection(place) as connection:
-            told = json.loads(connection.ask("GET", "/v1/health", seconds=ANSWER_SECONDS).read())
+        told = json.loads(client.health(place, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None

@@ -120,7 +120,8 @@ def test_a_client_that_hangs_up_ends_its_work(
         use(monkeypatch, server)
         connection = Connection(ready_place)
         connection.open()
-        connection._send(_request(body("# Nobody waits\n")), time.monotonic() + SECONDS)
+        assert connection._socket is not None
+        connection._socket.sendall(_request(body("# Nobody waits\n")))
         deadline = time.monotonic() + SECONDS
         while not server.requests or health(ready_place)["waiting"] != 1:
             assert time.monotonic() < deadline
