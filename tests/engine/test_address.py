@@ -31,14 +31,11 @@ def found(*, make: bool = True) -> EngineAddress:
     return place
 
 
-def test_the_runtime_folder_is_the_first_choice(runtime: Path) -> None:
-    assert found().folder == str(runtime / "judgekit")
-    assert (runtime / "judgekit").stat().st_mode & 0o777 == 0o700
-
-
-def test_looking_makes_no_folder(runtime: Path) -> None:
+def test_the_runtime_folder_is_the_first_choice_and_looking_makes_none(runtime: Path) -> None:
     address.find()
     assert not (runtime / "judgekit").exists()
+    assert found().folder == str(runtime / "judgekit")
+    assert (runtime / "judgekit").stat().st_mode & 0o777 == 0o700
 
 
 def test_without_one_it_is_the_cache(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,17 +98,13 @@ def test_who_has_another_network_or_home_has_another_engine(
     assert found().compat_key != before.compat_key
 
 
-def test_what_travels_with_requests_changes_nothing(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = found().stem
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
-    monkeypatch.setenv("JUDGEKIT_MODEL", "another")
-    assert found().stem == before
-
-
-def test_another_version_is_another_engine_of_the_same_kin(
+def test_another_version_is_another_engine_and_what_travels_changes_nothing(
     runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = found()
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    monkeypatch.setenv("JUDGEKIT_MODEL", "another")
+    assert found().stem == before.stem
     monkeypatch.setattr(address, "_own_code", "")
     monkeypatch.setattr(environment, "__version__", "99.0.0")
     after = found()

@@ -79,49 +79,28 @@ def script(place: EngineAddress) -> Iterator[list[Scripted]]:
         scripted.close()
 
 
-def test_a_request_is_plain_http(place: EngineAddress, script: list[Scripted]) -> None:
-    script.append(Scripted(place, OK))
+def test_a_request_is_plain_http_and_a_connection_serves_many(
+    place: EngineAddress, script: list[Scripted]
+) -> None:
+    script.append(Scripted(place, OK, OK, None, OK))
     with Connection(place) as connection:
         answer = connection.ask("POST", "/v1/judge", b"{}", seconds=10)
         assert (answer.status, answer.read()) == (200, b"ok")
-    (heard,) = script[0].heard
+        assert [connection.ask("GET", "/", seconds=10).read() for _ in range(2)] == [b"ok"] * 2
+    assert script[0].connections == 2  # one that hung up while nobody asked is asked again
+    heard = script[0].heard[0]
     assert heard.startswith(b"POST /v1/judge HTTP/1.1\r\nHost: judgekit\r\n")
     assert heard.endswith(b"Content-Length: 2\r\n\r\n{}")
 
 
-def test_a_connection_serves_many_requests(place: EngineAddress, script: list[Scripted]) -> None:
-    script.append(Scripted(place, OK, OK, OK))
-    with Connection(place) as connection:
-        assert [connection.ask("GET", "/", seconds=10).read() for _ in range(3)] == [b"ok"] * 3
-    assert script[0].connections == 1
-
-
 def test_lines_come_as_they_are_sent(place: EngineAddress, script: list[Scripted]) -> None:
     stream = CHUNKED + b'4\r\n{"a"\r\n5;x=1\r\n:1}\n{\r\n3\r\n}\nz\r\n0\r\n\r\n'
-    script.append(Scripted(place, stream, OK))
+    script.append(Scripted(place, stream, CHUNKED + b"2\r\nno\r\n", OK))
     with Connection(place) as connection:
         answer = connection.ask("POST", "/", seconds=10)
         assert list(answer.lines()) == [b'{"a":1}', b"{}", b"z"]
+        connection.ask("GET", "/", seconds=10)  # an answer that nobody reads is not the next one's
         assert connection.ask("GET", "/", seconds=10).read() == b"ok"
-
-
-def test_an_answer_that_nobody_reads_is_not_the_next_ones(
-    place: EngineAddress, script: list[Scripted]
-) -> None:
-    script.append(Scripted(place, CHUNKED + b"2\r\nno\r\n", OK))
-    with Connection(place) as connection:
-        connection.ask("GET", "/", seconds=10)
-        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
-
-
-def test_one_that_hung_up_while_nobody_asked_is_asked_again(
-    place: EngineAddress, script: list[Scripted]
-) -> None:
-    script.append(Scripted(place, OK, None, OK))
-    with Connection(place) as connection:
-        connection.ask("GET", "/", seconds=10).read()
-        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
-    assert script[0].connections == 2
 
 
 @pytest.mark.parametrize(
@@ -168,58 +147,41 @@ def test_an_answer_does_not_go_on_for_ever(
         connection.ask("POST", "/", b"{}", seconds=10).read()
 
 
-def test_one_that_cannot_judge_says_why(place: EngineAddress, script: list[Scripted]) -> None:
+def test_one_that_is_busy_says_why_and_for_how_long(place: EngineAddress, script: list[Scripted]) -> None:
     told = error_body("not_ready", "not ready: ImportError: no litellm")
-    head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n" % len(told)
-    script.append(Scripted(place, head + told))
-    with Connection(place) as connection, pytest.raises(EngineBusy, match="not ready: ImportError") as busy:
-        connection.ask("POST", "/", b"{}", seconds=10)
-    assert busy.value.retry_after == 0
-
-
-def test_one_that_is_busy_says_for_how_long(place: EngineAddress, script: list[Scripted]) -> None:
+    never = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n%s" % (len(told), told)
     busy = b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
-    script.append(Scripted(place, busy, OK))
+    script.append(Scripted(place, never, busy, OK))
     with Connection(place) as connection:
-        with pytest.raises(EngineBusy) as raised:
-            connection.ask("POST", "/", seconds=10)
-        assert raised.value.retry_after == 1.5
+        for why, seconds in (("not ready: ImportError", 0), ("too much to do", 1.5)):
+            with pytest.raises(EngineBusy, match=why) as raised:
+                connection.ask("POST", "/", b"{}", seconds=10)
+            assert raised.value.retry_after == seconds
         assert connection.ask("GET", "/", seconds=10).read() == b"ok"
 
 
-def test_where_nobody_is_there_is_no_engine(place: EngineAddress) -> None:
-    with pytest.raises(NoEngine):
-        Connection(place).open()
+def test_where_nobody_of_ours_is_there_is_no_engine(
+    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        with pytest.raises(NoEngine):
+            Connection(place).open()
 
-
-def test_a_stale_socket_is_no_engine(place: EngineAddress) -> None:
+    refused()
     left = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     left.bind(place.socket)
     left.close()
-    assert Path(place.socket).exists()
-    with pytest.raises(NoEngine):
-        Connection(place).open()
-
-
-def test_a_folder_that_others_may_look_into_is_not_trusted(
-    place: EngineAddress, script: list[Scripted]
-) -> None:
+    refused()  # a stale socket
+    Path(place.socket).unlink()
     script.append(Scripted(place, OK))
     Path(place.folder).chmod(0o755)
-    with pytest.raises(NoEngine):
-        Connection(place).open()
+    refused()  # others may look into the folder
     Path(place.folder).chmod(0o700)
-    Connection(place).__enter__().close()
-
-
-def test_somebody_else_at_the_socket_is_not_trusted(
-    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script.append(Scripted(place, OK))
-    monkeypatch.setattr(client, "ours", lambda _: False)
-    with pytest.raises(NoEngine):
-        Connection(place).open()
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "ours", lambda _: False)
+        refused()
     assert script[0].heard == []
+    Connection(place).__enter__().close()
 
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="credentials are known there")
