@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from math import comb
 from typing import NamedTuple
 
 import pytest
@@ -89,9 +90,7 @@ def test_the_estimate_is_scaled_to_the_strata() -> None:
     assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
     assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))
     assert rates.rate(strata, "GO", "bad").labels == 120
-
-
-def test_undetermined_content_is_content() -> None:
+    # Undetermined content is content.
     strata = [Stratum("GO", 10, 10, 8), Stratum("NO-GO", 10, 10, 2), Stratum("UNDETERMINED", 20, 10, 5)]
     assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(2 / (2 + 8 + 10))
 
@@ -144,3 +143,36 @@ def test_some_questions_no_label_settles() -> None:
     assert rates.wanted([Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05) is None
     close = [Stratum("GO", 900, 60, 59), Stratum("NO-GO", 200, 40, 0)]
     assert rates.wanted(close, "GO", "bad", 0.05) is None
+
+
+@pytest.mark.parametrize(
+    ("hits", "total", "low", "high"),
+    [  # the first three as published: Newcombe, Statistics in Medicine 17 (1998), table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+        (20, 20, 0.8389, 1.0),
+    ],
+)
+def test_wilson(hits: int, total: int, low: float, high: float) -> None:
+    assert rates.share_interval(hits, total) == pytest.approx((low, high), abs=5e-5)
+    assert rates.share_interval(0, 0) is None
+    assert rates.median_interval([1, 2, 3, 4, 5]) is None
+
+
+def test_how_many_labels_without_an_error_make_sure() -> None:
+    """What the guide promises: 73 right GO for 5 %, 35 right NO-GO for 10 %."""
+    for limit, enough in ((0.05, 73), (0.10, 35)):
+        ends = [interval.high for n in (enough - 1, enough) if (interval := rates.share_interval(0, n))]
+        assert ends[0] > limit > ends[1]
+
+
+def test_the_ranks_of_the_median_cover_it() -> None:
+    """The exact coverage of the two order statistics is at least 93 %."""
+    for total in (6, 10, 25, 60, 101):
+        interval = rates.median_interval(range(1, total + 1))
+        assert interval is not None
+        below, above = int(interval.low), int(interval.high)
+        assert below + above == total + 1
+        assert sum(comb(total, k) for k in range(below, above)) / 2**total >= 0.93

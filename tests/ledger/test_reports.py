@@ -4,7 +4,6 @@ import csv
 import hashlib
 import subprocess
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -14,9 +13,8 @@ from drawn import charts as charts_of
 from ledger_lines import NOW, label, round_of, verdict
 from ledger_lines import content as of_its_own
 
-from judgekit.errors import UsageError
 from judgekit.evaluation import charts
-from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels, store
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels
 from judgekit.ledger.records import KINDS, kind
 from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
@@ -72,20 +70,12 @@ def test_what_was_mended_or_overridden_is_settled() -> None:
     assert len(found.overrides) == 1
 
 
-def test_the_same_path_in_two_projects_is_two_things() -> None:
-    found = triage([verdict("reject", project="one"), verdict("accept", name="x", project="two")])
-    assert len(found.nogo) == 1
-
-
-def test_an_override_without_a_terminal_settles_nothing() -> None:
+def test_what_is_one_thing_and_what_is_not() -> None:
+    assert len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
     assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
-
-
-def test_failures_are_grouped() -> None:
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
     other = verdict("undetermined", path="x.md", rounds=[round_of(None, model="big")])
-    found = triage([*lines, other])
-    assert [count for _, count in found.failures.most_common()] == [5, 1]
+    assert [count for _, count in triage([*lines, other]).failures.most_common()] == [5, 1]
 
 
 # The queue
@@ -113,21 +103,18 @@ def test_the_queue_goes_on_where_this_person_stopped() -> None:
     assert {line.id for line in labels.waiting([verdict_line, two, three, *said], "ann")} == {"b", "c"}
 
 
-def test_the_queue_asks_about_each_content_once_and_never_about_undetermined() -> None:
-    verdict_line, again = verdict(name="a", days=2), verdict(name="b", days=1)
-    waiting = labels.waiting([verdict_line, again, verdict("undetermined"), verdict("escalate")], "ann")
-    assert [line.id for line in waiting] == ["b"]
-    assert labels.waiting([verdict_line, again, label(verdict_line, "go")], "ann") == []
+def queue(*records: Record) -> list[str]:
+    return [line.id for line in labels.waiting(records, "ann")]
 
 
-def test_the_queue_asks_about_the_verdict_that_is_measured() -> None:
-    verdict_line, again = (
-        verdict("reject", name="a", days=2),
-        verdict("reject", name="b", gate=PushRecord(cached=True)),
-    )
-    assert [line.id for line in labels.waiting([verdict_line, again], "ann")] == ["a"]
-    assert [each.id for each in labels.waiting([again], "ann")] == ["b"]
-    assert labels.waiting([verdict_line, again, label(again, "go")], "ann") == []
+def test_the_queue_asks_about_each_content_once_by_the_verdict_that_is_measured() -> None:
+    first, again = verdict(name="a", days=2), verdict(name="b", days=1)
+    assert queue(first, again, verdict("undetermined"), verdict("escalate")) == ["b"]
+    assert queue(first, again, label(first, "go")) == []
+    cached = verdict("accept", name="c", gate=PushRecord(cached=True))
+    assert queue(first, cached) == ["a"]
+    assert queue(cached) == ["c"]
+    assert queue(first, cached, label(cached, "go")) == []
 
 
 # Content
@@ -237,17 +224,3 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
 @pytest.mark.parametrize("lines", [[], [verdict()]])
 def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
     assert "nothing measured" in charts.kpi_svg(kpi.evidence(lines))
-
-
-@pytest.mark.parametrize(
-    ("text", "ago"),
-    [("14d", 14), ("2w", 14), ("36h", 1.5), ("0d", 0), ("2026-03-19", 1.5), ("2026-03-20T13:00:00+01:00", 0)],
-)
-def test_points_in_time(text: str, ago: float) -> None:
-    assert store.point(text, NOW) == NOW - timedelta(days=ago)
-
-
-@pytest.mark.parametrize("text", ["", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"])
-def test_no_point_in_time(text: str) -> None:
-    with pytest.raises(UsageError, match="is no point in time"):
-        store.point(text, NOW)
