@@ -337,7 +337,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "hooks.files.replace",
             "hooks.git_status.configured",
         ),
-        *("hooks.files.add", "judging.pointwise.ask", "judging.search.judged_hook", "judging.search.search"),
+        *("hooks.files.add", "judging.search.judged_hook", "judging.search.search"),
         *("retrieval.search.passages", "retrieval.search.search", "environment.write_private"),
         *(
             "retrieval.keyword.named",
@@ -404,7 +404,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
             "ledger.records.same_blob",
             "ledger.store.same_project",
             "providers.command.at",
-            "judging.pointwise.messages",
         ),
         *("hooks.entries.member", "hooks.entries.plain", "retrieval.keyword.points", "cli.output.emit"),
         *(

@@ -20,7 +20,7 @@ from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, favourite, of_ca
 from judgekit.judging.orchestrator import JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import MAX_REASONING, _text
-from judgekit.judging.round import Question, run_round
+from judgekit.judging.round import Answer, Question, run_round
 from judgekit.judging.subject import CONTEXT_CHARS, Part, is_cut
 from judgekit.judging.verdict import TIE, CompareRound, Usage
 from judgekit.rubric.schema import CompareRubric
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import ModeName, TierName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import EscalationRules, Final
-    from judgekit.judging.jury import PairWord
-    from judgekit.judging.round import Answer, Session
+    from judgekit.judging.round import Session
     from judgekit.providers.base import Endpoint, Message
 
 REPLY_TOKENS = 1024
@@ -198,21 +197,22 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         rubric, timeout = self.parts[criterion], self.limits.timeout
         if endpoint.pointwise:
             points = self._points(rubric, order, endpoint, session.fence, criterion)
-            likely = await ask_pointwise(session, endpoint, points, timeout)
-            return likely.map(lambda found: Vote(_likelier(found["better"], order)))
+            answer = await ask_pointwise(session, endpoint, points, timeout)
+            vote = _likelier(answer.value["better"], order) if answer.value else None
+            return Answer(vote, answer.failure, answer.usage, answer.latency_ms, answer.model)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
         letters = {self.label(letter): letter for letter in WINS}
         question = Question(
             partial(self._messages, rubric, order, endpoint),
             self.subject.size,
             compare_reply_model(list(hashes)),
+            lambda said, _: Vote(letters.get(said.better, "tie"), visible(said.reasoning)),
             self.call_key(self.subject.shown_sha256(order), criterion),
             REPLY_TOKENS,
             hashes,
             sample,
         )
-        reply = await run_round(session, endpoint, question, timeout)
-        return reply.map(lambda said: Vote(letters.get(said.better, "tie"), visible(said.reasoning)))
+        return await run_round(session, endpoint, question, timeout)
 
     def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> tuple[Message, ...]:
         shown = [self._part(endpoint, letter, self.label(letter)) for letter in order]
@@ -240,12 +240,12 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         return Part(label, file.text[:most], file.total)
 
 
-def _likelier(found: Mapping[str, float], order: str) -> PairWord:
+def _likelier(found: Mapping[str, float], order: str) -> Vote:
     """Return the likelier of the two texts; a model that hardly leans to either says it is a tie."""
     first, second = (found[point] for point in POINTS)
     if max(first, second) < LEAST_LEANING:
-        return "tie"
-    return "A" if (first > second) == (order == ORDERS[0]) else "B"
+        return Vote("tie")
+    return Vote("A" if (first > second) == (order == ORDERS[0]) else "B")
 
 
 @dataclass(frozen=True, slots=True)

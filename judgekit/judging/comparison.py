@@ -20,6 +20,7 @@ from judgekit.judging import authors, redact
 from judgekit.judging.authors import is_independent, lacking
 from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.orchestrator import AnyRubric, Judge
+from judgekit.judging.round import ms_since
 from judgekit.judging.verdict import (
     LETTERS,
     TIE,
@@ -264,7 +265,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             redacted=state.secrets if rounds else 0,
             substitutes=self.asked_instead({each.tier for each in rounds}),
             timestamp=datetime.now(UTC),
-            duration_ms=state.watch.ms,
+            duration_ms=ms_since(state.session.started),
             **cost_of(rounds),
         )
         return redact.replies(record) if self.options.redact else record

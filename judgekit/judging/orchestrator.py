@@ -9,6 +9,7 @@ record's rounds.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -19,7 +20,7 @@ from judgekit.errors import GatewayError
 from judgekit.judging.authors import apart
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence
-from judgekit.judging.round import Answer, Session, Stopwatch, gather_limited, joined
+from judgekit.judging.round import Answer, Session, gather_limited, joined
 from judgekit.judging.verdict import Round, Usage
 from judgekit.providers.base import CallKey, models_by_tier
 from judgekit.providers.served_models import with_family
@@ -185,7 +186,7 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
     ) -> ModelTurn[Opinion]:
         """Ask one model, as often as the options say, or once for each of `samples`."""
-        count, watch = self.options.samples_of(endpoint), Stopwatch()
+        count, started = self.options.samples_of(endpoint), time.monotonic()
         numbers = samples or (range(1, count + 1) if count > 1 else [0])
         calls = [self.calls(endpoint, session, number) for number in numbers]
         size = len(calls[0])
@@ -193,7 +194,7 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         values = [answer.value for answer in answers]
         opinion = self.opinion([values[at : at + size] for at in range(0, len(values), size)])
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
-        answer = joined(answers, opinion, watch.ms, always=len(calls) == 1)
+        answer = joined(answers, opinion, started, always=len(calls) == 1)
         return ModelTurn(endpoint, answers, answer)
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
@@ -236,7 +237,6 @@ class JudgingState(Generic[Subject]):
     rounds: list[Any] = field(default_factory=list)
     voices: list[ModelOpinion] = field(default_factory=list)
     ranks: Any = None
-    watch: Stopwatch = field(default_factory=Stopwatch)
 
 
 @dataclass(frozen=True, slots=True)

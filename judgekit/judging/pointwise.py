@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.round import Answer, Paid, Stopwatch, failure_of
+from judgekit.judging.round import Answer, failure_of, ms_since
 from judgekit.providers.base import Message, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.round import Remembered, Session
-    from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply
+    from judgekit.judging.round import Session
+    from judgekit.providers.base import CallKey, Endpoint, Reply
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
@@ -71,85 +71,6 @@ class Example(NamedTuple):
     answer: str
 
 
-class Remembering:
-    """A gateway that does not ask a model the same twice: at temperature 0 it would only answer the same.
-
-    `earlier`, where it is given, knows what was answered in earlier sessions.
-    """
-
-    def __init__(self, inner: Gateway, remembered: Remembered, earlier: Session | None = None) -> None:
-        self._inner, self._remembered, self._earlier = inner, remembered, earlier
-
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply, without usage where it was given before."""
-        key = endpoint.model, request.messages
-        if key in self._remembered:
-            return replace(self._remembered[key], usage=KEPT)
-        kept = await self._earlier.found(endpoint, request) if self._earlier else None
-        reply = self._remembered[key] = kept or await self._inner.complete(endpoint, request)
-        if self._earlier and not kept and reply.logprobs:
-            await self._earlier.keep(endpoint, request, reply)
-        return reply
-
-    async def aclose(self) -> None:
-        """Close the inner gateway."""
-        await self._inner.aclose()
-
-
-async def ask(  # noqa: PLR0913 - all but two are named at the call
-    gateway: Gateway,
-    endpoint: Endpoint,
-    *,
-    system: str,
-    context: str,
-    questions: Mapping[str, str],
-    tokens: Sequence[str],
-    call_key: CallKey,
-    timeout: float,
-    examples: Sequence[Example] = (),
-) -> tuple[dict[str, dict[str, float]], CallUsage, str]:
-    """Return for each question the probability of each of `tokens`, the usage, and the model that replied.
-
-    One call a question, in order; the probabilities of one question sum to 1. `timeout` is a deadline in
-    seconds for all of them. `examples` are shown as earlier turns, each with the question that is asked.
-
-    Raises `GatewayError`: what the gateway raised, `TIMEOUT` when the deadline is over, `INVALID_REPLY`
-    when the model answers with anything but the tokens, `BAD_REQUEST` for a number of several digits,
-    which is no single token.
-    """
-    _check(tokens)
-    deadline = time.monotonic() + timeout
-    found: dict[str, dict[str, float]] = {}
-    usage, model = CallUsage(), endpoint.model
-    for name, question in questions.items():
-        left = deadline - time.monotonic()
-        if left <= 0:
-            done = f"{len(found)} of {len(questions)} questions were answered"
-            raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done} in {timeout:g} s", usage=usage)
-        try:
-            reply = await gateway.complete(
-                endpoint,
-                Request(
-                    messages=messages(system, examples, context, question),
-                    call_key=call_key.within(name),
-                    timeout=left,
-                    max_tokens=1,
-                    top_logprobs=ALTERNATIVES,
-                ),
-            )
-        except GatewayError as error:
-            # What the questions before it cost is not lost with it.
-            error.usage = usage.plus(of_failure(error))
-            raise
-        usage, model = usage.plus(reply.usage.of_call()), reply.model
-        try:
-            found[name] = probabilities(reply, tokens)
-        except GatewayError as error:
-            error.usage = usage
-            raise
-    return found, usage, model
-
-
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return how likely each of `tokens` is as the first token of the reply, given that it is one of them.
 
@@ -157,7 +78,8 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     `INVALID_REPLY` when together they carry less than `LEAST_MASS`.
     """
     if not reply.logprobs:
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{reply.model} gave no token probabilities")
+        why = f"{reply.model} gave no token probabilities"
+        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=CallUsage())
     mass = dict.fromkeys(tokens, 0.0)
     for text, logprob in reply.logprobs[0].items():
         token = text.strip(_AROUND).lower()
@@ -167,18 +89,13 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     if total < LEAST_MASS:
         said = f"{reply.model} answered {reply.text[:20]!r}"
         wanted = f"{total:.0%} of the probability is on {', '.join(tokens)}"
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}")
+        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}", usage=CallUsage())
     return {token: value / total for token, value in mass.items()}
 
 
 def expectation(probabilities: Mapping[str, float]) -> float:
     """Return the mean of a scale's points, each weighted with its probability."""
     return sum(int(point) * probability for point, probability in probabilities.items())
-
-
-def yes_probability(probabilities: Mapping[str, float]) -> float:
-    """Return the probability of "yes" among "yes" and "no"."""
-    return probabilities["yes"]
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
@@ -189,7 +106,9 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     asked; at `least` times those odds yes and no are even. That an input without content measures a
     prompt's own leaning is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
     """
-    gain = _odds(yes) / _odds(idle)
+    # Where one answer is not among the alternatives the other seems certain.
+    sure, other = (min(max(probability, _UNSEEN), 1 - _UNSEEN) for probability in (yes, idle))
+    gain = sure / (1 - sure) / (other / (1 - other))
     return min(yes, gain / (gain + least))
 
 
@@ -206,39 +125,12 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
     return {name: min(value, bar - least) for name, value in scores.items()}
 
 
-def _odds(probability: float) -> float:
-    # Where one answer is not among the alternatives the other seems certain.
-    sure = min(max(probability, _UNSEEN), 1 - _UNSEEN)
-    return sure / (1 - sure)
-
-
-def messages(system: str, examples: Sequence[Example], context: str, question: str) -> tuple[Message, ...]:
-    """Return the messages of one question: the examples as earlier turns, the context, the question last."""
-    shown = [
-        message
-        for example in examples
-        for message in (
-            Message("user", f"{example.context}\n\n{question}"),
-            Message("assistant", example.answer),
-        )
-    ]
-    return (Message("system", system), *shown, Message("user", f"{context}\n\n{question}"))
-
-
-def _check(tokens: Sequence[str]) -> None:
-    long = [token for token in tokens if token.isdecimal() and len(token) > 1]
-    if long:
-        raise GatewayError(
-            FailureKind.BAD_REQUEST,
-            f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Points:
     """What is asked of a pointwise model: one question at a time after a context they share.
 
-    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer.
+    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer:
+    they are shown as earlier turns, each with the question that is asked.
     """
 
     system: str
@@ -249,31 +141,73 @@ class Points:
     examples: Sequence[Example] = ()
 
     def prompts(self) -> list[tuple[Message, ...]]:
-        """Return the messages of each question, in order."""
-        return [
-            messages(self.system, self.examples, self.context, question)
-            for question in self.questions.values()
-        ]
+        """Return the messages of each question, in order: the question comes last."""
+        prompts = []
+        for question in self.questions.values():
+            messages = [Message("system", self.system)]
+            for example in self.examples:
+                messages.append(Message("user", f"{example.context}\n\n{question}"))
+                messages.append(Message("assistant", example.answer))
+            prompts.append((*messages, Message("user", f"{self.context}\n\n{question}")))
+        return prompts
 
 
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token; each may take `timeout` seconds."""
-    watch = Stopwatch()
+    """Return for each question the probability of each token; each may take `timeout` seconds.
+
+    One call a question, in order; the probabilities of one question sum to 1. A model is not asked the same
+    twice: at temperature 0 it would only answer the same.
+    """
+    started, usage, model = time.monotonic(), CallUsage(), endpoint.model
+    found: dict[str, dict[str, float]] = {}
     try:
-        found, usage, model = await ask(
-            Remembering(Paid(session), session.remembered, session),
-            endpoint,
-            system=points.system,
-            context=points.context,
-            questions=points.questions,
-            tokens=points.tokens,
-            call_key=points.call_key,
-            timeout=session.call_timeout(timeout * len(points.questions)),
-            examples=points.examples,
-        )
+        seconds = session.call_timeout(timeout * len(points.questions))
+        _check(points.tokens)
+        for name, messages in zip(points.questions, points.prompts(), strict=True):
+            done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
+            left, key = _left(started + seconds, done), points.call_key.within(name)
+            request = Request(messages, key, left, max_tokens=1, top_logprobs=ALTERNATIVES)
+            reply = await _reply(session, endpoint, request)
+            usage, model = usage.plus(reply.usage.of_call()), reply.model
+            found[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
-        spent = of_failure(error)
-        return Answer(None, failure_of(error.kind, error.message), spent, watch.ms, endpoint.model)
-    return Answer(found, None, usage, watch.ms, model)
+        # What the questions before it cost is not lost with it.
+        spent, failure = usage.plus(of_failure(error)), failure_of(error.kind, error.message)
+        return Answer(None, failure, spent, ms_since(started), endpoint.model)
+    return Answer(found, None, usage, ms_since(started), model)
+
+
+def _check(tokens: Sequence[str]) -> None:
+    long = [token for token in tokens if token.isdecimal() and len(token) > 1]
+    if long:
+        why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
+        raise GatewayError(FailureKind.BAD_REQUEST, why)
+
+
+def _left(deadline: float, done: str) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done}", usage=CallUsage())
+    return seconds
+
+
+async def _reply(session: Session, endpoint: Endpoint, request: Request) -> Reply:
+    """Return the model's reply, without usage where it was given before."""
+    key = endpoint.model, request.messages
+    if key in session.remembered:
+        return replace(session.remembered[key], usage=KEPT)
+    reply = await session.found(endpoint, request)
+    if reply is None:
+        session.afford()
+        try:
+            reply = await session.gateway.complete(endpoint, request)
+        except GatewayError as error:
+            session.pay(of_failure(error), failed=True)
+            raise
+        session.pay(reply.usage)
+        if reply.logprobs:
+            await session.keep(endpoint, request, reply)
+    session.remembered[key] = reply
+    return reply

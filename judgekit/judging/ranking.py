@@ -6,6 +6,7 @@ function of the tiers' scores.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +19,7 @@ from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import has_quorum, voter
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
-from judgekit.judging.round import Stopwatch, gather_limited, joined
+from judgekit.judging.round import gather_limited, joined
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.subject import Document, Task
 from judgekit.judging.verdict import TIE, CompareRound, Usage
@@ -333,13 +334,13 @@ class RankingTask:
             session.unpriced |= own.unpriced
             return turn.answer
 
-        options, watch = self.judge.options, Stopwatch()
+        options, started = self.judge.options, time.monotonic()
         at_once = 1 if endpoint.pointwise else options.calls(len(self.judge.rubric.dimensions))
         calls = [partial(once, letter) for letter in self.letters]
         answers = await gather_limited(calls, session, endpoint, at_once)
         said = zip(self.letters, answers, strict=True)
         opinions = {letter: answer.value for letter, answer in said if answer.value}
-        return ModelTurn(endpoint, answers, joined(answers, opinions, watch.ms))
+        return ModelTurn(endpoint, answers, joined(answers, opinions, started))
 
     def combine(self, said: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
         finality, read = self.judge.finality, set()

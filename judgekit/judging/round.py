@@ -11,7 +11,7 @@ import functools
 import re
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
+ReplyModel = TypeVar("ReplyModel", bound=BaseModel)
+
+FAILURE_CHARS = 300
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
 _LONG = 8_000  # characters, for which a change of threads takes less than the work
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
-
-Remembered: TypeAlias = "dict[tuple[str, tuple[Message, ...]], Reply]"
-"""What models answered to which messages."""
 
 
 @dataclass(slots=True)
@@ -48,8 +49,8 @@ class Session:
     """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
 
     Pointwise questions share one `fence`, so that a small model reads what they have in common once, and
-    what it answered is `remembered`: a deeper tier of the same model may ask the very same. `cache` holds
-    replies of earlier sessions.
+    what it answered is `remembered` by model and messages: a deeper tier of the same model may ask the very
+    same. `cache` holds replies of earlier sessions. `unpriced` says that nobody told what some call cost.
     """
 
     gateway: Gateway
@@ -60,8 +61,12 @@ class Session:
     unpriced: bool = False
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
-    remembered: Remembered = field(default_factory=dict)
+    remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
     cache: Cache | None = None
+
+    def left(self) -> float:
+        """Return the seconds that are left, negative when the deadline is over."""
+        return self.started + self.seconds - time.monotonic()
 
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
@@ -73,16 +78,19 @@ class Session:
 
     def afford(self) -> None:
         """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
-        if self.max_cost_usd is not None and self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
+        if self.max_cost_usd is None:
+            return
+        if self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
             spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=CallUsage())
-        if self.max_cost_usd is not None and self.unpriced:
+        if self.unpriced:
             told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
             raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
 
-    def left(self) -> float:
-        """Return the seconds that are left, negative when the deadline is over."""
-        return self.started + self.seconds - time.monotonic()
+    def pay(self, usage: CallUsage, *, failed: bool = False) -> None:
+        """Count the cost of a call; where nobody states that of a reply, no limit can be kept any more."""
+        self.spent_usd += usage.cost_usd or 0.0
+        self.unpriced |= usage.cost_usd is None and not failed
 
     async def aside(self, work: Callable[[], Value], size: int) -> Value:
         """Return what `work` makes of texts of `size` characters; the event loop does not wait for long ones.
@@ -109,47 +117,139 @@ class Session:
         if (cache := self.cache) is not None:
             await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
-    def spend(self, usage: CallUsage) -> None:
-        """Count the cost of a call that failed; one that nobody states cannot be counted."""
-        self.spent_usd += usage.cost_usd or 0.0
 
-    def pay(self, usage: CallUsage) -> None:
-        """Count the cost of a reply; where nobody states it, no limit can be kept any more."""
-        self.spend(usage)
-        self.unpriced |= usage.cost_usd is None
+def ms_since(started: float) -> int:
+    """Return the whole milliseconds since a time of `time.monotonic`."""
+    return round((time.monotonic() - started) * 1000)
 
 
-class Paid:
-    """The gateway of a session that begins no call which it cannot afford, and counts what each one cost."""
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Value]):
+    """What one round brought: a value or a failure, and what it took; `model` is the one that replied."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    value: Value | None
+    failure: Failure | None
+    usage: CallUsage
+    latency_ms: int
+    model: str
 
-    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply, as `Gateway.complete` says."""
-        self._session.afford()
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[ReplyModel, Value]):
+    """What is asked of one tier: `messages` makes the prompt, of texts of `size` characters.
+
+    `read` makes a value of what a reply says. `tokens` bounds the reply, `labels` maps the prompt's labels to
+    ids. Where several replies to one question are wanted, `sample` is the number of this one, from 1.
+    `likely` asks models that can tell it for the probabilities of the reply's tokens.
+    """
+
+    messages: Callable[[], tuple[Message, ...]]
+    size: int
+    reply: type[ReplyModel]
+    read: Callable[[ReplyModel, Reply], Value]
+    call_key: CallKey
+    tokens: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    sample: int = 0
+    likely: bool = False
+
+
+async def run_round(
+    session: Session, endpoint: Endpoint, question: Question[ReplyModel, Value], timeout: float
+) -> Answer[Value]:
+    """Ask once, and once more when the reply cannot be read and the deadline allows."""
+    started, usage, model = time.monotonic(), CallUsage(), endpoint.model
+    messages, call_key = tuple[Message, ...](), question.call_key
+    if question.sample:
+        call_key = call_key.within(f"sample{question.sample}")
+    failure: Failure | None = None
+    for about in (call_key, call_key.within("reask")):
         try:
-            reply = await self._session.gateway.complete(endpoint, request)
+            messages = messages or await session.aside(question.messages, question.size)
+            request = Request(
+                messages,
+                about,
+                session.call_timeout(timeout),
+                question.tokens,
+                json_schema(question.reply),
+                logprobs.ALTERNATIVES if question.likely and endpoint.logprobs else 0,
+                labels=question.labels,
+                sample=question.sample,
+            )
+            kept = await session.found(endpoint, request)
+            reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
-            self._session.spend(of_failure(error))
-            raise
-        self._session.pay(reply.usage)
-        return reply
+            spent = of_failure(error)
+            session.pay(spent, failed=True)
+            usage = usage.plus(spent)
+            # An unreadable first reply says more than the re-ask that the deadline cut.
+            failure = failure or failure_of(error.kind, error.message)
+            if error.kind is not FailureKind.INVALID_REPLY:
+                break
+            continue  # an empty one: there is nothing to answer to
+        session.pay(reply.usage)
+        usage, model = usage.plus(reply.usage.of_call()), reply.model
+        try:
+            work = functools.partial(read, reply.text, question.reply, held=reply.held)
+            said = await session.aside(work, len(reply.text))
+        except GatewayError as error:
+            failure = failure or failure_of(error.kind, error.message)
+            break
+        except InvalidReply as error:
+            ambiguous = isinstance(error, AmbiguousReply)
+            failure = failure_of(FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error))
+            if reply.text.strip():  # providers refuse an empty message
+                again = "Answer again with the one JSON object and nothing else."
+                messages = (
+                    *messages,
+                    Message("assistant", reply.text),
+                    Message("user", f"That could not be read: {error}. {again}"),
+                )
+        else:
+            if not kept:
+                await session.keep(endpoint, request, reply)
+            return Answer(question.read(said, reply), None, usage, ms_since(started), model)
+    return Answer(None, failure, usage, ms_since(started), model)
 
-    async def aclose(self) -> None:
-        """Close nothing: the gateway is the session's."""
+
+def failure_of(kind: FailureKind, message: str) -> Failure:
+    return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
 
 
-class Stopwatch:
-    """Milliseconds since it was made."""
+def joined(
+    answers: Sequence[Answer[Any]], value: Value | None, started: float, *, always: bool = False
+) -> Answer[Value]:
+    """Return several calls as one answer; the first failure among them is its failure.
 
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
+    Beside a value it is told only where it is to be told `always`. The first call was `started` then.
+    """
+    usage = functools.reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
+    failure = next((answer.failure for answer in answers if answer.failure), None)
+    told = failure if always or value is None else None
+    return Answer(value, told, usage, ms_since(started), answers[-1].model)
 
-    @property
-    def ms(self) -> int:
-        """Whole milliseconds so far."""
-        return round((time.perf_counter() - self._start) * 1000)
+
+async def gather_limited(
+    calls: Sequence[Callable[[], Awaitable[Value]]],
+    session: Session,
+    endpoint: Endpoint | None = None,
+    each: int = 1,
+) -> list[Value]:
+    """Return what all calls bring, in order: no more of one `endpoint` at a time than its provider bears.
+
+    Each may make so many calls at a time itself.
+    What calls cost is known when they end: a limit on it holds only for one after another.
+    """
+    most = endpoint.profile.limits.concurrency if endpoint else None
+    if session.max_cost_usd is not None or most == 1 or len(calls) == 1:
+        return [await call() for call in calls]
+    free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
+
+    async def one(call: Callable[[], Awaitable[Value]]) -> Value:
+        async with free:
+            return await call()
+
+    return list(await asyncio.gather(*map(one, calls)))
 
 
 _NOT: Final = r"(?:can(?:no|')?t|can not|won't|will not|must not|(?:am|are|'m|'re) (?:not able|unable))"
@@ -181,147 +281,3 @@ def cause(raw: str) -> FailureKind:
     # What follows an object that broke off is a string without an end, if the text ended there.
     in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
     return FailureKind.TRUNCATED if not last.closed and (not tail or in_string) else FailureKind.INVALID_REPLY
-
-
-Other = TypeVar("Other")
-ReplyModel = TypeVar("ReplyModel", bound=BaseModel)
-
-FAILURE_CHARS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[Value]):
-    """What one round brought: a value or a failure, and what it took.
-
-    `model` is the one that replied, `reply` what a value of one call was read from.
-    """
-
-    value: Value | None
-    failure: Failure | None
-    usage: CallUsage
-    latency_ms: int
-    model: str
-    reply: Reply | None = None
-
-    def map(self, read: Callable[[Value], Other]) -> Answer[Other]:
-        """Return the same round with its value, where there is one, read as something else."""
-        value = None if self.value is None else read(self.value)
-        return Answer(value, self.failure, self.usage, self.latency_ms, self.model)
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Generic[ReplyModel]):
-    """What is asked of one tier: `messages` makes the prompt, of texts of `size` characters.
-
-    `tokens` bounds the reply, `labels` maps the prompt's labels to ids. Where several replies to one question
-    are wanted, `sample` is the number of this one, from 1. `likely` asks models that can tell it for the
-    probabilities of the reply's tokens.
-    """
-
-    messages: Callable[[], tuple[Message, ...]]
-    size: int
-    reply: type[ReplyModel]
-    call_key: CallKey
-    tokens: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    sample: int = 0
-    likely: bool = False
-
-
-async def run_round(
-    session: Session, endpoint: Endpoint, question: Question[ReplyModel], timeout: float
-) -> Answer[ReplyModel]:
-    """Ask once, and once more when the reply cannot be read and the deadline allows."""
-    watch, usage, model = Stopwatch(), CallUsage(), endpoint.model
-    messages, call_key = tuple[Message, ...](), question.call_key
-    if question.sample:
-        call_key = call_key.within(f"sample{question.sample}")
-    failure: Failure | None = None
-    for about in (call_key, call_key.within("reask")):
-        try:
-            messages = messages or await session.aside(question.messages, question.size)
-            seconds = session.call_timeout(timeout)
-            request = Request(
-                messages,
-                about,
-                seconds,
-                question.tokens,
-                json_schema(question.reply),
-                logprobs.ALTERNATIVES if question.likely and endpoint.logprobs else 0,
-                labels=question.labels,
-                sample=question.sample,
-            )
-            kept = await session.found(endpoint, request)
-            reply = kept or await session.gateway.complete(endpoint, request)
-        except GatewayError as error:
-            spent = of_failure(error)
-            session.spend(spent)
-            usage = usage.plus(spent)
-            # An unreadable first reply says more than the re-ask that the deadline cut.
-            failure = failure or failure_of(error.kind, error.message)
-            if error.kind is not FailureKind.INVALID_REPLY:
-                break
-            continue  # an empty one: there is nothing to answer to
-        session.pay(reply.usage)
-        usage, model = usage.plus(reply.usage.of_call()), reply.model
-        try:
-            work = functools.partial(read, reply.text, question.reply, held=reply.held)
-            value = await session.aside(work, len(reply.text))
-        except GatewayError as error:
-            failure = failure or failure_of(error.kind, error.message)
-            break
-        except InvalidReply as error:
-            ambiguous = isinstance(error, AmbiguousReply)
-            kind = FailureKind.INVALID_REPLY if ambiguous else cause(reply.text)
-            failure = failure_of(kind, str(error))
-            if reply.text.strip():  # providers refuse an empty message
-                messages = (*messages, Message("assistant", reply.text), Message("user", _again(error)))
-        else:
-            if not kept:
-                await session.keep(endpoint, request, reply)
-            return Answer(value, None, usage, watch.ms, model, reply)
-    return Answer(None, failure, usage, watch.ms, model)
-
-
-def failure_of(kind: FailureKind, message: str) -> Failure:
-    return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
-
-
-def _again(error: InvalidReply) -> str:
-    return f"That could not be read: {error}. Answer again with the one JSON object and nothing else."
-
-
-async def gather_limited(
-    calls: Sequence[Callable[[], Awaitable[Value]]],
-    session: Session,
-    endpoint: Endpoint | None = None,
-    each: int = 1,
-) -> list[Value]:
-    """Return what all calls bring, in order: no more of one `endpoint` at a time than its provider bears.
-
-    Each may make so many calls at a time itself.
-    What calls cost is known when they end: a limit on it holds only for one after another.
-    """
-    most = endpoint.profile.limits.concurrency if endpoint else None
-    if session.max_cost_usd is not None or most == 1:
-        return [await call() for call in calls]
-    free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
-
-    async def one(call: Callable[[], Awaitable[Value]]) -> Value:
-        async with free:
-            return await call()
-
-    return list(await asyncio.gather(*map(one, calls)))
-
-
-def joined(
-    answers: Sequence[Answer[Any]], value: Value | None, latency_ms: int, *, always: bool = False
-) -> Answer[Value]:
-    """Return several calls as one answer; the first failure among them is its failure.
-
-    Beside a value it is told only where it is to be told `always`.
-    """
-    usage = functools.reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
-    failure = next((answer.failure for answer in answers if answer.failure), None)
-    model = answers[-1].model
-    return Answer(value, failure if always or value is None else None, usage, latency_ms, model)

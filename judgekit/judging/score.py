@@ -6,6 +6,7 @@ A model rates in one call or several, by its words or by the probabilities of it
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
-from judgekit.judging.round import Answer, Question, Stopwatch, joined, run_round
+from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
 from judgekit.judging.subject import Document, is_cut
 from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
 from judgekit.retrieval.stemmer import fold, stem, words
@@ -78,20 +79,17 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
     ) -> ModelTurn[Opinion]:
-        before: Sequence[Answer[Any]] = ()
-        if endpoint.logprobs and self.options.samples_of(endpoint) > 1:
-            once = await Task.ask(self, endpoint, session, [0])
-            opinion = once.answer.value
-            # Token probabilities leave nothing to repeat.
-            if opinion and len(opinion.expected) == len(self.rubric.dimensions):
-                return once
-            before = once.calls
+        if not endpoint.logprobs or self.options.samples_of(endpoint) == 1:
+            return await Task.ask(self, endpoint, session, samples)
+        started = time.monotonic()
+        once = await Task.ask(self, endpoint, session, [0])
+        opinion = once.answer.value
+        # Token probabilities leave nothing to repeat.
+        if opinion and len(opinion.expected) == len(self.rubric.dimensions):
+            return once
         turn = await Task.ask(self, endpoint, session, samples)
-        if not before:
-            return turn
-        answers = [*before, *turn.calls]
-        latency = before[0].latency_ms + turn.answer.latency_ms
-        return ModelTurn(endpoint, answers, joined(answers, turn.answer.value, latency))
+        answers = [*once.calls, *turn.calls]
+        return ModelTurn(endpoint, answers, joined(answers, turn.answer.value, started))
 
     def calls(
         self, endpoint: Endpoint, session: Session, sample: int
@@ -134,18 +132,18 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             partial(self._messages, rubric, endpoint),
             self.subject.size,
             score_reply_model(rubric),
+            partial(self._read, part),
             self.call_key(self.subject.sha256, part),
             REPLY_TOKENS,
             sample=sample,
             likely=True,
         )
-        answer = await run_round(session, endpoint, question, self.limits.timeout)
-        return answer.map(partial(self._read, part, answer.reply))
+        return await run_round(session, endpoint, question, self.limits.timeout)
 
-    def _read(self, part: str, reply: Reply | None, told: ScoreReply) -> RatedReply:
+    def _read(self, part: str, told: ScoreReply, reply: Reply) -> RatedReply:
         """Return what a reply says, with the scores that are expectations in place of those it gives."""
         scale, content = self.rubric.scale, told.model_dump()
-        expected = logprobs.expectations(reply, told, range(scale.min, scale.max + 1)) if reply else {}
+        expected = logprobs.expectations(reply, told, range(scale.min, scale.max + 1))
         # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
         findings = [
             {name: visible(str(value or "")) for name, value in finding.items()}
@@ -177,21 +175,21 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
         those of a worse text, of which nothing was asked, may be above them: that is no order.
         """
-        watch, points = Stopwatch(), self._points(endpoint, session.fence)
+        started, points = time.monotonic(), self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
         scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
         if not scores or self.compared or self._rated(scores).outcome != "accept":
-            return answer.map(lambda _: RatedReply(scores))
+            return joined([answer], RatedReply(scores) if scores else None, started)
         question = {"idle": prompt.idle_question(self.rubric)}
         idle = await ask_pointwise(
             session, endpoint, replace(points, questions=question), self.limits.timeout
         )
         if not idle.value:
-            return joined([answer, idle], None, watch.ms)
+            return joined([answer, idle], None, started)
         rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
         mean = pointwise.expectation(idle.value["idle"])
         earned = pointwise.earned_scores(scores, mean, rule.accept.each, scale.max - scale.min)
-        return joined([answer, idle], RatedReply(earned), watch.ms)
+        return joined([answer, idle], RatedReply(earned), started)
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
         scale = self.rubric.scale
@@ -339,7 +337,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             independent=is_independent(document.wrote, behind),
             commit=document.commit,
             timestamp=datetime.now(UTC),
-            duration_ms=state.watch.ms,
+            duration_ms=ms_since(state.session.started),
             **cost_of(rounds),
         )
         if rounds and self.options.redact:

@@ -7,6 +7,7 @@ longer.
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -19,8 +20,8 @@ from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import PromptCandidate, candidate_text
-from judgekit.judging.replies import KEEP, select_reply_model
-from judgekit.judging.round import Answer, Question, Stopwatch, joined, run_round
+from judgekit.judging.replies import KEEP, SelectReply, select_reply_model
+from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
 from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.judging.verdict import Decision, Selection, cost_of, failures, rubric_ref
 from judgekit.rubric.schema import SelectRubric
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.round import Session
-    from judgekit.providers.base import CallKey, Endpoint, Message
+    from judgekit.providers.base import CallKey, Endpoint, Message, Reply
     from judgekit.rubric.schema import WorkedExample
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
@@ -106,7 +107,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         if not endpoint.pointwise:
             return await Task.ask(self, endpoint, session, samples)
         # One candidate after another, until the deadline is over.
-        watch, key = Stopwatch(), self._key(self.subject.candidates)
+        started, key = time.monotonic(), self._key(self.subject.candidates)
         answers = [
             await self._ask_alone(candidate, endpoint, session, key.within(candidate.id))
             for candidate in self.subject.candidates
@@ -114,7 +115,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         ids = [candidate.id for candidate in self.subject.candidates]
         marks = {name: answer.value for name, answer in zip(ids, answers, strict=True)}
         value = marks if any(marks.values()) else None
-        return ModelTurn(endpoint, answers, joined(answers, value, watch.ms, always=True))
+        return ModelTurn(endpoint, answers, joined(answers, value, started, always=True))
 
     def calls(
         self, endpoint: Endpoint, session: Session, sample: int
@@ -158,17 +159,17 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         rubric = self.parts[part]
         messages, ids = self._messages(rubric, batch, endpoint)
         tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
-        model, key = select_reply_model(rubric, list(ids)), self._key(batch, part)
-        question = Question(lambda: messages, 0, model, key, tokens, ids, sample)
-        answer = await run_round(session, endpoint, question, self.limits.timeout)
         names = list(rubric.criteria)
         keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
 
-        def holds(lists: Mapping[str, list[str]]) -> Holds:
+        def holds(said: SelectReply, _: Reply) -> Holds:
+            lists = said.model_dump()
             held = {name: {ids[label] for label in lists[key]} for name, key in keys.items()}
             return {each.id: {name: each.id in kept for name, kept in held.items()} for each in batch}
 
-        return answer.map(lambda reply: holds(reply.model_dump()))
+        model, key = select_reply_model(rubric, list(ids)), self._key(batch, part)
+        question = Question(lambda: messages, 0, model, holds, key, tokens, ids, sample)
+        return await run_round(session, endpoint, question, self.limits.timeout)
 
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
@@ -210,23 +211,23 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         A text that claims to answer anything makes yes likely for an idle request too, and a turn of the
         conversation that claims it does so for an idle memory.
         """
-        watch, timeout = Stopwatch(), self.limits.timeout
+        started, timeout = time.monotonic(), self.limits.timeout
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
         if (found := answers[0].value) is None:
-            return joined(answers, None, watch.ms)
+            return joined(answers, None, started)
         yes = earned = {name: each["yes"] for name, each in found.items()}
         for idle, least in self._idle(session.fence, candidate, key):
             if self._mark_of(earned).outcome != "accept":
                 break
             answers.append(await ask_pointwise(session, endpoint, idle, timeout))
             if (other := answers[-1].value) is None:
-                return joined(answers, None, watch.ms)
+                return joined(answers, None, started)
             earned = {
                 name: min(earned[name], pointwise.earned(each, other[name]["yes"], least))
                 for name, each in yes.items()
             }
-        return joined(answers, self._mark_of(earned), watch.ms)
+        return joined(answers, self._mark_of(earned), started)
 
     def _idle(self, fence: Fence, candidate: PromptCandidate, key: CallKey) -> Iterator[tuple[Points, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""
@@ -326,7 +327,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             rounds=state.rounds,
             calibration=self.finality.id if self.finality else None,
             degraded=refused or (failures(state.rounds) if left else None),
-            duration_ms=state.watch.ms,
+            duration_ms=ms_since(state.session.started),
             **cost_of(state.rounds),
         )
 

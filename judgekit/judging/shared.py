@@ -21,7 +21,6 @@ from judgekit.config.settings import wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.orchestrator import JudgingState
-from judgekit.judging.round import Stopwatch
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import bounded, running
 from judgekit.text import one_line
@@ -64,14 +63,14 @@ class Shared:
 
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
-        watch, seconds = Stopwatch(), judge.deadline + _SLACK
+        state, seconds = JudgingState(document, judge.session()), judge.deadline + _SLACK
         try:
             async with self._client(seconds, seconds) as client:
                 answer = await client.post("/v1/judge", json=_body(judge, document))
             judged = Verdict.model_validate_json(self._content(answer))
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
-            return judge.unjudged(JudgingState(document, judge.session(), watch=watch), why)
+            return judge.unjudged(state, why)
         # The server was not told of names that hold a secret.
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import call_usage, reply
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
+from judgekit.judging.pointwise import Example, Points, ask_pointwise
+from judgekit.judging.round import Answer, Session
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.registry import LitellmProfile
 
@@ -31,7 +33,7 @@ PROFILE = LitellmProfile.model_validate(
     }
 )
 ENDPOINT = Endpoint(profile=PROFILE, model="here/small", family="qwen", output="json_schema", pointwise=True)
-MATTER = CallKey("subject", "kls@1.0.0", "quick")
+MATTER = CallKey("subject", "kls@1.0.0", "quick", "memory-1")
 
 
 def likely_reply(probabilities: Mapping[str, float], cost: float | None = None) -> Reply:
@@ -63,88 +65,68 @@ def ask(
     gateway: Queue,
     questions: Mapping[str, str],
     tokens: Sequence[str] = ("yes", "no"),
-    call_key: CallKey = MATTER,
     seconds: float = 5.0,
-    examples: Sequence[pointwise.Example] = (),
-) -> tuple[dict[str, dict[str, float]], CallUsage, str]:
-    return asyncio.run(
-        pointwise.ask(
-            gateway,
-            ENDPOINT,
-            system="You judge.",
-            context="<text>the text</text>",
-            questions=questions,
-            tokens=tokens,
-            call_key=call_key,
-            timeout=seconds,
-            examples=examples,
+    examples: Sequence[Example] = (),
+) -> Answer[dict[str, dict[str, float]]]:
+    points = Points("You judge.", "<text>it</text>", questions, tokens, MATTER, examples)
+    return asyncio.run(ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions)))
+
+
+def test_one_token_is_asked_for_by_a_question_that_ends_a_message_like_the_last() -> None:
+    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
+    ask(
+        gateway,
+        {"first": "Is it true?", "second": "Is it useful?"},
+        examples=[Example("<text>one</text>", "yes")],
+    )
+    for request, question, name in zip(gateway.asked, ("true", "useful"), ("first", "second"), strict=True):
+        assert request.messages == (
+            Message("system", "You judge."),
+            Message("user", f"<text>one</text>\n\nIs it {question}?"),
+            Message("assistant", "yes"),
+            Message("user", f"<text>it</text>\n\nIs it {question}?"),
         )
-    )
-
-
-def test_every_question_ends_a_message_that_begins_alike() -> None:
-    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
-    ask(gateway, {"first": "Is it true?", "second": "Is it useful?"})
-    messages, two = (request.messages for request in gateway.asked)
-    assert messages[0] == two[0] == Message("system", "You judge.")
-    assert messages[1] == Message("user", "<text>the text</text>\n\nIs it true?")
-    assert two[1] == Message("user", "<text>the text</text>\n\nIs it useful?")
-
-
-def test_examples_are_earlier_turns_with_the_same_question() -> None:
-    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
-    examples = [pointwise.Example("<text>one</text>", "yes"), pointwise.Example("<text>two</text>", "no")]
-    ask(gateway, {"first": "Is it true?", "second": "Is it useful?"}, examples=examples)
-    assert gateway.asked[1].messages == (
-        Message("system", "You judge."),
-        Message("user", "<text>one</text>\n\nIs it useful?"),
-        Message("assistant", "yes"),
-        Message("user", "<text>two</text>\n\nIs it useful?"),
-        Message("assistant", "no"),
-        Message("user", "<text>the text</text>\n\nIs it useful?"),
-    )
-
-
-def test_one_token_with_alternatives_is_asked_for() -> None:
-    gateway = Queue([likely_reply({"yes": 1.0})])
-    ask(gateway, {"first": "?"})
-    assert (gateway.asked[0].max_tokens, gateway.asked[0].top_logprobs) == (1, 20)
-    assert gateway.asked[0].schema is None
-
-
-@pytest.mark.parametrize(("part", "expected"), [("", "first"), ("memory-1", "memory-1/first")])
-def test_each_call_says_which_part_it_is_about(part: str, expected: str) -> None:
-    gateway = Queue([likely_reply({"yes": 1.0})])
-    ask(gateway, {"first": "?"}, call_key=MATTER._replace(part=part))
-    assert gateway.asked[0].call_key == MATTER._replace(part=expected)
+        assert (request.max_tokens, request.top_logprobs, request.schema) == (1, 20, None)
+        assert request.call_key == MATTER._replace(part=f"memory-1/{name}")
 
 
 def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
     gateway = Queue([likely_reply({"4": 0.3, "5": 0.3, "x": 0.4}), likely_reply({"1": 0.5, "2": 0.5})])
-    found, _, model = ask(gateway, {"semantic": "?", "pragmatic": "?"}, tokens=("1", "2", "3", "4", "5"))
-    assert found["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
-    assert pointwise.expectation(found["semantic"]) == pytest.approx(4.5)
-    assert pointwise.expectation(found["pragmatic"]) == pytest.approx(1.5)
-    assert model == "small-1"
+    answer = ask(gateway, {"semantic": "?", "pragmatic": "??"}, tokens=("1", "2", "3", "4", "5"))
+    assert answer.value is not None
+    assert answer.value["semantic"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.5, "5": 0.5})
+    assert pointwise.expectation(answer.value["semantic"]) == pytest.approx(4.5)
+    assert pointwise.expectation(answer.value["pragmatic"]) == pytest.approx(1.5)
+    assert answer.model == "small-1"
 
 
-def test_spellings_of_one_answer_are_added_up() -> None:
-    spellings = {"Yes": 0.3, " yes": 0.1, "YES": 0.1, '"yes': 0.1, "**no": 0.1, "No.": 0.1, "Yesterday": 0.2}
-    found, _, _ = ask(Queue([likely_reply(spellings)]), {"q": "?"})
-    assert pointwise.yes_probability(found["q"]) == pytest.approx(0.75)
+@pytest.mark.parametrize(
+    ("alternatives", "yes"),
+    [
+        # Spellings of one answer are added up.
+        ({"Yes": 0.3, " yes": 0.1, "YES": 0.1, '"yes': 0.1, "**no": 0.1, "No.": 0.1, "Yesterday": 0.2}, 0.75),
+        ({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01}, 0.0),
+    ],
+)
+def test_what_makes_a_yes(alternatives: dict[str, float], yes: float) -> None:
+    answer = ask(Queue([likely_reply(alternatives)]), {"q": "?"})
+    assert answer.value is not None
+    assert answer.value["q"] == pytest.approx({"yes": yes, "no": 1 - yes})
 
 
-def test_usage_is_added_up() -> None:
-    _, usage, _ = ask(
-        Queue([likely_reply({"yes": 1}, 0.5), likely_reply({"yes": 1}), likely_reply({"yes": 1}, 0.25)]),
-        dict.fromkeys("abc", "?"),
+def test_usage_is_added_up_and_an_unknown_cost_stays_unknown() -> None:
+    replies: list[Reply | GatewayError] = [likely_reply({"yes": 1}, cost) for cost in (0.5, None, 0.25)]
+    # Different questions: the same would not be asked again.
+    assert ask(Queue(replies), dict(zip("abc", "abc", strict=True))).usage == call_usage(
+        300, 3, 0.75, unpriced_calls=1
     )
-    assert usage == call_usage(300, 3, 0.75, unpriced_calls=1)
+    assert ask(Queue([likely_reply({"yes": 1})]), {"q": "?"}).usage.cost_usd is None
 
 
-def test_an_unknown_cost_stays_unknown() -> None:
-    _, usage, _ = ask(Queue([likely_reply({"yes": 1})]), {"q": "?"})
-    assert usage.cost_usd is None
+def test_the_same_question_is_not_asked_again() -> None:
+    gateway = Queue([likely_reply({"yes": 1}, 0.5)])
+    answer = ask(gateway, dict.fromkeys("ab", "?"))
+    assert (len(gateway.asked), answer.usage.cost_usd) == (1, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -160,41 +142,39 @@ def test_an_unknown_cost_stays_unknown() -> None:
     ],
 )
 def test_an_answer_that_was_not_offered_is_no_answer(answer: Reply, message: str) -> None:
-    with pytest.raises(GatewayError) as caught:
-        ask(Queue([answer]), {"q": "?"})
-    assert caught.value.kind is FailureKind.INVALID_REPLY
-    assert message in caught.value.message
+    failure = ask(Queue([answer]), {"q": "?"}).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.INVALID_REPLY
+    assert message in failure.message
 
 
-def test_enough_mass_on_one_answer_will_do() -> None:
-    found, _, _ = ask(Queue([likely_reply({"The": 0.7, "no": pointwise.LEAST_MASS + 0.01})]), {"q": "?"})
-    assert found["q"] == {"yes": 0.0, "no": 1.0}
-
-
-def test_what_the_gateway_raises_goes_through() -> None:
+def test_a_failure_ends_it_and_what_was_spent_before_is_kept() -> None:
     refused = GatewayError(FailureKind.CONNECTION, "refused")
-    gateway = Queue([likely_reply({"yes": 1}), refused])
-    with pytest.raises(GatewayError) as caught:
-        ask(gateway, {"a": "?", "b": "?", "c": "?"})
-    assert caught.value is refused
+    gateway = Queue([likely_reply({"yes": 1}, 0.5), refused])
+    answer = ask(gateway, {"a": "?", "b": "??", "c": "???"})
+    assert answer.failure is not None
+    assert (answer.value, answer.failure.kind, answer.usage.cost_usd) == (None, "connection", 0.5)
     assert len(gateway.asked) == 2
 
 
 def test_one_deadline_covers_all_questions() -> None:
-    gateway = Queue([likely_reply({"yes": 1})] * 5, seconds=0.15)
-    with pytest.raises(GatewayError, match=r"of 5 questions were answered in 0\.2 s") as caught:
-        ask(gateway, dict.fromkeys("abcde", "?"), seconds=0.2)
-    assert caught.value.kind is FailureKind.TIMEOUT
+    gateway = Queue([likely_reply({"yes": 1})] * 20, seconds=0.15)
+    questions = {str(number): f"{number}?" for number in range(20)}
+    answer = ask(gateway, questions, seconds=0.3)
+    assert answer.failure is not None
+    assert answer.failure.kind is FailureKind.TIMEOUT
+    assert "of 20 questions were answered in 0.3 s" in answer.failure.message
     timeouts = [request.timeout for request in gateway.asked]
     assert timeouts == sorted(timeouts, reverse=True)
-    assert all(0 < timeout <= 0.2 for timeout in timeouts)
+    assert all(0 < timeout <= 0.3 for timeout in timeouts)
 
 
 def test_a_scale_of_two_digits_is_refused_before_anything_is_asked() -> None:
     gateway = Queue([])
-    with pytest.raises(GatewayError, match="the scale has 10") as caught:
-        ask(gateway, {"q": "?"}, tokens=[str(value) for value in range(1, 11)])
-    assert caught.value.kind is FailureKind.BAD_REQUEST
+    failure = ask(gateway, {"q": "?"}, tokens=[str(value) for value in range(1, 11)]).failure
+    assert failure is not None
+    assert failure.kind is FailureKind.BAD_REQUEST
+    assert "the scale has 10" in failure.message
     assert gateway.asked == []
 
 
@@ -206,15 +186,6 @@ def test_an_expectation_stays_on_the_scale(weights: dict[str, float]) -> None:
     assert sum(found.values()) == pytest.approx(1)
     low, high = min(map(int, weights)), max(map(int, weights))
     assert low - 1e-9 <= pointwise.expectation(found) <= high + 1e-9
-
-
-def test_moving_mass_up_the_scale_raises_the_expectation() -> None:
-    tokens = ["1", "2", "3", "4", "5"]
-    scores = [
-        pointwise.expectation(pointwise.probabilities(likely_reply({"1": 1 - up, "5": up}), tokens))
-        for up in (0.1, 0.5, 0.9)
-    ]
-    assert scores == pytest.approx([1.4, 3.0, 4.6])
 
 
 chances = st.floats(0.01, 0.99)

@@ -10,6 +10,7 @@ import pytest
 
 from judgekit.judging import pointwise, prompt
 from judgekit.judging.fence import Fence
+from judgekit.judging.round import Session
 from judgekit.judging.subject import Part, Task
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.providers.local import LocalGateway
@@ -48,19 +49,16 @@ async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:
                 (EXAMPLES / "documents" / name).read_text(encoding="utf-8"),
                 Fence("0123456789abcdef"),
             )
-            rated, _, _ = await pointwise.ask(
-                gateway,
-                endpoint,
-                system=f"{rubric.prompt.system} {fence.guard}",
-                context=prompt.document_context(fence, [Part("guide.md", text, len(text))], Task()),
-                questions={
-                    dimension: prompt.rating_question(rubric, dimension) for dimension in rubric.dimensions
-                },
-                tokens=POINTS,
-                call_key=CallKey(name, rubric.ref, "quick"),
-                timeout=240,
+            points = pointwise.Points(
+                f"{rubric.prompt.system} {fence.guard}",
+                prompt.document_context(fence, [Part("guide.md", text, len(text))], Task()),
+                {dimension: prompt.rating_question(rubric, dimension) for dimension in rubric.dimensions},
+                POINTS,
+                CallKey(name, rubric.ref, "quick"),
             )
-            found.append({each: pointwise.expectation(points) for each, points in rated.items()})
+            answer = await pointwise.ask_pointwise(Session(gateway, 240), endpoint, points, 240)
+            rated = answer.value or {}
+            found.append({each: pointwise.expectation(likely) for each, likely in rated.items()})
     finally:
         await gateway.aclose()
     return found
