@@ -111,7 +111,8 @@ def apart(
     returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
     stays as it is: somebody has to judge.
     """
-    strangers, known = _but(panel, _known_families(wrote)), _but(panel, {*wrote, UNKNOWN_FAMILY})
+    strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
+    known = _but(panel, {*wrote, UNKNOWN_FAMILY})
     apart = dict(panel)
     for tier, jury in panel.items():
         endpoints = strangers[tier] or _nearest(tier, known)
@@ -128,11 +129,12 @@ def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | No
     False when all of them wrote the text; None when it is not known who wrote it, when nobody judged it, or
     when those who may be others are of a family that is not known.
     """
-    if not _known_families(wrote) or not judged:
+    known = set(wrote) - {UNKNOWN_FAMILY}
+    if not known or not judged:
         return None
-    if set(judged) <= _known_families(wrote):
+    if set(judged) <= known:
         return False
-    strangers = set(judged) - _known_families(wrote) - {UNKNOWN_FAMILY}
+    strangers = set(judged) - known - {UNKNOWN_FAMILY}
     return True if strangers and UNKNOWN_FAMILY not in wrote else None
 
 
@@ -155,10 +157,6 @@ def _but(
         tier: tuple(endpoint for endpoint in jury if endpoint.family not in families)
         for tier, jury in panel.items()
     }
-
-
-def _known_families(families: Collection[str]) -> set[str]:
-    return set(families) - {UNKNOWN_FAMILY}
 
 
 def _nearest(tier: TierName, others: Mapping[TierName, tuple[Endpoint, ...]]) -> tuple[Endpoint, ...]:

@@ -23,6 +23,7 @@ from judgekit.judging.replies import MAX_REASONING, _text
 from judgekit.judging.round import Answer, Question, run_round
 from judgekit.judging.subject import CONTEXT_CHARS, Part, is_cut
 from judgekit.judging.verdict import TIE, CompareRound, Usage
+from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
@@ -207,7 +208,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             self.subject.size,
             compare_reply_model(list(hashes)),
             lambda said, _: Vote(letters.get(said.better, "tie"), visible(said.reasoning)),
-            self.call_key(self.subject.shown_sha256(order), criterion),
+            CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion),
             REPLY_TOKENS,
             hashes,
             sample,
@@ -216,7 +217,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
 
     def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> tuple[Message, ...]:
         shown = [self._part(endpoint, letter, self.label(letter)) for letter in order]
-        return pair_messages(rubric, self.instructions, self.subject.prompt, shown, self.told)
+        return pair_messages(rubric, self.words or self.tier, self.subject.prompt, shown, self.told)
 
     def _points(
         self, rubric: CompareRubric, order: str, endpoint: Endpoint, fence: Fence, criterion: str = ""
@@ -229,7 +230,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             prompt.pair_context(fence, self.subject.prompt, shown),
             {"better": f"{_criteria_text(rubric)}\n{ask}"},
             POINTS,
-            self.call_key(self.subject.shown_sha256(order), criterion),
+            CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion),
         )
 
     def _part(self, endpoint: Endpoint | None, letter: str, label: str) -> Part:

@@ -226,15 +226,11 @@ class EscalationRules:
             return Final(first, "single", tiers[0]) if first else UNDETERMINED
         if tiers[0] != "quick":
             return self._from_deep(None, seen, margins)
-        if first is not None and self._is_final(first, margins):
+        unseen = first == "accept" and "quick" in self.truncated
+        sure = first not in (None, "improve", self.confirm) and not unseen and self.finality is None
+        if first is not None and sure and not self._is_close("quick", margins):
             return Final(first, "single", "quick")
         return self._from_deep(first, seen, margins)
-
-    def _is_final(self, quick: Outcome, margins: Mapping[TierName, float]) -> bool:
-        if self.finality is not None or self._is_close("quick", margins):
-            return False
-        unseen = quick == "accept" and "quick" in self.truncated
-        return quick not in ("improve", self.confirm) and not unseen
 
     def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
         close = self.finality is None and margins.get(tier, self.margin) < self.margin

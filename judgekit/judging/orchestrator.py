@@ -22,7 +22,7 @@ from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.round import Answer, Session, gather_limited, joined
 from judgekit.judging.verdict import Round, Usage
-from judgekit.providers.base import CallKey, models_by_tier
+from judgekit.providers.base import models_by_tier
 from judgekit.providers.served_models import with_family
 
 if TYPE_CHECKING:
@@ -164,10 +164,6 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Return an opinion as it stands in a round."""
 
     @property
-    def instructions(self) -> TierName:
-        return self.words or self.tier
-
-    @property
     def limits(self) -> Tier:
         limits: Tier = getattr(self.rubric.tiers, self.tier)
         return limits
@@ -178,9 +174,6 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         if not self.options.each or len(self.rubric.questions) == 1:
             return {"": self.rubric}
         return {name: self.rubric.about(name) for name in self.rubric.questions}
-
-    def call_key(self, subject: str, part: str = "") -> CallKey:
-        return CallKey(subject, self.rubric.ref, self.tier, part)
 
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
@@ -421,6 +414,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
         """Return the providers that were asked in `tiers` only because of who wrote the subjects."""
+        if not self.substitutes:
+            return []
         asked = {tier: jury for tier, jury in self.models_by_tier.items() if tier in tiers}
         return sorted(_providers(asked) & self.substitutes)
 

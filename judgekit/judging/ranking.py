@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from judgekit.judging.round import Answer, Session
     from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint, Message
-    from judgekit.rubric.schema import Scale
 
 
 Key = TypeVar("Key", bound="Hashable")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
-_PAIR = 2
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
 
 Scored: TypeAlias = "Mapping[str, Sequence[float]]"
@@ -51,25 +49,16 @@ Margins: TypeAlias = "Mapping[TierName, float]"
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
     """Return the margins of a rubric where no labels say better ones, in points of its scale."""
-    return default_margins(rubric.scale) | rubric.margins
-
-
-def default_margins(scale: Scale) -> dict[TierName, float]:
-    """Return the margins that hold without a calibration, in points of a scale."""
-    length = scale.max - scale.min
+    length = rubric.scale.max - rubric.scale.min
     deep = DEEP_SHARE * length
-    return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep}
-
-
-def _itself(key: Hashable) -> Hashable:
-    return key
+    return {"quick": QUICK_SHARE * length, "deep": deep, "tiebreaker": deep, **rubric.margins}
 
 
 def values(
     said: Mapping[Key, Scored],
     letters: Iterable[str],
     asked: int | None = None,
-    group: Callable[[Key], Hashable] = _itself,
+    group: Callable[[Key], Hashable] | None = None,
 ) -> dict[str, float] | None:
     """Return the mean score of each subject over what models said; None where one cannot be known.
 
@@ -78,47 +67,25 @@ def values(
     weigh together as much as one does, however many of them count.
     """
     among = list(letters)
-    whole = {key: each for key, each in said.items() if is_whole(each, among)}
+    whole = {key: scored for key, scored in said.items() if all(scored.get(letter) for letter in among)}
     if not whole or (asked is not None and not has_quorum(len(whole), asked)):
         return None
-    sizes = Counter(group(key) for key in whole)
-    weighed = [(1 / sizes[group(key)], each) for key, each in whole.items()]
-    return {
-        letter: _mean([(share, point) for share, own in weighed for point in own[letter]]) for letter in among
-    }
-
-
-def is_whole(scored: Scored, letters: Iterable[str]) -> bool:
-    """Whether a model scored every one of the subjects."""
-    return all(scored.get(letter) for letter in letters)
-
-
-def _mean(weighed: Sequence[tuple[float, float]]) -> float:
-    return fmean([point for _, point in weighed], [share for share, _ in weighed])
+    groups: dict[Key, Hashable] = {key: group(key) if group else key for key in whole}
+    sizes = Counter(groups.values())
+    means = {}
+    for letter in among:
+        points = [
+            (point, 1 / sizes[groups[key]]) for key, scored in whole.items() for point in scored[letter]
+        ]
+        means[letter] = fmean([point for point, _ in points], [share for _, share in points])
+    return means
 
 
 def contending(found: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
     best = max(found.values())
-    near = [each for each in found if found[each] >= best - margin - NEARLY]
-    return sorted(near, key=lambda each: (-found[each], each))
-
-
-def going_on(found: Mapping[str, float], margin: float, *, at_least: int = 1) -> list[str]:
-    """Return who goes up a tier: the contending, and of the others the best until there are `at_least`."""
-    near = contending(found, margin)
-    rest = sorted(found.keys() - set(near), key=lambda each: (-found[each], each))
-    return [*near, *rest[: max(0, at_least - len(near))]]
-
-
-def next_up(found: Mapping[str, float], margin: float, *, trusted: bool, alone: bool) -> list[str]:
-    """Return who goes up a tier: nobody but the best where its lead is `trusted`.
-
-    Where one tier is `alone` and must not settle it, two go up at least.
-    """
-    if trusted:
-        return contending(found, 0.0)[:1]
-    return going_on(found, margin, at_least=_PAIR if alone else 1)
+    near = [letter for letter in found if found[letter] >= best - margin - NEARLY]
+    return sorted(near, key=lambda letter: (-found[letter], letter))
 
 
 def lead(found: Mapping[str, float]) -> float:
@@ -145,6 +112,11 @@ class Voter(NamedTuple):
 
 Said: TypeAlias = "Mapping[Voter, Scored]"
 """What the models of one tier gave; a model that stands there twice has twice the scores."""
+
+
+def asked(said: Said, letters: Collection[str]) -> int:
+    """Return how many calls a tier took; a score that is missing was asked for, too."""
+    return sum(max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters)
 
 
 class RankingStep(NamedTuple):
@@ -185,10 +157,6 @@ class RankingStep(NamedTuple):
         return contending(self.found, 0.0)[0] if self.found and self.lead else None
 
 
-def _nobody(_: str) -> bool:
-    return False
-
-
 @dataclass(slots=True)
 class Ranks:
     """One comparison on its way, of the subjects that are still `alive`.
@@ -216,28 +184,36 @@ class Ranks:
         *,
         cut: bool = False,
         barred: bool = False,
-        partial: Callable[[str], bool] = _nobody,
+        partial: Callable[[str], bool] | None = None,
     ) -> RankingStep:
         """Return what comes of what a tier gave, and note who goes up.
 
         Of a tier that is `barred` no gate lets the lead through. `partial` tells of a subject whether nobody
         scored it but models that have a reason to prefer it: these are not final alone.
         """
-        self.seen[tier] = None
-        here = values(said, self.alive, len(self.panel[tier]), _voter)
+        finality, margin, self.seen[tier] = self.finality, self.margins.get(tier, 0.0), None
+        here = values(said, self.alive, len(self.panel[tier]), lambda each: each.voter)
         if here is None:
             return RankingStep(tier)
         self.said[tier] = said
         self.leaders[tier] = max(here, key=here.__getitem__)
-        pooled = {(each, voice): scored for each, by in self.said.items() for voice, scored in by.items()}
-        found = values(pooled, self.alive, group=_voter_in_tier)
-        self.heard = {key[1] for key, scored in pooled.items() if is_whole(scored, self.alive)}
-        turn = RankingStep(tier, found, last=self._is_last(tier), cut=cut)
+        pooled = {(each, voter): scored for each, by in self.said.items() for voter, scored in by.items()}
+        found = values(pooled, self.alive, group=lambda key: (key[0], key[1].voter)) or {}
+        self.heard = {key[1] for key, scored in pooled.items() if all(map(scored.get, self.alive))}
+        last = self.following(tier) is None or (finality is not None and tier == finality.last)
+        turn = RankingStep(tier, found, last=last, cut=cut)
         self.seen[tier] = turn.outcome
-        own = partial(contending(found or {}, 0.0)[0])
-        trusted = not (turn.last or cut or barred or own) and self._is_let_through(turn)
-        alone = cut or (len(self.said) == 1 and (self.finality is not None or self.mode == "strict" or own))
-        near = next_up(found or {}, self._margin(tier), trusted=trusted, alone=alone)
+        best = contending(found, 0.0)[0]
+        own = partial is not None and partial(best)
+        gated = (
+            finality is not None and bool(turn.lead) and finality.final(tier, self.seen, {tier: turn.lead})
+        )
+        trusted = gated and not (last or cut or barred or own)
+        near = [best] if trusted else contending(found, margin)
+        first = len(self.said) == 1 and (finality is not None or self.mode == "strict" or own)
+        if not trusted and len(near) == 1 and (cut or first):  # one tier alone must not settle it
+            rest = sorted(found.keys() - {best}, key=lambda letter: (-found[letter], letter))
+            near += rest[:1]
         self.alive = tuple(near)
         return turn._replace(near=self.alive, trusted=trusted)
 
@@ -249,7 +225,7 @@ class Ranks:
         """
         tiers = list(self.panel)
         after = next(iter(tiers[tiers.index(tier) + 1 :]), None)
-        heard = {voice.model for voice in self.heard}
+        heard = {voter.model for voter in self.heard}
         again = after == "tiebreaker" and "deep" in self.said and set(self.panel[after]) <= heard
         return None if again else after
 
@@ -257,32 +233,7 @@ class Ranks:
         """Return who wins, were nobody asked after a turn; None for a tie."""
         if turn.trusted or turn.found is None:
             return turn.best
-        return last_word(turn.found, self._margin(turn.tier), self.mode)
-
-    def _is_last(self, tier: TierName) -> bool:
-        return self.following(tier) is None or (self.finality is not None and tier == self.finality.last)
-
-    def _is_let_through(self, turn: RankingStep) -> bool:
-        lead = {turn.tier: turn.lead}
-        return (
-            self.finality is not None and bool(turn.lead) and self.finality.final(turn.tier, self.seen, lead)
-        )
-
-    def _margin(self, tier: TierName) -> float:
-        return self.margins.get(tier, 0.0)
-
-
-def asked(said: Said, letters: Collection[str]) -> int:
-    """Return how many calls a tier took; a score that is missing was asked for, too."""
-    return sum(max(1, len(scored.get(letter, ()))) for scored in said.values() for letter in letters)
-
-
-def _voter(voice: Voter) -> str:
-    return voice.voter
-
-
-def _voter_in_tier(key: tuple[TierName, Voter]) -> tuple[TierName, str]:
-    return key[0], key[1].voter
+        return last_word(turn.found, self.margins.get(turn.tier, 0.0), self.mode)
 
 
 NAME = "text"  # what models are told: a path may say who wrote it

@@ -25,6 +25,7 @@ from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
 from judgekit.judging.subject import Document, is_cut
 from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
+from judgekit.providers.base import CallKey
 from judgekit.retrieval.stemmer import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
@@ -133,7 +134,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             self.subject.size,
             score_reply_model(rubric),
             partial(self._read, part),
-            self.call_key(self.subject.sha256, part),
+            CallKey(self.subject.sha256, self.rubric.ref, self.tier, part),
             REPLY_TOKENS,
             sample=sample,
             likely=True,
@@ -166,7 +167,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             for earlier in self.told
         ]
         return prompt.score_messages(
-            rubric, self.instructions, self.seen_by(endpoint), self.subject.task, told
+            rubric, self.words or self.tier, self.seen_by(endpoint), self.subject.task, told
         )
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
@@ -198,7 +199,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             prompt.document_context(fence, self.seen_by(endpoint), self.subject.task, self.rubric.given),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
             [str(value) for value in range(scale.min, scale.max + 1)],
-            self.call_key(self.subject.sha256),
+            CallKey(self.subject.sha256, self.rubric.ref, self.tier),
         )
 
     def _rated(self, scores: Mapping[str, float]) -> Opinion:

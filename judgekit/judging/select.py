@@ -24,6 +24,7 @@ from judgekit.judging.replies import KEEP, SelectReply, select_reply_model
 from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
 from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.judging.verdict import Decision, Selection, cost_of, failures, rubric_ref
+from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from judgekit.config.names import TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.round import Session
-    from judgekit.providers.base import CallKey, Endpoint, Message, Reply
+    from judgekit.providers.base import Endpoint, Message, Reply
     from judgekit.rubric.schema import WorkedExample
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
@@ -179,7 +180,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
         query = self.subject.query
-        return prompt.select_messages(rubric, self.mode, self.instructions, query.text, query.turns, shown)
+        return prompt.select_messages(
+            rubric, self.mode, self.words or self.tier, query.text, query.turns, shown
+        )
 
     def _marks(self, holds: Sequence[Holds | None]) -> Marks:
         """Return the marks of the candidates of which every criterion was answered."""
@@ -201,7 +204,8 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in candidates)
         query = self.subject.query
         whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
-        return self.call_key(hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest(), part)
+        sha256 = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+        return CallKey(sha256, self.rubric.ref, self.tier, part)
 
     async def _ask_alone(
         self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, key: CallKey

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.orchestrator import AnyJudge
-    from judgekit.judging.shared import Shared
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Gateway, Message, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 
+FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
 AT_ONCE = 8
 AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
@@ -69,7 +69,11 @@ def document_judge(
     Raises `ConfigError` or `UsageError`.
     """
     settings = configuration.load(project)
-    elsewhere = _shared(settings)
+    elsewhere = None
+    if settings.server.url is not None:
+        from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
+
+        elsewhere = shared.configured(settings)
     loaded = rubric(settings, project, judge_request)
     here = elsewhere is None
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
@@ -81,9 +85,14 @@ def rubric(
     settings: Config, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> LoadedRubric:
     """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
-    if judge_request.rubric is None:
+    name = judge_request.rubric
+    if name is None:
         return loader.configured_rubric("judge", settings.judge.rubric, project)
-    return loader.score_rubric(_named(judge_request.rubric), project)
+    if name.endswith((".yaml", ".yml")):
+        # A path from the root: an error reads the same whoever judges, an engine too.
+        with suppress(FileNotFoundError):  # the current folder is gone
+            name = str(Path(name).absolute())
+    return loader.score_rubric(name, project)
 
 
 def judge_of(
@@ -155,15 +164,6 @@ def check_prices(
 
 def _unpriced(panel: PanelModels) -> list[str]:
     return unpriced(endpoint for jury in models_by_tier(panel).values() for endpoint in jury)
-
-
-def _shared(settings: Config) -> Shared | None:
-    """Return the shared judge that documents go to, where there is one."""
-    if settings.server.url is None:
-        return None
-    from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
-
-    return shared.configured(settings)
 
 
 def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
@@ -257,19 +257,6 @@ def prompts(
     return judge.prompts_by_model(document)
 
 
-def _named(rubric: str) -> str:
-    """Return a rubric's name, a path from the root: an error reads the same whoever judges, an engine too."""
-    if not rubric.endswith((".yaml", ".yml")):
-        return rubric
-    with suppress(FileNotFoundError):  # the current folder is gone
-        return str(Path(rubric).absolute())
-    return rubric
-
-
-FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
-_TWO = 2
-
-
 def compare(
     comparison_input: ComparisonInput,
     project: Path | None = None,
@@ -279,9 +266,8 @@ def compare(
 
     async def run() -> Comparison:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            return await comparison_judge(gateway, comparison_input, project, judge_request).judge(
-                comparison_input
-            )
+            judge = comparison_judge(gateway, comparison_input, project, judge_request)
+            return await judge.judge(comparison_input)
 
     return running.run(run())
 
@@ -301,9 +287,7 @@ def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str |
 
     Raises `UsageError` for any other number.
     """
-    if given is None or isinstance(given, str):
-        return (given,) * count
-    told = tuple(given)
+    told = (given,) if given is None or isinstance(given, str) else tuple(given)
     if len(told) > 1 and len(told) != count:
         raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
     return told * count if len(told) == 1 else told
@@ -319,21 +303,18 @@ def comparison_judge(
 
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
-    loaded = _rubric(judge_request.rubric, len(comparison_input.files), project)
-    settings = configuration.load(project)
-    if isinstance(loaded.rubric, CompareRubric):
-        return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
-    count = len(comparison_input.distinct)
-    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=count)
-
-
-def _rubric(reference: str | None, count: int, project: Path | None) -> LoadedRubric:
+    count = len(comparison_input.files)
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
+    reference = judge_request.rubric
     if reference is None:
-        reference = FOR_TWO if count == _TWO else FOR_MORE
+        reference = FOR_TWO if count == LEAST else FOR_MORE
     loaded = loader.comparing_rubric(reference, project)
-    if isinstance(loaded.rubric, CompareRubric) and count > _TWO:
-        told = f"{loaded.rubric.ref} says which of two is better, and there are {count}"
-        raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
-    return loaded
+    settings = configuration.load(project)
+    if isinstance(loaded.rubric, CompareRubric):
+        if count > LEAST:
+            told = f"{loaded.rubric.ref} says which of two is better, and there are {count}"
+            raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
+        return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
+    distinct = len(comparison_input.distinct)
+    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=distinct)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
@@ -42,7 +43,7 @@ class RubricRef(_Record):
     sha256: str
     source: Literal["project", "user", "path"] | None = Field(
         default=None,
-        exclude_if=lambda source: source is None,
+        exclude_if=operator.not_,
         description="where the file comes from, if judgekit brings a rubric of this id and this is not it",
     )
 
@@ -145,8 +146,8 @@ class Verdict(_Record):
     rounds: list[Round] = []
     degraded: str | None = None
     truncated: bool = False
-    redacted: int = Field(default=0, exclude_if=lambda count: count == 0)
-    substitutes: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    redacted: int = Field(default=0, exclude_if=operator.not_)
+    substitutes: list[str] = Field(default=[], exclude_if=operator.not_)
     author: Author = Author()
     independent: bool | None = None
     human_override: Override | None = None
