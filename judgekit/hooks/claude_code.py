@@ -143,12 +143,12 @@ def _nothing(configured: Settings) -> str:
 
 def _shown(text: str, injected: list[Candidate]) -> str:
     """Return the JSON form, which also tells the user what was added."""
-    from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded already
+    from judgekit.hooks import quickjson  # noqa: PLC0415 - loaded already
     from judgekit.text import one_line  # noqa: PLC0415 - the same
 
     titles = "; ".join(one_line(candidate.title, 80) for candidate in injected)
     output = {"hookEventName": PROMPT, "additionalContext": text}
-    return sqljson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {titles}"})
+    return quickjson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {titles}"})
 
 
 def _answer(payload: Mapping[str, Any]) -> None:
@@ -177,7 +177,7 @@ def _answer(payload: Mapping[str, Any]) -> None:
 
 def _read_input() -> dict[str, Any]:
     """Return what the client says, by place; raises `BadInputError`."""
-    from judgekit.retrieval import sqljson  # noqa: PLC0415 - `--explain` reads nothing
+    from judgekit.hooks import quickjson  # noqa: PLC0415 - `--explain` reads nothing
 
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError("stdin: nothing to read; this command is for Claude Code, which gives it JSON")
@@ -185,7 +185,7 @@ def _read_input() -> dict[str, Any]:
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
     try:
-        found = sqljson.extract(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"), _PLACES)
+        found = quickjson.extract(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"), _PLACES)
     except ValueError:
         raise BadInputError(f"stdin: not valid JSON; expected what {_WHO}") from None
     if found is None:

@@ -11,7 +11,8 @@ import re
 import sys
 
 from judgekit import environment, programs
-from judgekit.retrieval import compiled, sqljson
+from judgekit.hooks import quickjson
+from judgekit.retrieval import compiled
 
 TYPE_CHECKING = False
 
@@ -54,7 +55,7 @@ def _json(path: str, project: str) -> bool | None:
         return None
     text = _text(path)
     try:
-        found = sqljson.loads(text)
+        found = quickjson.loads(text)
     except ValueError:  # which `enabled` is meant cannot be told
         return _said(path, text)
     section = found.get("retrieval") if isinstance(found, dict) else None
@@ -112,7 +113,7 @@ def keep(path: str, key: str, found: Found, notes: list[str]) -> None:
         return
     try:
         environment.cache_folder(os.path.basename(os.path.dirname(path)))
-        environment.write_private(path, sqljson.dumps({"key": key, **found, "notes": notes}))
+        environment.write_private(path, quickjson.dumps({"key": key, **found, "notes": notes}))
     except OSError:
         return
 

@@ -9,7 +9,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.retrieval import sqljson
+from judgekit.hooks import quickjson
 from judgekit.text import one_line
 
 TYPE_CHECKING = False
@@ -142,7 +142,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
         fresh = [note for note in dict.fromkeys(notes) if note not in said]
         if fresh:
             kept = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
-            environment.write_private(path, sqljson.dumps(dict(kept)))
+            environment.write_private(path, quickjson.dumps(dict(kept)))
     except OSError:
         return notes
     return fresh
@@ -151,7 +151,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
 def _read(path: str) -> dict[str, float]:
     try:
         with open(path, encoding="utf-8", newline="\n") as file:
-            found = sqljson.loads(file.read(1_000_000))
+            found = quickjson.loads(file.read(1_000_000))
     except (FileNotFoundError, ValueError):
         return {}
     said = found.items() if isinstance(found, dict) else ()

@@ -71,8 +71,7 @@ def _ask(
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
     from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import session  # noqa: PLC0415 - the same
-    from judgekit.retrieval import sqljson  # noqa: PLC0415 - loaded by then
+    from judgekit.hooks import quickjson, session  # noqa: PLC0415 - the same
 
     def body() -> bytes:
         request = {
@@ -82,10 +81,10 @@ def _ask(
             "candidates": [_told(candidate) for candidate in asked],
             "alone": [asked.index(candidate) for candidate in alone],
         }
-        return sqljson.written(request).encode()
+        return quickjson.written(request).encode()
 
     def read(response: client.Response) -> tuple[list[Candidate], list[Candidate], str | None]:
-        said = sqljson.loads(response.read().decode())
+        said = quickjson.loads(response.read().decode())
         if response.status != _OK:
             raise UnjudgedError(f"not judged ({said['error']['message']}); {_BM25}")
         if said.get("nobody") is not None:

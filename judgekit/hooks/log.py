@@ -10,7 +10,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.retrieval import sqljson
+from judgekit.hooks import quickjson
 from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def add(prompt: str, ranked: RankedCandidates, shown: ShownMemories, configured:
         "judge": configured["judge"],
     }
     try:
-        _append(file(), sqljson.dumps(line).encode("utf-8", "replace") + b"\n")
+        _append(file(), quickjson.dumps(line).encode("utf-8", "replace") + b"\n")
     except OSError:
         return
 
@@ -101,7 +101,7 @@ def _lines(path: str) -> list[dict[str, Any]]:
     found = []
     for text in texts:
         try:
-            line = sqljson.loads(text)
+            line = quickjson.loads(text)
         except ValueError:  # cut off, by a full disk for instance
             continue
         if isinstance(line, dict):

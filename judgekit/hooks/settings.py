@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.retrieval import compiled, sqljson
+from judgekit.hooks import quickjson
+from judgekit.retrieval import compiled
 from judgekit.retrieval.compiled import Profiles
 
 TYPE_CHECKING = False
@@ -98,7 +99,7 @@ def descriptions(root: str) -> dict[str, str]:
         return {}
     try:
         with open(source, encoding="utf-8", errors="replace", newline="\n") as file:
-            found = sqljson.loads(file.read(1_000_000))
+            found = quickjson.loads(file.read(1_000_000))
     except (OSError, ValueError):
         return {}
     categories = found.get("categories") if isinstance(found, dict) else None
@@ -138,7 +139,7 @@ def _kept(project: str, key: str) -> dict[str, Any] | None:
     """Return the settings that were kept under `key`."""
     try:
         with open(path(project), encoding="utf-8", newline="\n") as file:
-            found = sqljson.loads(file.read())
+            found = quickjson.loads(file.read())
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or found.get("key") != key:

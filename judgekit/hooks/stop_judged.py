@@ -6,7 +6,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.retrieval import sqljson
+from judgekit.hooks import quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     memory.keep(_key(document) if verdict.verdict in _SETTLED else None, told=asks)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, the agent stops: {verdict.degraded}")
-    text = sqljson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
+    text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
     return text, notes
 
 
@@ -64,7 +64,7 @@ class Memory:
         found: Any = None
         try:
             with open(self._path, encoding="utf-8", newline="\n") as file:
-                found = sqljson.loads(file.read(1_000_000))
+                found = quickjson.loads(file.read(1_000_000))
             self.seen, self.told = [str(each) for each in found["seen"]], int(found["told"])
         except (OSError, ValueError, KeyError, TypeError):
             self.seen, self.told = [], 0
@@ -73,7 +73,7 @@ class Memory:
         """Note a judged content, and whether the agent was asked to go on."""
         self.seen, self.told = [*self.seen, *([key] if key else [])][-1000:], self.told + told
         folder = environment.cache_folder(FOLDER)
-        environment.write_private(self._path, sqljson.dumps({"seen": self.seen, "told": self.told}))
+        environment.write_private(self._path, quickjson.dumps({"seen": self.seen, "told": self.told}))
         for dir_entry in os.scandir(folder):
             if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
                 os.unlink(dir_entry.path)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.index_file import Index
-from judgekit.retrieval.sqljson import sqlite
+from judgekit.retrieval.index_file import Index, sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ tick, which shows in the time itself: full seconds, or fractions of them.
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from judgekit import environment
 from judgekit.retrieval.query import hidden_words
-from judgekit.retrieval.sqljson import sqlite
 from judgekit.retrieval.stemmer import stems
 
 TYPE_CHECKING = False
@@ -90,6 +90,45 @@ FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _SIGNED = 2**63 - 1  # what fits into a column
+
+
+class _OneFunction:
+    """All that `_sqlite3` takes from `functools`: the cache of prepared statements a connection has."""
+
+    @staticmethod
+    def lru_cache(size: int) -> Callable[[Any], Any]:
+        import _functools  # type: ignore[import-not-found]  # noqa: PLC0415 - has no stubs; CPython's alone
+
+        return lambda called: _functools._lru_cache_wrapper(called, size, False, tuple)  # noqa: FBT003, SLF001 - as functools calls it
+
+
+def _import_sqlite() -> Any:  # noqa: ANN401 - the module; its stubs are those of sqlite3
+    """Import `_sqlite3`, without all that `sqlite3` imports, and without `functools`.
+
+    The latter is a quarter of the cost of starting Python, for one function written in C. Whoever imports it
+    later gets the real one. Raises `ImportError` for an interpreter without SQLite, or another than CPython.
+    """
+    if "functools" not in sys.modules and sys.implementation.name == "cpython":
+        stand_in: Any = _OneFunction
+        sys.modules["functools"] = stand_in
+        try:
+            import _sqlite3  # noqa: PLC0415 - see above
+        except AttributeError:  # a version that takes more from functools
+            sys.modules.pop("_sqlite3", None)
+        else:
+            return _sqlite3
+        finally:
+            del sys.modules["functools"]
+    import _sqlite3  # noqa: PLC0415 - the usual way
+
+    return _sqlite3
+
+
+sqlite: Any
+try:
+    sqlite = _import_sqlite()
+except ImportError:
+    sqlite = None
 
 
 class NoFullTextError(Exception):

@@ -12,7 +12,7 @@ import os
 from judgekit.retrieval import bm25, confidence, index, index_file, query
 from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
-from judgekit.retrieval.sqljson import sqlite
+from judgekit.retrieval.index_file import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

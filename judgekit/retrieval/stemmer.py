@@ -20,23 +20,31 @@ _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(12
 _PAIR = 2  # letters: what is no longer keeps its end
 
 _WHOLE = {
-    **{"skis": "ski", "skies": "sky", "idly": "idl", "gently": "gentl", "ugly": "ugli", "early": "earli"},
-    **{"only": "onli", "singly": "singl"},
+    "skis": "ski",
+    "skies": "sky",
+    "idly": "idl",
+    "gently": "gentl",
+    "ugly": "ugli",
+    "early": "earli",
+    "only": "onli",
+    "singly": "singl",
     **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
 }
-_AS_THEY_ARE = frozenset("inning outing canning herring earring evening proceed exceed succeed".split())
+_AS_THEY_ARE = frozenset(
+    ["inning", "outing", "canning", "herring", "earring", "evening", "proceed", "exceed", "succeed"]
+)
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _BEFORE_EED = ("exc", "proc", "succ")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
-# What stands for each ending, longest first: the first one that fits is the only one looked at. It must begin
-# in the region R1, after `*` in R2; after `<` only if one of these letters is before it.
+# What stands for each ending (`-`: nothing), longest first: the first that fits is the only one looked at. It
+# must begin in the region R1, after `*` in R2; after `<` only if one of these letters is before it.
 _STEP_2 = """ization ize|ational ate|fulness ful|ousness ous|iveness ive|tional tion|biliti ble|lessli less|
 entli ent|ation ate|alism al|aliti al|ousli ous|iviti ive|fulli ful|ogist og|enci ence|anci ance|abli able|
-izer ize|ator ate|alli al|bli ble|ogi og <l|li  <cdeghkmnrt"""
-_STEP_3 = """ational ate|tional tion|alize al|icate ic|iciti ic|ative  *|ical ic|ness |ful """
-_STEP_4 = """ement  *|ance  *|ence  *|able  *|ible  *|ment  *|ant  *|ent  *|ism  *|ate  *|iti  *|ous  *|ive  *|
-ize  *|ion  *<st|al  *|er  *|ic  *"""
+izer ize|ator ate|alli al|bli ble|ogi og <l|li - <cdeghkmnrt"""
+_STEP_3 = "ational ate|tional tion|alize al|icate ic|iciti ic|ative - *|ical ic|ness -|ful -"
+_STEP_4 = """ement - *|ance - *|ence - *|able - *|ible - *|ment - *|ant - *|ent - *|ism - *|ate - *|iti - *|
+ous - *|ive - *|ize - *|ion - *<st|al - *|er - *|ic - *"""
 
 
 def _rules(table: str) -> list[tuple[str, str, bool, tuple[str, ...]]]:
@@ -44,7 +52,7 @@ def _rules(table: str) -> list[tuple[str, str, bool, tuple[str, ...]]]:
     for rule in table.replace("\n", "").split("|"):
         ending, instead, *where = rule.split(" ")
         region, _, before = "".join(where).partition("<")
-        rules.append((ending, instead, region == "*", tuple(before) or ("",)))
+        rules.append((ending, instead.strip("-"), region == "*", tuple(before) or ("",)))
     return rules
 
 
@@ -158,8 +166,8 @@ def _ends_short(word: str) -> bool:
         return len(word) == _PAIR and word[0] in _VOWELS and word[1] not in _VOWELS
     if word.endswith("past"):
         return True
-    first, vowel, last = word[-3:]
-    return first not in _VOWELS and vowel in _VOWELS and last not in _VOWELS and last not in "wxY"
+    syllable = [letter in _VOWELS for letter in word[-3:]]
+    return syllable == [False, True, False] and word[-1] not in "wxY"
 
 
 def _without_ed_and_ing(word: str, r1: int) -> str:

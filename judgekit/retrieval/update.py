@@ -12,9 +12,9 @@ import zlib
 from contextlib import contextmanager
 
 from judgekit.retrieval import index_file, scan
+from judgekit.retrieval.index_file import sqlite
 from judgekit.retrieval.sources import KINDS
 from judgekit.retrieval.sources.base import Entry, Unreadable
-from judgekit.retrieval.sqljson import sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 QUESTION = "How do we refresh the JWT?"
 
 # What Python itself loads at its start differs between versions; beyond that, these and no others.
-STANDARD = {"__future__", "_functools", "_sqlite3", "math", "time"}
+STANDARD = {"__future__", "_functools", "_json", "_sqlite3", "math", "time"}
 # `os` and what it imports are loaded by `site` at a usual start, and by us without it.
 OS = {"_collections_abc", "_stat", "genericpath", "ntpath", "os", "os.path", "posixpath", "stat"}
 EDGE = {
@@ -28,9 +28,8 @@ EDGE = {
     "judgekit.hooks",
     "judgekit.hooks.claude_code",
     "judgekit.hooks.selection",
-    "judgekit.retrieval",
 }
-SETTINGS = {"bundled_profiles", "compiled", "sqljson"}
+SETTINGS = {"bundled_profiles", "compiled"}
 SEARCH = {
     *("bm25", "confidence", "index", "index_file", "query"),
     *("search", "stemmer"),
@@ -42,8 +41,13 @@ def _retrieval(names: set[str]) -> set[str]:
     return {f"judgekit.retrieval.{name}" for name in names}
 
 
-SILENT = EDGE | _retrieval({"sqljson"})
-CONFIGURED = SILENT | {"judgekit.environment", "judgekit.hooks.settings"} | _retrieval(SETTINGS)
+SILENT = EDGE | {"judgekit.hooks.quickjson"}
+CONFIGURED = (
+    SILENT
+    | {"judgekit.environment", "judgekit.hooks.settings"}
+    | {"judgekit.retrieval"}
+    | _retrieval(SETTINGS)
+)
 ANSWERED = CONFIGURED | _retrieval(SEARCH) | SHOWN
 
 PROBE = """
@@ -132,6 +136,7 @@ def test_silence_does_not_even_look_for_the_store(
     out, modules = imported(payload(store) | change)
     assert out == ""
     assert modules - OS - STANDARD <= most | {"judgekit.environment"}
+    assert "_sqlite3" not in modules
 
 
 def test_a_store_that_is_missing_is_not_searched(tmp_path: Path) -> None:

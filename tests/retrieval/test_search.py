@@ -188,7 +188,7 @@ def test_without_fts5_titles_and_tags_are_matched(
 def test_without_sqlite_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("judgekit.retrieval.index", "judgekit.retrieval.sqljson", "judgekit.retrieval.index_file"):
+    for module in ("judgekit.retrieval.index", "judgekit.retrieval.index_file"):
         monkeypatch.setattr(f"{module}.sqlite", None)
     assert not index_file.available()
     assert search(store).fallback == "keyword"

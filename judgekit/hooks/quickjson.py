@@ -1,0 +1,97 @@
+"""Reads and writes JSON without importing `json`, which (with `re`) costs more than a whole query.
+
+The parser is the one that `json` uses, written in C.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_BLANKS = " \t\n\r"
+
+
+class _Rules:
+    """What a scanner of `_json` asks of the decoder that it belongs to."""
+
+    strict, object_hook, object_pairs_hook, parse_float, parse_int = True, None, None, float, int
+
+    @staticmethod
+    def parse_constant(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+
+try:
+    from _json import encode_basestring_ascii, make_scanner
+
+    _context: Any = _Rules
+    _scan = make_scanner(_context)
+except ImportError:  # no CPython
+    from json import JSONDecoder
+    from json.encoder import encode_basestring_ascii
+
+    _scan = JSONDecoder(parse_constant=_Rules.parse_constant).scan_once  # type: ignore[attr-defined]
+
+
+def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
+    """Return the value that the JSON `text` stands for; a NUL inside a string is read as a space.
+
+    Raises `ValueError` when it is not JSON.
+    """
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
+    try:
+        value, end = _scan(text, 0)
+    except (ValueError, StopIteration, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if end != len(text):
+        raise ValueError("not valid JSON")
+    return _encodable(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def extract(text: str, places: Sequence[str]) -> list[Any] | None:
+    """Return what stands at each of `places` in the JSON object `text`, None where nothing does.
+
+    A place is a key, or keys joined by dots. The result is None when `text` is no object. Raises `ValueError`
+    when it is not JSON.
+    """
+    value = loads(text)
+    if not isinstance(value, dict):
+        return None
+    found = []
+    for place in places:
+        inner: Any = value
+        for key in place.split("."):
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        found.append(inner)
+    return found
+
+
+def dumps(value: object) -> str:
+    """Return `value` as JSON on one line (off the quick path: this one imports `json`)."""
+    import json  # noqa: PLC0415 - see the module's docstring
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written(value: object) -> str:
+    """Return `value`, made of dicts, lists and plain values, as JSON in ASCII, without importing `json`."""
+    if isinstance(value, str):
+        return str(encode_basestring_ascii(value))
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(written, value)) + "]"
+    return repr(value)
+
+
+def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value
+    """Return a value without halves of surrogate pairs, which are valid JSON and no valid text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    return [_encodable(inner) for inner in value] if isinstance(value, list) else value
