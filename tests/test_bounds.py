@@ -304,7 +304,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
         text.encode("utf-8", "replace"), whole=True
     ),
     "retrieval.sources.claude_memory.body_text": memory,
-    "hooks.quickjson.extract": lambda text: of("hooks.quickjson.extract")(text, ["a", "b.c"]),
+    "retrieval.quickjson.extract": lambda text: of("retrieval.quickjson.extract")(text, ["a", "b.c"]),
     "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
     "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
     "judging.secret_blocks.find": places,

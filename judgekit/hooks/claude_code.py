@@ -143,7 +143,7 @@ def _nothing(configured: Settings) -> str:
 
 def _shown(text: str, injected: list[Candidate]) -> str:
     """Return the JSON form, which also tells the user what was added."""
-    from judgekit.hooks import quickjson  # noqa: PLC0415 - loaded already
+    from judgekit.retrieval import quickjson  # noqa: PLC0415 - loaded already
     from judgekit.text import one_line  # noqa: PLC0415 - the same
 
     titles = "; ".join(one_line(candidate.title, 80) for candidate in injected)
@@ -177,7 +177,7 @@ def _answer(payload: Mapping[str, Any]) -> None:
 
 def _read_input() -> dict[str, Any]:
     """Return what the client says, by place; raises `BadInputError`."""
-    from judgekit.hooks import quickjson  # noqa: PLC0415 - `--explain` reads nothing
+    from judgekit.retrieval import quickjson  # noqa: PLC0415 - `--explain` reads nothing
 
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError("stdin: nothing to read; this command is for Claude Code, which gives it JSON")

@@ -11,8 +11,7 @@ import re
 import sys
 
 from judgekit import environment, programs
-from judgekit.hooks import quickjson
-from judgekit.retrieval import compiled
+from judgekit.retrieval import compiled, quickjson
 
 TYPE_CHECKING = False
 

@@ -9,7 +9,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.hooks import quickjson
+from judgekit.retrieval import quickjson
 from judgekit.text import one_line
 
 TYPE_CHECKING = False

@@ -71,7 +71,8 @@ def _ask(
 ) -> tuple[list[Candidate], list[Candidate], str | None]:
     """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
     from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import quickjson, session  # noqa: PLC0415 - the same
+    from judgekit.hooks import session  # noqa: PLC0415 - the same
+    from judgekit.retrieval import quickjson  # noqa: PLC0415 - the same
 
     def body() -> bytes:
         request = {

@@ -10,7 +10,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.hooks import quickjson
+from judgekit.retrieval import quickjson
 from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False

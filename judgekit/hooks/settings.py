@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.hooks import quickjson
-from judgekit.retrieval import compiled
+from judgekit.retrieval import compiled, quickjson
 from judgekit.retrieval.compiled import Profiles
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.hooks import quickjson
+from judgekit.retrieval import quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.hooks import quickjson
+from judgekit.retrieval import quickjson
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
@@ -81,7 +81,7 @@ def test_bytes_of_a_path_that_is_not_utf_8_are_written_as_ascii() -> None:
 START = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
 WITHOUT_C = """
 sys.modules["_json"] = None
-from judgekit.hooks import quickjson
+from judgekit.retrieval import quickjson
 assert quickjson.loads('[1, {"a": null}]') == [1, {"a": None}] and quickjson.written("é") == '"\\\\u00e9"'
 for broken in ("{", "NaN", "1 2", "[" * 50_000):
     try:
