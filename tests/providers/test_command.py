@@ -6,12 +6,14 @@ import asyncio
 import gc
 import json
 import os
+import secrets
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import SCHEMA, SLACK, ask, failure, request
@@ -21,6 +23,9 @@ from judgekit.providers import command
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.registry import CommandProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.slow
 
@@ -43,37 +48,34 @@ def program(code: str, *words: str, **more: Any) -> Endpoint:  # noqa: ANN401 - 
     return endpoint(profile, "a-model", {**os.environ, "KEPT_TOKEN": SECRET, "OPENAI_API_KEY": "no"})
 
 
-def test_the_prompt_goes_in_and_the_reply_comes_out() -> None:
-    reply = ask(CommandGateway(), program("import sys; print(sys.stdin.read().upper())"), request("subject"))
-    assert (reply.text, reply.model) == ("YOU JUDGE.\n\nSUBJECT", "a-model")
+READ = "import sys; print(sys.stdin.read())"
+ARGUMENTS = "import sys; print(sys.argv[1:], sys.stdin.read())"
+FILE = "import sys; print(open(sys.argv[1]).read(), sys.stdin.read(), sep='|')"
 
 
-def test_model_and_system_are_arguments_where_the_profile_says_so() -> None:
-    code = "import sys; print(sys.argv[1:], sys.stdin.read())"
-    reply = ask(CommandGateway(), program(code, "--model={model}", "{system}"), request("{model}"))
-    assert reply.text == "['--model=a-model', 'You judge.'] {model}"
+def test_what_a_program_is_given() -> None:
+    def said(there: Endpoint, **asked: Any) -> str:  # noqa: ANN401 - parts of a request
+        return ask(CommandGateway(), there, replace(request(), **asked)).text
 
-
-def test_a_schema_is_told_or_given() -> None:
-    reply = ask(CommandGateway(), program("import sys; print(sys.stdin.read())"), request(schema=SCHEMA))
-    assert "JSON Schema" in reply.text
-    given = ask(
-        CommandGateway(), program("import sys; print(sys.argv[1])", "{schema}"), request(schema=SCHEMA)
+    user = (Message("system", "Say {model}."), Message("user", "one"))
+    talk = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
+    assert ask(CommandGateway(), program(READ), request("x")).model == "a-model"
+    assert said(program(READ), messages=user) == "Say {model}.\n\none"
+    assert said(program(READ), messages=talk) == "[user]\none\n\n[assistant]\ntwo\n\n[user]\nthree"
+    assert said(program(ARGUMENTS, "--model={model}", "{system}"), messages=user) == (
+        "['--model=a-model', 'Say {model}.'] one"
     )
-    assert json.loads(given.text) == SCHEMA
-
-
-def test_an_argument_for_a_schema_or_a_model_is_left_out_where_there_is_none() -> None:
-    code = "import sys; print(sys.argv[1:])"
-    there = program(code, "--model={model}", "--schema={schema}", "--schema-file={schema_file}", "end")
-    assert ask(CommandGateway(), there, request()).text == "['--model=a-model', 'end']"
-    assert ask(CommandGateway(), replace(there, model="default"), request()).text == "['end']"
-
-
-def test_a_schema_is_given_in_a_file() -> None:
-    code = "import sys; print(open(sys.argv[1]).read())"
-    there = program(code, "{schema_file}")
-    assert json.loads(ask(CommandGateway(), there, request(schema=SCHEMA)).text) == SCHEMA
+    # A system message in a file is not in the prompt, and never filled.
+    assert said(program(FILE, "{folder}/system", files={"system": "{system}"}), messages=user) == (
+        "Say {model}.|one"
+    )
+    assert "JSON Schema" in said(program(READ), schema=SCHEMA)
+    assert json.loads(said(program("import sys; print(sys.argv[1])", "{schema}"), schema=SCHEMA)) == SCHEMA
+    assert json.loads(said(program(FILE, "{schema_file}"), schema=SCHEMA).partition("|")[0]) == SCHEMA
+    # An argument for a schema or a model is left out where there is none.
+    there = program(ARGUMENTS, "--model={model}", "--schema={schema}", "--file={schema_file}", "end")
+    assert said(there, messages=user[1:]).startswith("['--model=a-model', 'end']")
+    assert said(replace(there, model="default"), messages=user[1:]).startswith("['end']")
 
 
 def test_files_and_variables_are_laid_out_beside_the_empty_folder() -> None:
@@ -86,13 +88,6 @@ def test_files_and_variables_are_laid_out_beside_the_empty_folder() -> None:
     text, files = ask(CommandGateway(), there, request("{folder}")).text.rsplit(" ", 1)
     assert json.loads(text) == {"system": "You judge.", "model": "a-model", "not": {}}
     assert files == "[]"
-
-
-def test_a_system_message_in_a_file_is_not_in_the_prompt_and_is_never_filled() -> None:
-    code = "import sys; print(open(sys.argv[1]).read(), sys.stdin.read(), sep='|')"
-    there = program(code, "{folder}/system", files={"system": "{system}"})
-    messages = (Message("system", "Say {model}."), Message("user", "one"))
-    assert ask(CommandGateway(), there, replace(request(), messages=messages)).text == "Say {model}.|one"
 
 
 def test_a_file_of_the_users_can_be_read_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,26 +110,15 @@ def test_the_reply_may_be_in_a_file() -> None:
     code = "import sys; print('noise'); open(sys.argv[1], 'w').write('the last message')"
     there = program(code, "{folder}/last.txt", reply_file="last.txt")
     assert ask(CommandGateway(), there, request()).text == "the last message"
-
-
-def test_a_file_that_was_never_written_is_no_reply() -> None:
     there = program("print('noise')", reply_file="last.txt")
     assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
-
-
-def test_a_conversation_names_who_spoke() -> None:
-    told = program("import sys; print(sys.stdin.read())")
-    messages = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
-    asked = replace(request(), messages=messages)
-    assert ask(CommandGateway(), told, asked).text == "[user]\none\n\n[assistant]\ntwo\n\n[user]\nthree"
 
 
 def test_the_program_sees_an_empty_folder_and_a_scrubbed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "no")
     code = "import json, os; print(json.dumps([os.listdir(), dict(os.environ), os.getcwd()]))"
-    files, seen, folder = json.loads(
-        ask(CommandGateway(), program(code, set_env={"QUIET": "1"}), request()).text
-    )
+    reply = ask(CommandGateway(), program(code, set_env={"QUIET": "1"}), request())
+    files, seen, folder = json.loads(reply.text)
     own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
     names = {"PATH", "HOME", "KEPT_TOKEN", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
     assert set(seen) - own == names
@@ -147,21 +131,6 @@ def test_a_program_that_judgekit_runs_cannot_make_it_run_another(monkeypatch: py
     monkeypatch.setenv(INSIDE, "1")
     error = failure(CommandGateway(), program("print(1)"), request())
     assert error.kind is FailureKind.COMMAND_FAILED
-
-
-def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys, time;"
-        f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
-        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(p.pid)); time.sleep(60)"
-    )
-    error = failure(CommandGateway(), program(code), request(timeout=2))
-    assert error.kind is FailureKind.TIMEOUT
-    child = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 5
-    while _lives(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _lives(child)
 
 
 ESCAPES = (
@@ -185,19 +154,15 @@ def test_a_child_that_left_the_group_delays_nothing(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no environment of a process can be read")
-@pytest.mark.parametrize("orphan", [False, True])
-def test_a_child_in_a_session_of_its_own_ends_with_a_call_that_is_cut_off(
-    tmp_path: Path, *, orphan: bool
-) -> None:
+@pytest.mark.parametrize("start", ["group", "session", "orphan"])
+def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, start: str) -> None:
     place = tmp_path / "pid"
     sleeps = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    starts = f"subprocess.Popen([sys.executable, '-c', {sleeps!r}], start_new_session=True)"
+    starts = f"subprocess.Popen([sys.executable, '-c', {sleeps!r}], start_new_session={start != 'group'})"
     through = f"import subprocess, sys; {starts}"
-    code = f"subprocess.run([sys.executable, '-c', {through!r}])" if orphan else starts
-    error = failure(
-        CommandGateway(), program(f"import subprocess, sys, time; {code}; time.sleep(60)"), request(timeout=3)
-    )
-    assert error.kind is FailureKind.TIMEOUT
+    code = f"subprocess.run([sys.executable, '-c', {through!r}])" if start == "orphan" else starts
+    there = program(f"import subprocess, sys, time; {code}; time.sleep(60)")
+    assert failure(CommandGateway(), there, request(timeout=3)).kind is FailureKind.TIMEOUT
     child = int(place.read_text())
     deadline = time.monotonic() + 5
     while _lives(child) and time.monotonic() < deadline:
@@ -290,34 +255,60 @@ def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_a_program_that_is_not_there_is_told() -> None:
+def test_what_is_not_there_and_what_is_not_read() -> None:
     error = failure(CommandGateway(), program("", argv=["judgekit-no-such-program"]), request())
     assert (error.kind, "cannot be started" in error.message) == (FailureKind.COMMAND_FAILED, True)
-
-
-def test_a_program_that_does_not_read_its_input_is_no_failure() -> None:
     assert ask(CommandGateway(), program("print('yes')"), request("x" * 1_000_000)).text == "yes"
-
-
-@pytest.mark.parametrize(
-    ("printed", "text"),
-    [
-        ({"result": "yes"}, "yes"),
-        ({"result": {"score": 1}}, '{"score": 1}'),
-        ({"other": 1}, None),
-        ({"result": ""}, None),
-        ("no object", None),
-    ],
-)
-def test_the_reply_is_taken_out_of_json(printed: object, text: str | None) -> None:
-    there = program(f"print({json.dumps(printed)!r})", reply="json", reply_key="result")
-    if text is None:
-        assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
-    else:
-        assert ask(CommandGateway(), there, request()).text == text
-
-
-def test_a_failure_in_json_is_read_too() -> None:
     code = 'import sys; print(\'{"result": "Not logged in"}\'); sys.exit(1)'
     error = failure(CommandGateway(), program(code, reply="json", reply_key="result"), request())
     assert error.message.endswith("exited with 1: Not logged in")
+
+
+# What is ended by its mark
+
+MARK = secrets.token_hex(16)  # tests of other processes look through the whole machine, too
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(**variables: str) -> subprocess.Popen[bytes]:
+        code = "import time; print(flush=True); time.sleep(60)"
+        environ = {"PATH": os.environ["PATH"], **variables}
+        process = subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE)
+        processes.append(process)
+        assert process.stdout is not None
+        with process.stdout:
+            process.stdout.readline()  # now it has the environment it was given
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux alone shows")
+def test_those_with_the_mark_are_ended_and_no_others(
+    started: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [
+        started(),
+        started(JUDGEKIT_INSIDE="1"),
+        started(JUDGEKIT_INSIDE=f"{MARK}0"),
+        started(JUDGEKIT_INSIDE=f"0{MARK}"),
+        started(NOT_JUDGEKIT_INSIDE=MARK),
+        started(NOTE=f"JUDGEKIT_INSIDE={MARK}"),
+    ]
+    marked = [started(JUDGEKIT_INSIDE=MARK) for _ in range(2)]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(command, "_PROCESSES", "/nowhere")
+        assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(sys, "platform", "darwin")
+        assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
+    assert [process.poll() for process in marked] == [None, None]
+    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == len(marked)
+    assert [process.wait(5) for process in marked] == [-9, -9]
+    assert [process.poll() for process in others] == [None] * len(others)

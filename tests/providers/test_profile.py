@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,12 +20,8 @@ from judgekit.providers.registry import (
     LitellmProfile,
     Models,
     Price,
-    ReplayProfile,
     by_beginning,
 )
-
-if TYPE_CHECKING:
-    from judgekit.providers.registry import Profile
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
@@ -80,33 +76,29 @@ def write(name: str, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_bundled_file_is_sound_and_begins_with_its_name(path: Path) -> None:
-    assert registry.load(path).provider == path.stem
-    assert path.read_text(encoding="utf-8").startswith(f"provider: {path.stem}\n")
-
-
-def test_all_that_are_promised_are_there() -> None:
+def test_the_bundled_profiles_are_those_that_are_promised_in_a_certain_order() -> None:
     assert {path.stem for path in FILES} == WANTED
-
-
-def test_ranks_are_distinct_so_that_the_order_is_certain() -> None:
-    ranks = [profile.rank for profile in registry.profiles()]
-    assert len(set(ranks)) == len(ranks)
-    assert ranks == sorted(ranks)
-
-
-def test_commands_are_tried_last() -> None:
-    kinds = [profile.kind for profile in registry.profiles()]
+    for path in FILES:
+        assert registry.load(path).provider == path.stem
+        assert path.read_text(encoding="utf-8").startswith(f"provider: {path.stem}\n")
+    profiles = registry.profiles()
+    ranks = [profile.rank for profile in profiles]
+    assert ranks == sorted(set(ranks))
+    kinds = [profile.kind for profile in profiles]  # commands are tried last
     assert kinds[0] == "replay"
     assert kinds.index("command") == kinds.count("litellm") + 1
+    modest = {profile.provider for profile in profiles if profile.limits.concurrency}
+    commands = {profile.provider for profile in profiles if profile.kind == "command"}
+    assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
 
 
 @pytest.mark.parametrize(("profile", "tier", "model"), NAMED, ids=identity)
-def test_each_model_is_in_litellms_table_and_can_chat(profile: LitellmProfile, tier: str, model: str) -> None:
-    entry = known(profile, model)
-    assert entry.get("mode") == "chat", model
+def test_each_model_is_in_litellms_table_can_chat_and_has_a_family(
+    profile: LitellmProfile, tier: str, model: str
+) -> None:
+    assert known(profile, model).get("mode") == "chat", model
     assert model.startswith(profile.prefix)
+    assert registry.family_of(profile, model) != registry.UNKNOWN_FAMILY
 
 
 @pytest.mark.parametrize(
@@ -123,32 +115,14 @@ def test_a_model_that_thinks_before_it_answers_is_no_quick_tier(profile: Litellm
 
 
 @pytest.mark.parametrize("profile", LITELLM, ids=identity)
-def test_a_key_and_an_address_are_always_ones_own(profile: LitellmProfile) -> None:
+def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmProfile) -> None:
     # An address that is not given would be litellm's to choose, from variables of its own.
     regional = profile.provider in ("bedrock", "vertex")
     assert regional or profile.embedded or profile.base or profile.base_env
-    others = {
-        variable
-        for litellm_profile in LITELLM
-        if litellm_profile is not profile
-        for variable in litellm_profile.key
-    }
+    others = {variable for other in LITELLM if other is not profile for variable in other.key}
     assert not others.intersection(profile.key)
-
-
-@pytest.mark.parametrize(("profile", "tier", "model"), NAMED, ids=identity)
-def test_the_family_of_each_model_is_known(profile: LitellmProfile, tier: str, model: str) -> None:
-    assert registry.family_of(profile, model) != registry.UNKNOWN_FAMILY
-
-
-@pytest.mark.parametrize("profile", LITELLM, ids=identity)
-def test_tables_of_a_profile_name_its_own_models(profile: LitellmProfile) -> None:
     for table in (profile.outputs, profile.arguments, profile.thinking, profile.price, profile.families):
         assert not [key for key in table if key.startswith(profile.prefix)]
-
-
-@pytest.mark.parametrize("profile", LITELLM, ids=identity)
-def test_a_price_is_given_only_where_litellm_knows_none(profile: LitellmProfile) -> None:
     assert not [key for key in profile.price if known(profile, profile.prefix + key)]
 
 
@@ -198,19 +172,8 @@ def test_a_project_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "mine" not in [profile.provider for profile in registry.profiles()]
 
 
-def test_only_a_modest_provider_bounds_the_calls_at_a_time() -> None:
-    write("mine.yaml", MINIMAL)
-    assert registry.find("mine").limits.concurrency is None
-    modest = {profile.provider for profile in registry.profiles() if profile.limits.concurrency}
-    commands = {profile.provider for profile in registry.profiles() if isinstance(profile, CommandProfile)}
-    assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
-
-
-def test_an_alias_is_found() -> None:
+def test_a_provider_is_found_by_its_name_or_alias() -> None:
     assert registry.find("custom").provider == "openai-compatible"
-
-
-def test_an_unknown_provider_is_answered_with_those_that_exist() -> None:
     with pytest.raises(UsageError, match=r"no provider 'nobody'; there are: .*anthropic"):
         registry.find("nobody")
 
@@ -240,34 +203,19 @@ def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None,
     assert os.linesep not in str(caught.value)
 
 
-def test_names_are_with_and_without_their_prefix() -> None:
+def test_tables_are_read_by_the_longest_beginning_of_a_bare_name() -> None:
     openai = registry.find("openai")
     assert isinstance(openai, LitellmProfile)
     assert openai.full_name("gpt-x") == openai.full_name("openai/gpt-x") == "openai/gpt-x"
     assert openai.bare_name("openai/gpt-x") == openai.bare_name("gpt-x") == "gpt-x"
-
-
-def test_the_longest_beginning_wins() -> None:
     table = {"gpt-": 1, "gpt-4": 2, "": 0}
-    found = [by_beginning(table, name, None) for name in ("gpt-4.1", "gpt-5", "x")]
-    assert found == [2, 1, 0]
+    assert [by_beginning(table, name, None) for name in ("gpt-4.1", "gpt-5", "x")] == [2, 1, 0]
     assert by_beginning({"a": 1}, "b", None) is None
-
-
-def test_the_output_mode_depends_on_the_model() -> None:
     groq = registry.find("groq")
     assert groq.output_of("groq/openai/gpt-oss-120b") == "json_schema"
     assert groq.output_of("groq/llama-3.3-70b") == "tool"
-
-
-def test_models_are_listed_by_tier() -> None:
     assert Models(quick="a", tiebreaker="c").by_tier == {"quick": "a", "tiebreaker": "c"}
     assert tuple(Models(quick="a", deep="b", tiebreaker="c").by_tier) == TIERS
-
-
-@pytest.mark.parametrize("kind", [LitellmProfile, CommandProfile, ReplayProfile])
-def test_every_kind_is_bundled(kind: type[Profile]) -> None:
-    assert any(isinstance(profile, kind) for profile in registry.profiles())
 
 
 COMMAND = """\
@@ -306,11 +254,6 @@ def test_what_is_wrong_in_a_command_of_ones_own_is_said_in_one_line(added: str, 
     assert told in str(caught.value)
     assert "mine.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_command_of_ones_own_may_be_as_short_as_this() -> None:
-    write("mine.yaml", COMMAND)
-    assert registry.find("mine").kind == "command"
 
 
 @pytest.mark.parametrize(

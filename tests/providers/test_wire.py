@@ -56,43 +56,40 @@ class Case(NamedTuple):
     cost: float | Literal["some"] | None
 
 
+def case(
+    provider: str,
+    model: str,
+    url: str,
+    body: Mapping[str, Any],
+    cost: float | Literal["some"] | None,
+    **different: Mapping[str, Any],
+) -> Case:
+    environ = different.get("environ", {f"{provider.upper()}_API_KEY": KEY})
+    headers, reply = different.get("headers", BEARER), different.get("reply", chat(model))
+    return Case(provider, model, environ, url, headers, body, reply, cost)
+
+
+def price(read: float, written: float) -> float:
+    """Return what 100 tokens read and 20 written cost at prices for a million."""
+    return (100 * read + 20 * written) / 1e6
+
+
+OPENAI = "https://api.openai.com/v1/chat/completions"
+GEMINI = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3.5-flash-lite:generateContent"
+AZURE = "https://mine.example.org/openai/deployments/gpt-6-luna/chat/completions?api-version=2026-01-01"
+BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/global.anthropic.claude-haiku-5-5/converse"
+LUNA = {"model": "gpt-6-luna", "reasoning_effort": "none", "max_completion_tokens": 64}
+HELD = {"response_format": STRICT, "temperature": 0}
 CASES = [
-    Case(
-        "openai",
-        "gpt-4.1-mini",
-        {"OPENAI_API_KEY": KEY},
-        "https://api.openai.com/v1/chat/completions",
-        BEARER,
-        {"model": "gpt-4.1-mini", "response_format": STRICT, "temperature": 0, "max_tokens": 64},
-        chat("gpt-4.1-mini-2025-04-14"),
-        100 * 0.4e-6 + 20 * 1.6e-6,
+    case(
+        "openai", "gpt-4.1-mini", OPENAI, {"model": "gpt-4.1-mini", **HELD, "max_tokens": 64}, price(0.4, 1.6)
     ),
-    Case(
-        "openai",
-        "gpt-6-luna",
-        {"OPENAI_API_KEY": KEY},
-        "https://api.openai.com/v1/chat/completions",
-        BEARER,
-        {"model": "gpt-6-luna", "reasoning_effort": "none", "max_completion_tokens": 64},
-        chat("gpt-6-luna"),
-        100 * 0.1e-6 + 20 * 0.5e-6,
-    ),
-    Case(
-        "openai",
-        "gpt-6.1-sol",
-        {"OPENAI_API_KEY": KEY},
-        "https://api.openai.com/v1/chat/completions",
-        BEARER,
-        {"model": "gpt-6.1-sol", "max_completion_tokens": 8064, "temperature": None},
-        chat("gpt-6.1-sol"),
-        100 * 2e-6 + 20 * 10e-6,
-    ),
-    Case(
+    case("openai", "gpt-6-luna", OPENAI, LUNA, price(0.1, 0.5)),
+    case("openai", "gpt-6.1-sol", OPENAI, {"max_completion_tokens": 8064, "temperature": None}, price(2, 10)),
+    case(
         "anthropic",
         "claude-haiku-5-5",
-        {"ANTHROPIC_API_KEY": KEY},
         "https://api.anthropic.com/v1/messages",
-        {"x-api-key": KEY, "anthropic-version": "2023-06-01"},
         {
             "model": "claude-haiku-5-5",
             "system": [{"type": "text", "text": "You judge."}],
@@ -101,7 +98,9 @@ CASES = [
             "max_tokens": 64,
             "thinking": None,
         },
-        {
+        price(0.1, 0.5),
+        headers={"x-api-key": KEY, "anthropic-version": "2023-06-01"},
+        reply={
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
@@ -111,14 +110,11 @@ CASES = [
             "stop_sequence": None,
             "usage": {"input_tokens": 100, "output_tokens": 20},
         },
-        100 * 0.1e-6 + 20 * 0.5e-6,
     ),
-    Case(
+    case(
         "gemini",
         "gemini-3.5-flash-lite",
-        {"GOOGLE_API_KEY": KEY},
-        "https://generativelanguage.googleapis.com/v1beta/models/gemini-3.5-flash-lite:generateContent",
-        {"x-goog-api-key": KEY},
+        GEMINI,
         {
             "contents": [{"role": "user", "parts": [{"text": "Is it good?"}]}],
             "generationConfig": {
@@ -129,129 +125,100 @@ CASES = [
                 "thinkingConfig": {"thinkingLevel": "minimal", "includeThoughts": False},
             },
         },
-        {
+        price(0.3, 2.5),
+        environ={"GOOGLE_API_KEY": KEY},
+        headers={"x-goog-api-key": KEY},
+        reply={
             "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
             "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120},
             "modelVersion": "gemini-3.5-flash-lite",
         },
-        100 * 0.3e-6 + 20 * 2.5e-6,
     ),
-    Case(
-        "mistral",
-        "ministral-14b-latest",
-        {"MISTRAL_API_KEY": KEY},
-        "https://api.mistral.ai/v1/chat/completions",
-        BEARER,
-        {"model": "ministral-14b-latest", "response_format": STRICT, "temperature": 0},
-        chat("ministral-14b-latest"),
-        120 * 0.2e-6,
+    case(
+        "mistral", "ministral-14b-latest", "https://api.mistral.ai/v1/chat/completions", HELD, price(0.2, 0.2)
     ),
-    Case(
+    case(
         "groq",
         "qwen/qwen3.8-27b",
-        {"GROQ_API_KEY": KEY},
         "https://api.groq.com/openai/v1/chat/completions",
-        BEARER,
         {"model": "qwen/qwen3.8-27b", "response_format": STRICT, "reasoning_effort": "none"},
-        chat("qwen/qwen3.8-27b"),
-        100 * 0.8e-6 + 20 * 4e-6,
+        price(0.8, 4),
     ),
-    Case(
+    case(
         "deepseek",
         "deepseek-v4-flash",
-        {"DEEPSEEK_API_KEY": KEY},
         "https://api.deepseek.com/chat/completions",
-        BEARER,
-        {
-            "model": "deepseek-v4-flash",
-            "response_format": {"type": "json_object"},
-            "thinking": {"type": "disabled"},
-        },
-        chat("deepseek-v4-flash"),
+        {"response_format": {"type": "json_object"}, "thinking": {"type": "disabled"}},
         "some",  # half the price at some hours
     ),
-    Case(
-        "xai",
-        "grok-4.20-non-reasoning",
-        {"XAI_API_KEY": KEY},
-        "https://api.x.ai/v1/chat/completions",
-        BEARER,
-        {"model": "grok-4.20-non-reasoning", "response_format": STRICT, "temperature": 0},
-        chat("grok-4.20-non-reasoning"),
-        100 * 1.25e-6 + 20 * 2.5e-6,
-    ),
-    Case(
+    case("xai", "grok-4.20-non-reasoning", "https://api.x.ai/v1/chat/completions", HELD, price(1.25, 2.5)),
+    case(
         "cerebras",
         "gemma-4-31b",
-        {"CEREBRAS_API_KEY": KEY, "OPENAI_API_KEY": "another", "OPENAI_ORGANIZATION": "an-organisation"},
         "https://api.cerebras.ai/v1/chat/completions",
-        {**BEARER, "openai-organization": ""},
         {"model": "gemma-4-31b", "response_format": STRICT, "reasoning_effort": "none"},
-        chat("gemma-4-31b"),
-        100 * 0.99e-6 + 20 * 1.49e-6,
+        price(0.99, 1.49),
+        environ={
+            "CEREBRAS_API_KEY": KEY,
+            "OPENAI_API_KEY": "another",
+            "OPENAI_ORGANIZATION": "an-organisation",
+        },
+        headers={**BEARER, "openai-organization": ""},
     ),
-    Case(
+    case(
         "openrouter",
         "openai/gpt-6-luna",
-        {"OPENROUTER_API_KEY": KEY},
         "https://openrouter.ai/api/v1/chat/completions",
-        BEARER,
         {"model": "openai/gpt-6-luna", "response_format": STRICT, "reasoning_effort": "none"},
-        chat("openai/gpt-6-luna", cost=0.00042),
         0.00042,
+        reply=chat("openai/gpt-6-luna", cost=0.00042),
     ),
-    Case(
+    case(
         "azure",
         "gpt-6-luna",
-        {
+        AZURE,
+        {"response_format": STRICT, "max_completion_tokens": 64},
+        price(0.1, 0.5),
+        environ={
             "AZURE_API_KEY": KEY,
             "AZURE_API_BASE": "https://mine.example.org",
             "AZURE_API_VERSION": "2026-01-01",
         },
-        "https://mine.example.org/openai/deployments/gpt-6-luna/chat/completions?api-version=2026-01-01",
-        {"api-key": KEY},
-        {"response_format": STRICT, "max_completion_tokens": 64},
-        chat("gpt-6-luna"),
-        100 * 0.1e-6 + 20 * 0.5e-6,
+        headers={"api-key": KEY},
     ),
-    Case(
+    case(
         "bedrock",
         "global.anthropic.claude-haiku-5-5",
-        {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"},
-        "https://bedrock-runtime.eu-west-1.amazonaws.com/model/global.anthropic.claude-haiku-5-5/converse",
-        BEARER,
+        BEDROCK,
         {"inferenceConfig": {"maxTokens": 64}, "system": [{"text": "You judge."}]},
-        {
+        price(0.1, 0.5),
+        environ={"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"},
+        reply={
             "output": {"message": {"role": "assistant", "content": [{"text": TEXT}]}},
             "stopReason": "end_turn",
             "usage": {"inputTokens": 100, "outputTokens": 20, "totalTokens": 120},
             "metrics": {"latencyMs": 1},
         },
-        100 * 0.1e-6 + 20 * 0.5e-6,
     ),
-    Case(
+    case(
         "openai-compatible",
         "my-model",
-        {
+        "https://a.example.org/v1/chat/completions",
+        {"model": "my-model", **HELD},
+        None,
+        environ={
             "JUDGEKIT_API_BASE": "https://a.example.org/v1",
             "JUDGEKIT_API_KEY": KEY,
             "OPENAI_API_KEY": "another",
         },
-        "https://a.example.org/v1/chat/completions",
-        BEARER,
-        {"model": "my-model", "response_format": STRICT, "temperature": 0},
-        chat("my-model"),
-        None,
     ),
-    Case(
+    case(
         "litellm-proxy",
         "team-judge",
-        {"LITELLM_PROXY_API_BASE": "https://proxy.example.org", "LITELLM_PROXY_API_KEY": KEY},
         "https://proxy.example.org/chat/completions",
-        BEARER,
         {"model": "team-judge", "response_format": STRICT},
-        chat("team-judge"),
         None,
+        environ={"LITELLM_PROXY_API_BASE": "https://proxy.example.org", "LITELLM_PROXY_API_KEY": KEY},
     ),
 ]
 

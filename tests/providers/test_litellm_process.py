@@ -1,13 +1,17 @@
-"""Standard output is for results: nothing of litellm may reach it, nor a key reach anything."""
+"""What litellm may do to a process: nothing of it reaches the output, and it is loaded late and whole."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 
+import pytest
 from asking import KEY
 from loopback import RESET, Loopback, calls, fails, says, sends
+
+from judgekit.providers import litellm
 
 SCRIPT = """
 import asyncio, os
@@ -101,3 +105,48 @@ def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() 
     )
     assert done.stdout.decode().splitlines() == ["['timeout', 'timeout', 'timeout']", "left False"]
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("error", [ImportError, AttributeError, OSError, MemoryError])
+def test_it_is_raised_where_it_is_needed(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> object:
+        raise error("broken")
+
+    class Nothing:
+        currsize = 0
+
+    broken.cache_info = lambda: Nothing  # type: ignore[attr-defined]
+    monkeypatch.setattr(litellm, "_load", broken)
+
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await litellm.loaded()
+
+    with pytest.raises(error, match="broken"):
+        asyncio.run(run())
+
+
+ASKS = """
+import asyncio, sys
+from asking import ask, custom, request
+from judgekit.providers import litellm
+
+tiktoken = litellm.load() and __import__("tiktoken.registry").registry
+print(bool(tiktoken.ENCODINGS))
+reply = ask(litellm.LitellmGateway(), custom(sys.argv[1]), request())
+print(reply.text, bool(tiktoken.ENCODINGS))
+print(len(litellm.load().main._get_encoding().encode("hello world")), bool(tiktoken.ENCODINGS))
+"""
+
+
+def test_it_is_loaded_when_it_is_used() -> None:
+    with Loopback(says("good")) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", ASKS, server.base],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    assert done.stdout.split("\n")[:3] == ["False", "good False", "2 True"]
