@@ -39,6 +39,8 @@ def foreign(world: World, text: str, mode: int = 0o755) -> Path:
 
 def test_a_hook_that_was_there_runs_first_with_the_same_words_and_lines(world: World) -> None:
     foreign(world, NOTES.format(code=0))
+    world.push()
+    assert (world.work.folder / "lines").read_bytes() == b"", "none when there are none"
     old = world.work("rev-parse", "origin/main")
     new = world.work.commit("bad", a_md=bad("a"))
     world.push(judged={"a.md": "NO-GO"}, code=1)
@@ -48,17 +50,12 @@ def test_a_hook_that_was_there_runs_first_with_the_same_words_and_lines(world: W
     assert words == ["origin", "../origin.git"]
 
 
-def test_a_hook_that_was_there_gets_no_lines_when_there_are_none(world: World) -> None:
-    foreign(world, NOTES.format(code=0))
-    world.push()
-    assert (world.work.folder / "lines").read_bytes() == b""
-
-
-@pytest.mark.parametrize("code", [1, 3, 85])
-def test_a_hook_that_was_there_can_stop_the_push(world: World, code: int) -> None:
-    foreign(world, NOTES.format(code=code))
+def test_a_hook_that_was_there_can_stop_the_push(world: World) -> None:
+    hook = foreign(world, NOTES.format(code=1))
     world.work.commit("good", a_md=good("a"))
-    world.push(code=1)
+    for code in (1, 3, 85):
+        hook.with_name(git_hook.KEPT).write_text(NOTES.format(code=code))
+        world.push(code=1)
 
 
 def test_a_hook_that_was_there_need_not_read(world: World) -> None:

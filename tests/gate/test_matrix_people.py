@@ -17,54 +17,44 @@ pytestmark = pytest.mark.slow
 
 BOB = ("Bob", "bob@example.org")
 AGENT = ("Agent", "agent@example.org")
-AUTHORED = "gate: {mode: blocking, authors: [%s]}\n"
+CLAUDE = "Co-Authored-By: Claude <noreply@anthropic.com>"
 
 
-def clone(world: World, name: str = "theirs") -> GitRepo:
+def clone(world: World, name: str) -> GitRepo:
     world.work("clone", "--quiet", "../origin.git", f"../{name}")
     return GitRepo(world.folder / name)
 
 
-def test_a_merge_of_the_remotes_commits_blames_nobody_for_them(world: World) -> None:
-    theirs = clone(world)
+@pytest.mark.parametrize("way", ["--no-rebase", "--rebase", "not pulled"])
+def test_nobody_is_blamed_for_the_remotes_commits(world: World, way: str) -> None:
+    theirs = clone(world, "theirs")
     theirs.commit("theirs", BOB, b_md=bad("b"))
     theirs("push", "--quiet", "origin", "main")
     world.work.commit("mine", a_md=good("a"))
-    world.work("pull", "--quiet", "--no-rebase", "--no-edit", "origin", "main")
-    push = world.push(judged={"a.md": "GO"})
+    if way == "not pulled":  # the remote has moved on, and this clone does not know
+        push = world.push("--force", "origin", "main", judged={"a.md": "GO"})
+    else:
+        world.work("pull", "--quiet", way, "--no-edit", "origin", "main")
+        push = world.push(judged={"a.md": "GO"})
     assert push.verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
 
 
-def test_a_rebase_onto_the_remotes_commits(world: World) -> None:
-    theirs = clone(world)
-    theirs.commit("theirs", BOB, b_md=bad("b"))
-    theirs("push", "--quiet", "origin", "main")
-    world.work.commit("mine", a_md=good("a"))
-    world.work("pull", "--quiet", "--rebase", "origin", "main")
-    world.push(judged={"a.md": "GO"})
-
-
-def test_a_stale_base_blames_nobody(world: World) -> None:
-    """The remote has moved on, and this clone does not know."""
-    theirs = clone(world)
-    theirs.commit("theirs", BOB, b_md=bad("b"))
-    theirs("push", "--quiet", "origin", "main")
-    world.work.commit("mine", a_md=good("a"))
-    push = world.push("--force", "origin", "main", judged={"a.md": "GO"})
-    assert push.verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
-
-
-def test_a_merge_of_a_fork_brings_its_commits_under_their_authors(world: World) -> None:
+def test_commits_of_others_come_under_their_authors(world: World) -> None:
     fork = clone(world, "fork")
     fork.commit("theirs", BOB, b_md=bad("b"))
     world.work.commit("mine", a_md=good("a"))
     world.work("pull", "--quiet", "--no-rebase", "--no-edit", "../fork", "main")
-    push = world.push(judged={"a.md": "GO", "b.md": "NO-GO"}, code=1)
-    authors = {verdict["subjects"][0]["path"]: verdict["author"]["name"] for verdict in push.verdicts}
-    assert authors == {"a.md": "Ada <ada@example.org>", "b.md": "Bob <bob@example.org>"}
+    other = clone(world, "other")
+    other.commit("picked", ("Eve", "eve@example.org"), c_md=good("c"))
+    world.work("fetch", "--quiet", "../other", "main")
+    world.work("cherry-pick", "FETCH_HEAD")
+    push = world.push(judged={"a.md": "GO", "b.md": "NO-GO", "c.md": "GO"}, code=1)
+    authors = {verdict["subjects"][0]["path"]: verdict["author"]["name"][:3] for verdict in push.verdicts}
+    assert authors == {"a.md": "Ada", "b.md": "Bob", "c.md": "Eve"}
 
 
-def test_a_merge_that_settles_a_conflict_has_made_the_file(world: World) -> None:
+def test_what_a_merge_itself_made_is_its_own(world: World) -> None:
+    """One that settles a conflict, one that smuggles a change in, and an octopus."""
     world.work.commit("base", a_md=good("base"))
     world.work("push", "--quiet", "--no-verify", "origin", "main")
     world.work("switch", "--quiet", "--create", "topic")
@@ -75,20 +65,6 @@ def test_a_merge_that_settles_a_conflict_has_made_the_file(world: World) -> None
     merge = world.work.commit("merge", a_md=good("both"))
     push = world.push(judged={"a.md": "GO"})
     assert push.verdicts[0]["commit"] == merge
-
-
-def test_a_merge_that_smuggles_a_change_in(world: World) -> None:
-    world.work.commit("base", a_md=good("base"))
-    world.work("push", "--quiet", "--no-verify", "origin", "main")
-    world.work("switch", "--quiet", "--create", "topic")
-    world.work.commit("on topic", b_md=good("b"))
-    world.work("switch", "--quiet", "main")
-    world.work("merge", "--quiet", "--no-ff", "--no-commit", "topic")
-    world.work.commit("merge", a_md=bad("smuggled"))
-    world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
-
-
-def test_an_octopus(world: World) -> None:
     for name in ("one", "two", "three"):
         world.work("switch", "--quiet", "--create", name, "main")
         world.work.commit(name, (name, f"{name}@example.org"), **{f"{name}_md": good(name)})
@@ -96,106 +72,72 @@ def test_an_octopus(world: World) -> None:
     world.work("merge", "--quiet", "one", "two", "three")
     push = world.push(judged={f"{name}.md": "GO" for name in ("one", "two", "three")})
     assert {verdict["author"]["name"].split()[0] for verdict in push.verdicts} == {"one", "two", "three"}
+    world.work("switch", "--quiet", "--create", "last")
+    world.work.commit("on last", b_md=good("b"))
+    world.work("switch", "--quiet", "main")
+    world.work("merge", "--quiet", "--no-ff", "--no-commit", "last")
+    world.work.commit("merge", a_md=bad("smuggled"))
+    world.push(judged={"a.md": "NO-GO", "b.md": "GO"}, code=1)
 
 
-def test_a_cherry_pick_keeps_its_author(world: World) -> None:
-    fork = clone(world, "fork")
-    fork.commit("theirs", BOB, b_md=good("b"))
-    world.work("fetch", "--quiet", "../fork", "main")
-    world.work("cherry-pick", "FETCH_HEAD")
-    push = world.push(judged={"b.md": "GO"})
-    assert push.verdicts[0]["author"]["name"] == "Bob <bob@example.org>"
-
-
-def test_a_revert_within_the_push(world: World) -> None:
+def test_reverts(world: World) -> None:
     world.work.commit("base", a_md=good("a"))
     world.work("push", "--quiet", "--no-verify", "origin", "main")
     world.work.commit("bad", a_md=bad("a"))
     world.work("revert", "--no-edit", "HEAD")
     world.push()
-
-
-def test_a_revert_of_what_the_remote_has(world: World) -> None:
-    world.work.commit("base", a_md=good("a"))
-    world.work.commit("other", a_md=bad("a"))
+    world.work.commit("bad again", a_md=bad("a"))
     world.work("push", "--quiet", "--no-verify", "origin", "main")
     world.work("revert", "--no-edit", "HEAD")
     world.push(judged={"a.md": "GO"})
 
 
-@pytest.mark.parametrize(
-    ("authors", "judged"),
-    [
-        ('"*@other.invalid>"', {"d.md"}),
-        ('"agent <*"', {"b.md", "c.md"}),
-        ('"*bob*"', set()),
-        ('"Committer <*"', {"a.md", "b.md", "c.md", "d.md"}),
-        ('"generated-by: *"', {"d.md"}),
-        ('"Generated-By: tool", "Agent *"', {"b.md", "c.md", "d.md"}),
-    ],
-)
-def test_whose_changes_are_judged(bare_world: World, authors: str, judged: set[str]) -> None:
-    """By the author, the committer, a co-author, or any other trailer."""
-    bare_world.start(AUTHORED % authors)
+def test_whose_changes_are_judged(bare_world: World) -> None:
+    """By the author, the committer, a co-author, or any other trailer; a word in a message is none."""
+    bare_world.start('gate: {mode: blocking, authors: ["generated-by: *", "agent <*"]}\n')
     work = bare_world.work
-    work.commit("by a person", a_md=good("a"))
+    work.commit("by a person", a_md=bad("a"))
     work.commit("by an agent", AGENT, b_md=good("b"))
     work.commit("together\n\nCo-authored-by: Agent <agent@example.org>", c_md=good("c"))
     work.commit("made\n\nGenerated-By: tool", ("X", "x@other.invalid"), d_md=good("d"))
-    bare_world.push(judged=dict.fromkeys(judged, "GO"))
+    work.commit("Generated-By: tool\n\nnot a trailer", e_md=bad("e"))
+    bare_world.push(judged=dict.fromkeys(("b.md", "c.md", "d.md"), "GO"))
 
 
-def test_a_word_in_a_message_is_no_trailer(bare_world: World) -> None:
-    bare_world.start(AUTHORED % '"Generated-By: *"')
-    bare_world.work.commit("Generated-By: tool\n\nnot a trailer", a_md=bad("a"))
-    bare_world.push()
-
-
-@pytest.mark.parametrize(
-    ("paths", "judged"),
-    [
-        ('"**/*.md", "!CHANGELOG.md"', {"a.md", "docs/b.md", "docs/api/c.md"}),
-        ('"docs/", "!docs/api/"', {"docs/b.md", "docs/d.txt"}),
-        ('"/*.md"', {"a.md", "CHANGELOG.md"}),
-        ('"docs/**/*.md"', {"docs/b.md", "docs/api/c.md"}),
-        ('"*.rst"', set()),
-    ],
-)
-def test_which_paths_are_judged(bare_world: World, paths: str, judged: set[str]) -> None:
-    bare_world.start(f"gate: {{mode: blocking, paths: [{paths}]}}\n")
-    for path in ("a.md", "docs/b.md", "docs/api/c.md", "CHANGELOG.md", "docs/d.txt"):
+def test_which_paths_are_judged(bare_world: World) -> None:
+    bare_world.start('gate: {mode: blocking, paths: ["docs/", "/*.md", "!docs/api/", "!CHANGELOG.md"]}\n')
+    for path in ("a.md", "docs/b.md", "docs/api/c.md", "CHANGELOG.md", "docs/d.txt", "other/e.md"):
         bare_world.work.write(path, good(path))
     bare_world.work.commit("all")
-    bare_world.push(judged=dict.fromkeys(judged, "GO"))
+    bare_world.push(judged=dict.fromkeys(("a.md", "docs/b.md", "docs/d.txt"), "GO"))
 
 
-CLAUDE = "Co-Authored-By: Claude <noreply@anthropic.com>"
-
-
-@pytest.mark.parametrize(
-    ("message", "author", "family"),
-    [
-        (f"mine\n\n{CLAUDE}", None, "anthropic"),
-        (
-            "mine\n\nGenerated-By: Claude Code\nCo-authored-by: Codex <codex@openai.com>",
-            None,
-            "openai, anthropic",
-        ),
-        ("mine\n\nCo-authored-by: Copilot <1+Copilot@users.noreply.github.com>", None, "unknown"),
+def test_the_family_of_an_agent_that_wrote_is_noted(world: World) -> None:
+    """A draft that was moved and mended by a person has two hands; what the remote has does not count."""
+    ada = ("Ada", "ada@example.org")
+    both = "Generated-By: Claude Code\nCo-authored-by: Codex <codex@openai.com>"
+    table = [
+        (f"mine\n\n{CLAUDE}", ada, "anthropic"),
+        (f"mine\n\n{both}", ada, "openai, anthropic"),
+        ("mine\n\nCo-authored-by: Copilot <1+Copilot@users.noreply.github.com>", ada, "unknown"),
         ("mine", ("Codex", "codex@openai.com"), "openai"),
-        ("mine\n\nReviewed-by: Claude <noreply@anthropic.com>", None, None),
-        ("mine: Claude <noreply@anthropic.com> had no hand in it", None, None),
-    ],
-)
-def test_the_family_of_an_agent_that_wrote_is_noted(
-    world: World, message: str, author: tuple[str, str] | None, family: str | None
-) -> None:
-    if author is None:
-        world.work.commit(message, a_md=good("a"))
-    else:
-        world.work.commit(message, author, a_md=good("a"))
-    push = world.push(judged={"a.md": "GO"})
-    assert push.verdicts[0]["author"]["family"] == family
+        ("mine\n\nReviewed-by: Claude <noreply@anthropic.com>", ada, None),
+        (f"mine\n\nReviewed-by: Ann\u2028{CLAUDE}", ada, None),
+        ("mine: Claude <noreply@anthropic.com> had no hand in it", ada, None),
+    ]
+    expected: dict[str, str | None] = {}
+    for number, (message, author, family) in enumerate(table):
+        world.work.commit(message, author, **{f"{number}_md": good(str(number))})
+        expected[f"{number}.md"] = family
+    world.work("mv", "0.md", "moved.md")
+    world.work.commit("move it")
+    world.work.commit("mend it", moved_md=good("moved"))
+    expected["moved.md"] = expected.pop("0.md")
+    push = world.push(judged=dict.fromkeys(expected, "GO"))
+    assert {each["subjects"][0]["path"]: each["author"]["family"] for each in push.verdicts} == expected
+    world.work.commit("written anew", moved_md=good("anew"))
+    push = world.push(judged={"moved.md": "GO"})
+    assert push.verdicts[0]["author"]["family"] is None
 
 
 @pytest.mark.parametrize("wrote", [True, False])
@@ -220,22 +162,3 @@ def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_fami
             push = bare_world.push(judged={"b.md": "GO"})
             assert bool(other.requests) == wrote
             assert ("openai: asked in place of" in push.err + push.out) == wrote
-
-
-def test_every_commit_of_a_push_that_changed_a_file_counts(world: World) -> None:
-    """The agent's first draft, moved, and corrected by a person; the other file is hers alone."""
-    world.work.commit(f"draft\n\n{CLAUDE}", a_md=good("a"), c_md=good("c"))
-    world.work("mv", "a.md", "b.md")
-    world.work.commit("move it")
-    world.work.commit("mend it", b_md=good("b"), d_md=good("d"))
-    push = world.push(judged={"b.md": "GO", "c.md": "GO", "d.md": "GO"})
-    families = {verdict["subjects"][0]["path"]: verdict["author"]["family"] for verdict in push.verdicts}
-    assert families == {"b.md": "anthropic", "c.md": "anthropic", "d.md": None}
-
-
-def test_commits_that_the_remote_has_do_not_count(world: World) -> None:
-    world.work.commit(f"draft\n\n{CLAUDE}", a_md=good("a"))
-    world.push(judged={"a.md": "GO"})
-    world.work.commit("written anew", a_md=good("anew"))
-    push = world.push(judged={"a.md": "GO"})
-    assert push.verdicts[0]["author"]["family"] is None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from git_repo import GitRepo
+from git_repo import GitRepo, beside_origin
 
 from judgekit.config import settings
 from judgekit.errors import ConfigError
@@ -17,9 +20,6 @@ from judgekit.gate.policy import commits_of
 from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.rubric import loader
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ZEROS = "0" * 40
 RULES = ".judgekit/config.yaml"
@@ -49,16 +49,18 @@ def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
         return settings.load(folder).gate.mode
 
 
-def test_a_push_does_not_choose_its_own_rules(work: GitRepo) -> None:
-    assert mode_for(work, update(work, work("rev-parse", "origin/main"))) == "blocking"
-
-
-def test_a_new_branch_goes_by_the_remotes_rules(work: GitRepo) -> None:
+def test_a_push_goes_by_the_remotes_rules_whatever_it_pushes(work: GitRepo) -> None:
+    strict = work("rev-parse", "origin/main")
+    assert mode_for(work, update(work, strict)) == "blocking"
     assert mode_for(work, update(work, ZEROS, "refs/heads/new")) == "blocking"
-
-
-def test_a_forced_push_over_something_unknown_goes_by_the_remotes_rules(work: GitRepo) -> None:
-    assert mode_for(work, update(work, "d" * 40)) == "blocking"
+    assert mode_for(work, update(work, "d" * 40)) == "blocking", "forced over something unknown"
+    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "blocking", "by those that are known"
+    work("update-ref", "refs/remotes/origin/other", strict)
+    work("update-ref", "-d", "refs/remotes/origin/main")
+    assert mode_for(work, update(work, strict, "refs/heads/topic")) == "blocking"
+    assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
+    work("update-ref", "-d", "refs/remotes/origin/other")
+    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory", "a first push"
 
 
 @pytest.mark.parametrize("default", ["main", "trunk"])
@@ -70,23 +72,6 @@ def test_a_branch_that_was_given_laxer_rules_goes_by_the_default_branch(work: Gi
     work("push", "--quiet", "origin", "HEAD:topic")
     topic = work("rev-parse", "origin/topic")
     assert mode_for(work, update(work, topic, "refs/heads/topic")) == "blocking"
-
-
-def test_without_a_default_branch_a_branch_goes_by_its_own_rules(work: GitRepo) -> None:
-    strict = work("rev-parse", "origin/main")
-    work("update-ref", "refs/remotes/origin/other", strict)
-    work("update-ref", "-d", "refs/remotes/origin/main")
-    assert mode_for(work, update(work, strict, "refs/heads/topic")) == "blocking"
-    assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
-
-
-def test_a_push_elsewhere_goes_by_the_rules_that_are_known(work: GitRepo) -> None:
-    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "blocking"
-
-
-def test_a_first_push_brings_its_rules(work: GitRepo) -> None:
-    work("update-ref", "-d", "refs/remotes/origin/main")
-    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory"
 
 
 def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
@@ -205,3 +190,99 @@ def test_one_blob_that_a_partial_clone_lacks_costs_no_other(partial: GitRepo) ->
     wanted = [here[0], lacking, here[1], lacking]
     found = list(Repository(partial.folder).blobs(wanted, 100))
     assert found == [(here[0], b"one"), (lacking, None), (here[1], b"two"), (lacking, None)]
+
+
+# A push that brings nothing to judge ends before anything heavy is imported.
+
+HEAVY = ("pydantic", "typer", "ruamel", "litellm")
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> GitRepo:
+    work = beside_origin(tmp_path / "chosen")
+    work.write(RULES, "gate: {paths: ['*.md']}\n")
+    work.commit("rules")
+    work("push", "--quiet", "origin", "main")
+    return work
+
+
+def main_of(work: GitRepo) -> RefUpdate:
+    return update(work, work("rev-parse", "origin/main"))
+
+
+def nothing_to_judge(work: GitRepo) -> bool:
+    return policy.nothing_to_judge(Repository(work.folder), [main_of(work)], "origin")
+
+
+def keep(work: GitRepo) -> None:
+    repository = Repository(work.folder)
+    policy.keep(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
+
+
+def test_what_is_chosen_is_not_known_before_a_full_run(chosen: GitRepo) -> None:
+    chosen.commit("code", a_py="x\n")
+    assert not nothing_to_judge(chosen)
+    keep(chosen)
+    assert nothing_to_judge(chosen)
+
+
+def test_something_to_judge_is_seen(chosen: GitRepo) -> None:
+    keep(chosen)
+    chosen.commit("text", a_md="x\n")
+    assert not nothing_to_judge(chosen)
+
+
+def test_a_deletion_needs_no_rules(chosen: GitRepo) -> None:
+    gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
+    assert policy.nothing_to_judge(Repository(chosen.folder), [gone], "origin")
+    assert policy.nothing_to_judge(Repository(chosen.folder), [], "origin")
+
+
+def test_other_rules_on_the_remote_are_read_anew(chosen: GitRepo) -> None:
+    keep(chosen)
+    chosen.write(".judgekit/config.yaml", "gate: {paths: ['*.py']}\n")
+    chosen.commit("other rules")
+    chosen("push", "--quiet", "origin", "main")
+    chosen.commit("code", a_py="x\n")
+    assert not nothing_to_judge(chosen)
+
+
+def test_other_rules_of_the_users_are_read_anew(chosen: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(chosen)
+    chosen.commit("code", a_py="x\n")
+    monkeypatch.setenv("JUDGEKIT_GATE_PATHS", "*.py")
+    assert not nothing_to_judge(chosen)
+    monkeypatch.delenv("JUDGEKIT_GATE_PATHS")
+    assert nothing_to_judge(chosen)
+    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.user_file().write_text("gate: {paths: ['*.py']}\n")
+    assert not nothing_to_judge(chosen)
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"key": 1}'])
+def test_a_damaged_file_is_read_anew(chosen: GitRepo, content: str) -> None:
+    keep(chosen)
+    [kept] = (Path(os.environ["JUDGEKIT_HOME"]) / "cache" / "gate").iterdir()
+    kept.write_text(content)
+    chosen.commit("code", a_py="x\n")
+    assert not nothing_to_judge(chosen)
+
+
+def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> None:
+    keep(chosen)
+    chosen.commit("code", a_py="x\n")
+    line = " ".join(main_of(chosen))
+    program = (
+        "import sys; sys.argv = ['judgekit', 'gate', '--pre-push', 'origin', 'url']\n"
+        "from judgekit.__main__ import main; code = main()\n"
+        f"print([code, *(name for name in {HEAVY!r} if name in sys.modules)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=chosen.folder,
+        input=line.encode(),
+        capture_output=True,
+        check=False,
+    )
+    # Once by the process that does the work, once by the one that waits for it.
+    assert (set(done.stdout.split()), done.stderr) == ({b"[0]"}, b"")
