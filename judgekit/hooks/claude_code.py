@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
 MAX_INPUT = 50_000_000  # bytes
-PROMPT, EDIT, STOP, SESSION = "UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"
+PROMPT = "UserPromptSubmit"
+_OTHERS = ("PostToolUse", "Stop", "SessionStart")
 _PLACES = (  # of the client's JSON that are read
     *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
     *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
@@ -153,18 +154,10 @@ def _shown(text: str, injected: list[Candidate]) -> str:
 
 def _answer(payload: Mapping[str, Any]) -> None:
     event = payload.get("hook_event_name")
-    if event == EDIT:
+    if event in _OTHERS:
         from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
 
-        session.refresh(payload, _project(payload))
-    if event == SESSION:
-        from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
-
-        session.begin(_project(payload))
-    if event == STOP:
-        from judgekit.hooks import stop  # noqa: PLC0415 - most events are prompts
-
-        text, notes = stop.answer(payload, _project(payload))
+        text, notes = session.answer(str(event), payload, _project(payload))
     elif event in (None, PROMPT):
         text, notes = answer(payload)
     else:

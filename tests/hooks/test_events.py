@@ -1,4 +1,4 @@
-"""Events other than a prompt: an edited file is read at once, all others are met with silence."""
+"""Events other than a prompt: an edited file is read, a session starts the engine, the rest is silence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sample_store
 from memory_store import MemoryStore, jwt_store
 
+from judgekit.engine import client
 from judgekit.hooks import claude_code, session
 from judgekit.retrieval import index_file
 
@@ -58,26 +60,16 @@ def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "f
     }
 
 
-@pytest.mark.parametrize("tool", session.TOOLS)
-@pytest.mark.parametrize("how", ["absolute", "relative"])
 def test_an_edited_memory_is_read_at_once(
-    store: MemoryStore,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tool: str,
-    how: str,
-) -> None:
-    path = store.add("jwt", "JWT tokens are opaque now", listed=False)
-    assert "JWT tokens are opaque now" not in titles(store)
-    named = path if how == "absolute" else path.relative_to(store.project)
-    key = "notebook_path" if tool == "NotebookEdit" else "file_path"
-    assert send(capfd, monkeypatch, edit(store, named, tool, key)) == ("", "")
-    assert "JWT tokens are opaque now" in titles(store)
-
-
-def test_a_new_and_a_removed_memory_are_seen(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for tool in session.TOOLS:
+        path = store.add("jwt", f"JWT tokens, by {tool}", listed=False)
+        assert f"JWT tokens, by {tool}" not in titles(store)
+        named = path if tool == "Edit" else path.relative_to(store.project)
+        key = "notebook_path" if tool == "NotebookEdit" else "file_path"
+        assert send(capfd, monkeypatch, edit(store, named, tool, key)) == ("", "")
+        assert f"JWT tokens, by {tool}" in titles(store)
     path = store.add("new", "Brand new", listed=False)
     assert send(capfd, monkeypatch, edit(store, path, "Write")) == ("", "")
     assert "Brand new" in titles(store)
@@ -146,3 +138,55 @@ def test_in_a_folder_that_was_deleted_there_is_silence(
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert send(capfd, monkeypatch, {"prompt": QUESTION}) == ("", "")
+
+
+# A session's start: the engine is started where prompts are judged, and nowhere else.
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    found: list[bool] = []
+    monkeypatch.setattr(client, "start", lambda _: found.append(True))
+    monkeypatch.delenv("JUDGEKIT_ENGINE")
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    sample_store.write(tmp_path)
+    return tmp_path
+
+
+def test_where_prompts_are_judged_it_is_started(
+    project: Path, started: list[bool], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
+    for _ in range(3):  # what was in vain lately is left alone
+        session.begin(str(project))
+    assert started == [True]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"JUDGEKIT_RETRIEVAL_JUDGE": "on", "JUDGEKIT_ENGINE": "0"},
+        {"JUDGEKIT_RETRIEVAL_JUDGE": "on", "JUDGEKIT_RETRIEVAL_ENABLED": "false"},
+    ],
+    ids=json.dumps,
+)
+def test_elsewhere_it_is_not(
+    project: Path, started: list[bool], monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    session.begin(str(project))
+    assert started == []
+
+
+def test_a_project_alone_starts_nothing(project: Path, started: list[bool]) -> None:
+    (project / ".judgekit").mkdir(exist_ok=True)
+    (project / ".judgekit" / "config.yaml").write_text("retrieval: {judge: on}\n")
+    session.begin(str(project))
+    assert started == []
