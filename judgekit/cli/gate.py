@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_sent, verdict_text, warn
-from judgekit.errors import UsageError
+from judgekit.errors import Exit, UsageError
 from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.gate.report import Begin, Report, Row
-    from judgekit.hooks.gated import GateOptions
     from judgekit.ledger.records import GateMode
 
 _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
@@ -41,8 +41,8 @@ def gate(
     no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
 ) -> int:
     """Judge changed files before they leave. Exit code: 0, or 1 where a blocking gate holds them."""
-    from judgekit.hooks.gated import GateOptions
-    from judgekit.hooks.pre_push import begun
+    from judgekit.hooks import gated
+    from judgekit.hooks import pre_push as hook
 
     if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
@@ -51,47 +51,28 @@ def gate(
     mode: GateMode | None = "advisory" if advise else "blocking" if block else None
 
     def on_start(begin: Begin) -> None:
-        begun(begin, blocked_code)
+        hook.begun(begin, blocked_code)
         if sys.stderr is not None and sys.stderr.isatty():
             warn(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
-    wanted = GateOptions(mode, _progress, on_start, warn, engine=not no_engine)
+    wanted = gated.GateOptions(mode, _progress, on_start, warn, engine=not no_engine)
     if pre_push is not None:
-        return _push(*pre_push, wanted, format_, blocked_code)
-    return _since(base or "", wanted, format_, blocked_code)
-
-
-def _push(remote: str, url: str, wanted: GateOptions, format_: Format, blocked_code: int) -> int:
-    from judgekit.hooks import pre_push
-
-    report = pre_push.check(remote, url, wanted)
-    if report is not None:
-        _report(report, format_)
-        _escalate(report, url)
-    return pre_push.code(report, blocked_code)
-
-
-def _since(base: str, wanted: GateOptions, format_: Format, blocked_code: int) -> int:
-    from judgekit.gate.commits import UnknownCommit
-    from judgekit.hooks import gated, pre_push
-
-    try:
-        report = gated.since(base, wanted)
-    except UnknownCommit:
-        raise  # whoever runs this can mend it
-    except Exception as error:  # noqa: BLE001 - as for a push: our own fault holds up nothing
-        pre_push.fault(error, warn)
-        return pre_push.code(pre_push.held(error, warn), blocked_code)
+        report = hook.check(*pre_push, wanted)
+    else:
+        report = hook.guarded(functools.partial(gated.since, base or "", wanted), warn)
+    if report is None:
+        return Exit.ACCEPTED
+    if base and not report.escalate:  # nothing was judged, which has been said
+        return blocked_code
     _report(report, format_)
-    if not (
-        report.rows or report.notes or report.unjudged
-    ):  # a person asked; a push of other files is no news
+    # A person asked; a push of other files is no news.
+    if base and not (report.rows or report.notes or report.unjudged):
         warn(f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}")
-    _escalate(report)
-    return pre_push.code(report, blocked_code)
+    _escalate(report, pre_push[1] if pre_push else "")
+    return blocked_code if report.blocked else Exit.ACCEPTED
 
 
-def _escalate(report: Report, address: str = "") -> None:
+def _escalate(report: Report, address: str) -> None:
     """Open issues where that is configured: at the end, when all else has been said."""
     words = ("escalate", "reject", "improve")
     found = [row["verdict"] for row in report.rows if row["verdict"]["verdict"] in words]
@@ -146,7 +127,9 @@ def _advise(report: Report) -> None:
         if rejected:
             warn(f"advisory: {rejected} NO-GO, and the push goes on")
         return
-    counted = [f"{count} {word}" for word in (STOPS, UNKNOWN) if (count := _count(report, word))]
+    words = [row["word"] for row in stopped]
+    words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
+    counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counted)}. Mend what is found above and commit, then push again;")
     if any(each["lost"] for each in stopped):
         warn("or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds without a ledger)")
@@ -157,12 +140,6 @@ def _advise(report: Report) -> None:
         name = shlex.quote(task) if plain else each["verdict"]["id"]
         warn(f"or accept it: judgekit override {name} accept --why '...'")
     warn("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
-
-
-def _count(report: Report, word: str) -> int:
-    """Return how often a word stops a push; what could not be judged at all is UNDETERMINED too."""
-    rows = sum(each["word"] == word for each in report.stopping)
-    return rows + len(report.unjudged) * (word == UNKNOWN and report.holds)
 
 
 def _progress(row: Row) -> None:

@@ -83,37 +83,40 @@ def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
 
     Faults are said and noted down, never raised.
     """
-    say = wanted.warn
-    updates: list[RefUpdate] = []
-    try:
+
+    def checked() -> Report | None:
         updates = _updates()
         variable = skipped_by()
         if variable is not None:
-            _skip(variable, url or remote, updates, say)
+            _skip(variable, url or remote, updates, wanted.warn)
             return None
         if all(update.deletes for update in updates):
             return None
         from judgekit.hooks import gated  # noqa: PLC0415 - a skipped push needs little
 
         return gated.push(updates, remote, url, wanted)
+
+    return guarded(checked, wanted.warn)
+
+
+def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> Report | None:
+    """Return what `check` does; where it fails, say and note that, and hold nothing up, unless the rules do.
+
+    Raises `UnknownCommit`: whoever runs this can mend it.
+    """
+    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.report import Held, Report  # noqa: PLC0415 - the same
+
+    try:
+        return check()
+    except UnknownCommit:
+        raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        fault(error, say)
-        return held(error, say)
-
-
-def held(error: Exception, say: Callable[[str], None]) -> Report | None:
-    """Return the report that holds up a push of which nothing was judged; None where it may leave."""
-    from judgekit.gate.report import Held, Report  # noqa: PLC0415 - a skipped push needs little
-
-    if not isinstance(error, Held):
-        return None
-    say("blocked: gate.undetermined is block; go past the gate this once: JUDGEKIT_SKIP=1 git push")
+        fault(error, warn)
+        if not isinstance(error, Held):
+            return None
+    warn("blocked: gate.undetermined is block; go past the gate this once: JUDGEKIT_SKIP=1 git push")
     return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
-
-
-def code(report: Report | None, blocked: int) -> int:
-    """Return the exit code: `blocked` when the push must not leave, else 0."""
-    return blocked if report is not None and report.blocked else Exit.ACCEPTED
 
 
 def _updates() -> list[RefUpdate]:
@@ -152,28 +155,33 @@ def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
     yield RefUpdate(local, tip, remote, before or "0" * len(tip))
 
 
-def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], say: Callable[[str], None]) -> None:
+def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callable[[str], None]) -> None:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
+    try:
+        who = getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        who = str(os.getuid()) if hasattr(os, "getuid") else ""
+    terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
-    lost = _note(Skip(variable=variable, who=_who(), terminal=_at_terminal(), remote=remote, refs=refs))
+    lost = _note(Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs))
     if variable != SILENCE:
         said = f"not noted: {lost}" if lost else "noted in the ledger"
-        say(f"{variable} is set: this push is not judged ({said})")
+        warn(f"{variable} is set: this push is not judged ({said})")
 
 
-def fault(error: Exception, say: Callable[[str], None]) -> None:
+def fault(error: Exception, warn: Callable[[str], None]) -> None:
     """Say, and note down, that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
     problem = str(error)
     if not isinstance(error, JudgekitError):
         problem = f"internal error: {type(error).__name__}: {error}"
-    say(f"UNDETERMINED, nothing was judged: {problem}")
+    warn(f"UNDETERMINED, nothing was judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
     lost = _note(Fault(problem=problem.replace(str(Path.home()), "~")))
     if lost:
-        say(lost)
+        warn(lost)
 
 
 def _note(record: Record) -> str:
@@ -185,14 +193,3 @@ def _note(record: Record) -> str:
     except (JudgekitError, OSError) as error:
         return str(error)
     return ""
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        return str(os.getuid()) if hasattr(os, "getuid") else ""
-
-
-def _at_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
