@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
 HEADER = ("query-id", "corpus-id", "score")
-_SEPARATOR = "/"
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
 _DIGITS = 9  # people grade from 0 to some hundreds; sums of gains must stay numbers
 _SHOWN = 60  # characters of a wrong value
@@ -76,18 +75,15 @@ def read(folder: Path) -> Collection:
 
 def scope(name: str) -> str:
     """Return the part of an id before its first `/`."""
-    return name.partition(_SEPARATOR)[0]
+    return name.partition("/")[0]
 
 
 def check_scopes(folder: Path, collection: Collection) -> None:
     """Raise `InputError` for the first id that names no scope."""
-    parts: tuple[tuple[str, list[CollectionQuery]], ...] = (
-        (CORPUS, [*collection.documents]),
-        (QUERIES, collection.queries),
-    )
-    for name, items in parts:
-        wrong = next((item.id for item in items if not item.id.partition(_SEPARATOR)[2]), None)
-        if wrong is not None:
+    items = [(CORPUS, document.id) for document in collection.documents]
+    items += [(QUERIES, query.id) for query in collection.queries]
+    for name, wrong in items:
+        if not wrong.partition("/")[2]:
             raise InputError(
                 f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}; leave out --scope-prefix to search"
                 " all documents for every query"
@@ -116,27 +112,20 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
     if tuple(first.split("\t")) != HEADER:
         raise _wrong(path, begins, f"expected the header {' '.join(HEADER)}, separated by tabs")
     for number, line in lines:
-        query, document, grade = _judgement(path, number, line)
+        fields = line.split("\t")
+        if len(fields) != len(HEADER):
+            expected = f"expected {' '.join(HEADER)}, separated by tabs"
+            raise _wrong(path, number, f"{expected}, got {len(fields)} fields")
+        query, document, score = fields
+        if len(score) > _DIGITS or not _WHOLE.match(score):
+            expected = f"score: expected a whole number of at most {_DIGITS} characters"
+            raise _wrong(path, number, f"{expected}, got {one_line(repr(score), _SHOWN)}")
         if document in found.setdefault(query, {}):
             raise _wrong(path, number, f"{query} {document}: judged twice; expected each pair once")
-        found[query][document] = grade
+        found[query][document] = int(score)
     if not found:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
     return found
-
-
-def _judgement(path: Path, number: int, line: str) -> tuple[str, str, int]:
-    fields = line.split("\t")
-    if len(fields) != len(HEADER):
-        raise _wrong(
-            path, number, f"expected {' '.join(HEADER)}, separated by tabs, got {len(fields)} fields"
-        )
-    query, document, score = fields
-    grade = int(score) if len(score) <= _DIGITS and _WHOLE.match(score) else None
-    if grade is None:
-        told = f"score: expected a whole number of at most {_DIGITS} characters"
-        raise _wrong(path, number, f"{told}, got {one_line(repr(score), _SHOWN)}")
-    return query, document, grade
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.errors import InputError
-from judgekit.evaluation.collection import check_scopes, read, scope
+from judgekit.environment import __version__
+from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.collection import check, check_scopes, read, scope, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,34 +16,24 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 def test_reads_documents_queries_and_grades(folder: Path) -> None:
     collection = read(folder)
-    assert collection.name == folder.name
+    assert (collection.name, collection.strays) == (folder.name, 0)
     assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
-    assert collection.documents[0].title == "Kettle"
-    assert collection.queries[0].text == "copper kettle"
+    assert (collection.documents[0].title, collection.queries[0].text) == ("Kettle", "copper kettle")
     assert collection.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
-    assert collection.strays == 0
-
-
-def test_a_title_may_be_missing_and_lines_empty(folder: Path) -> None:
-    (folder / "corpus.jsonl").write_text('\n{"id": "a", "text": "x"}\r\n\n')
-    assert [(document.id, document.title) for document in read(folder).documents] == [("a", "")]
-
-
-def test_a_byte_order_mark_is_no_part_of_the_text(folder: Path) -> None:
-    path = folder / "qrels.tsv"
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert read(folder).grades["one/q1"] == {"one/kettle": 2}
-
-
-def test_line_separators_of_unicode_stand_inside_a_line(folder: Path) -> None:
-    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "x\u2028y\x85z"}\n', encoding="utf-8")
-    assert read(folder).documents[0].text == "x\u2028y\x85z"
-
-
-def test_judgements_of_what_is_not_there_are_counted(folder: Path) -> None:
+    check_scopes(folder, collection)
     with (folder / "qrels.tsv").open("a") as file:
         file.write("one/q1\tone/gone\t1\nnobody\tone/train\t1\n")
-    assert read(folder).strays == 2
+    assert read(folder).strays == 2  # of what is not there
+
+
+def test_any_lines_that_programs_write_are_read(folder: Path) -> None:
+    text = '\n{"id": "a", "text": "x\u2028y\x85z"}\r\n\n'
+    (folder / "corpus.jsonl").write_text(text, encoding="utf-8")
+    path = folder / "qrels.tsv"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    found = read(folder)
+    assert [(each.id, each.title, each.text) for each in found.documents] == [("a", "", "x\u2028y\x85z")]
+    assert found.grades["one/q1"] == {"one/kettle": 2}
 
 
 @pytest.mark.parametrize(
@@ -83,22 +74,17 @@ def test_what_is_wrong_is_said_in_one_line(
     assert len(message) < len(str(folder)) + 200
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])
-def test_a_missing_file_names_what_belongs_there(folder: Path, name: str) -> None:
-    (folder / name).unlink()
-    with pytest.raises(InputError, match=r"expected a folder with corpus\.jsonl, queries\.jsonl and qrels"):
-        read(folder)
-
-
-def test_bytes_that_are_no_text_are_named_with_their_line(folder: Path) -> None:
+def test_what_cannot_be_read_names_what_belongs_there(folder: Path) -> None:
     (folder / "queries.jsonl").write_bytes(b'{"id": "a", "text": "x"}\n{"id": "b", "text": "\xff"}\n')
     with pytest.raises(InputError, match=r"queries\.jsonl:\d+: not UTF-8"):
         read(folder)
-
-
-@pytest.mark.parametrize(("name", "expected"), [("a/b", "a"), ("a/b/c", "a"), ("a", "a"), ("/a", "")])
-def test_the_scope_is_what_stands_before_the_first_slash(name: str, expected: str) -> None:
-    assert scope(name) == expected
+    (folder / "queries.jsonl").write_text('{"id": "a", "text": "x"}\n')
+    for name in ("qrels.tsv", "queries.jsonl", "corpus.jsonl"):
+        (folder / name).unlink()
+        with pytest.raises(
+            InputError, match=r"expected a folder with corpus\.jsonl, queries\.jsonl and qrels"
+        ):
+            read(folder)
 
 
 @pytest.mark.parametrize(
@@ -106,10 +92,38 @@ def test_the_scope_is_what_stands_before_the_first_slash(name: str, expected: st
     [("corpus.jsonl", '{"id": "bare", "text": "x"}\n'), ("queries.jsonl", '{"id": "bare/", "text": "x"}\n')],
 )
 def test_ids_without_a_scope_are_refused_where_scopes_count(folder: Path, name: str, line: str) -> None:
+    assert [scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
     (folder / name).write_text(line)
     with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
         check_scopes(folder, read(folder))
 
 
-def test_ids_with_a_scope_are_fine(folder: Path) -> None:
-    check_scopes(folder, read(folder))
+# TREC's run format
+
+
+def test_a_run_keeps_the_order_that_was_measured(tmp_path: Path) -> None:
+    write(tmp_path / "run", [("q/1", ["b", "a"]), ("q/2", []), ("q/3", ["ü"])])
+    tag = f"judgekit-{__version__}"
+    assert (tmp_path / "run").read_text(encoding="utf-8").splitlines() == [
+        f"q/1 Q0 b 1 2 {tag}",
+        f"q/1 Q0 a 2 1 {tag}",
+        f"q/3 Q0 ü 1 1 {tag}",
+    ]
+    names = [f"d{number}" for number in range(100)]
+    write(tmp_path / "run", [("q", names)])
+    rows = [line.split(" ") for line in (tmp_path / "run").read_text().splitlines()]
+    assert [row[2] for row in sorted(rows, key=lambda row: -float(row[4]))] == names
+    assert len({float(row[4]) for row in rows}) == 100
+
+
+def test_what_cannot_be_written_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+    for name in ("a b", "a\u2003b", " a", ""):
+        with pytest.raises(InputError, match="no place for ids with spaces"):
+            check(tmp_path / "run", ["fine", name])
+    with pytest.raises(UsageError, match=r"cannot be written \(.+\); name another file for --run"):
+        check(tmp_path / "missing" / "run", [])
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(tmp_path, [])
+    (tmp_path / "run").write_text("earlier\n")
+    check(tmp_path / "run", ["a"])
+    assert (tmp_path / "run").read_text() == "earlier\n"

@@ -7,28 +7,28 @@ from collections import Counter
 from math import isclose, sqrt
 from statistics import mean as average
 from statistics import pstdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from judgekit.evaluation import (
-    Bin,
-    LabelGroup,
-    Measure,
-    brier,
-    by_label,
-    difference,
-    ece,
-    interval,
-    intervals,
-    mean,
-    stats,
-    table,
-)
+from judgekit.evaluation import Bin, LabelGroup, Measure, brier, by_label, difference, ece, mean, stats, table
+from judgekit.evaluation.stats import interval, intervals
+
+if TYPE_CHECKING:
+    from judgekit.evaluation.stats import BootstrapInterval, Pair
 
 shares = st.lists(st.floats(0, 1, width=32), min_size=1, max_size=30)
+hits_of = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
+
+
+def value(figure: BootstrapInterval | float | None) -> float:
+    assert figure is not None
+    return figure if isinstance(figure, float) else figure.value
+
+
+# Bootstrap
 
 
 def sample(size: int, chance: float, seed: int = 1) -> list[float]:
@@ -36,82 +36,51 @@ def sample(size: int, chance: float, seed: int = 1) -> list[float]:
     return [float(generator.random() < chance) for _ in range(size)]
 
 
-def test_nearly_that_of_the_normal_distribution() -> None:
+def test_nearly_that_of_the_normal_distribution_and_reproducible() -> None:
     values = sample(400, 0.3)
-    bootstrap_interval = interval(mean(values))
-    assert bootstrap_interval is not None
+    found = interval(mean(values))
+    assert found is not None
     error = 1.96 * pstdev(values) / sqrt(len(values))
-    assert bootstrap_interval.value == average(values)
-    assert isclose(bootstrap_interval.low, bootstrap_interval.value - error, abs_tol=0.006)
-    assert isclose(bootstrap_interval.high, bootstrap_interval.value + error, abs_tol=0.006)
+    assert found.value == average(values)
+    assert isclose(found.low, found.value - error, abs_tol=0.006)
+    assert isclose(found.high, found.value + error, abs_tol=0.006)
+    assert interval(mean(values)) == found != interval(mean(values), seed=7)
 
 
 def test_covers_the_truth_about_as_often_as_it_says() -> None:
-    covered = 0
-    for seed in range(200):
-        bootstrap_interval = interval(mean(sample(100, 0.4, seed)), resamples=300)
-        assert bootstrap_interval is not None
-        covered += bootstrap_interval.low <= 0.4 <= bootstrap_interval.high
-    assert 0.90 <= covered / 200 <= 0.985
+    found = [interval(mean(sample(100, 0.4, seed)), resamples=300) for seed in range(200)]
+    assert 0.90 <= sum(each is not None and each.low <= 0.4 <= each.high for each in found) / 200 <= 0.985
 
 
-def test_is_reproducible_and_depends_on_the_seed() -> None:
-    values = [random.Random(5).random() for _ in range(50)] + sample(50, 0.5)
-    assert interval(mean(values)) == interval(mean(values))
-    assert interval(mean(values)) != interval(mean(values), seed=7)
-
-
-def test_measures_are_drawn_together() -> None:
+def test_measures_are_drawn_together_and_paired() -> None:
     values = sample(60, 0.5)
-    doubled = [2 * value for value in values]
-    found = intervals({"one": mean(values), "two": mean(doubled)})
-    bootstrap_interval, two = found["one"], found["two"]
-    assert bootstrap_interval is not None
+    found = intervals({"one": mean(values), "two": mean([2 * value for value in values])})
+    one, two = found["one"], found["two"]
+    assert one is not None
     assert two is not None
-    assert (two.value, two.low, two.high) == (
-        2 * bootstrap_interval.value,
-        2 * bootstrap_interval.low,
-        2 * bootstrap_interval.high,
-    )
-    assert bootstrap_interval == interval(mean(values))
-
-
-def test_a_ratio_of_sums_weighs_queries_by_what_they_had() -> None:
-    bootstrap_interval = interval(Measure([3, 0, 0], [3, 1, 0]))
-    assert bootstrap_interval is not None
-    assert bootstrap_interval.value == 0.75
-    assert (bootstrap_interval.low, bootstrap_interval.high) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize("measure", [Measure([], []), Measure([0, 0], [0, 0])])
-def test_nothing_to_divide_by_is_no_figure(measure: Measure) -> None:
-    assert interval(measure) is None
-
-
-def test_a_difference_is_paired() -> None:
-    worse = [random.Random(3).random() for _ in range(1)] + sample(80, 0.5)
-    better = [each + 0.01 for each in worse]
-    bootstrap_interval = difference(better, worse)
-    assert bootstrap_interval is not None
-    assert isclose(bootstrap_interval.low, 0.01)
-    assert isclose(bootstrap_interval.high, 0.01)
-
-
-def test_measures_of_different_queries_are_refused() -> None:
+    assert (two.value, two.low, two.high) == (2 * one.value, 2 * one.low, 2 * one.high)
+    apart = difference([each + 0.01 for each in values], values)
+    assert apart is not None
+    assert [apart.low, apart.high] == pytest.approx([0.01, 0.01])
     with pytest.raises(ValueError, match=r"the same queries, got \[2, 3\]"):
         intervals({"a": mean([1, 2]), "b": mean([1, 2, 3])})
     with pytest.raises(ValueError, match=r"shorter|longer"):
         difference([1.0], [1.0, 2.0])
 
 
+def test_a_ratio_of_sums_weighs_queries_by_what_they_had() -> None:
+    assert interval(Measure([3, 0, 0], [3, 1, 0])) == stats.BootstrapInterval(0.75, 0.0, 1.0)
+    assert interval(Measure([], [])) is interval(Measure([0, 0], [0, 0])) is None
+
+
 @settings(max_examples=40)
 @given(values=shares)
 def test_bounds_stand_around_the_figure_and_inside_the_values(values: list[float]) -> None:
-    bootstrap_interval = interval(mean(values), resamples=200)
-    assert bootstrap_interval is not None
-    assert min(values) - 1e-9 <= bootstrap_interval.low <= bootstrap_interval.high <= max(values) + 1e-9
+    found = interval(mean(values), resamples=200)
+    assert found is not None
+    assert min(values) - 1e-9 <= found.low <= found.high <= max(values) + 1e-9
     if len(set(values)) == 1:
-        assert isclose(bootstrap_interval.low, bootstrap_interval.high)
+        assert isclose(found.low, found.high)
 
 
 # Reliability
@@ -119,16 +88,11 @@ def test_bounds_stand_around_the_figure_and_inside_the_values(values: list[float
 PROBABILITIES = [0.05, 0.1, 0.15, 0.95, 1.0, 0.5]
 OUTCOMES = [False, True, False, True, True, False]
 
-pairs = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
 
-
-def test_brier_by_hand() -> None:
-    found = brier(PROBABILITIES, OUTCOMES)
-    assert found is not None
-    assert isclose(found, (0.05**2 + 0.9**2 + 0.15**2 + 0.05**2 + 0 + 0.5**2) / 6)
-
-
-def test_bins_are_closed_below_and_the_last_one_above() -> None:
+def test_reliability_by_hand() -> None:
+    expected = (0.05**2 + 0.9**2 + 0.15**2 + 0.05**2 + 0 + 0.5**2) / 6
+    assert brier(PROBABILITIES, OUTCOMES) == pytest.approx(expected)
+    assert ece(PROBABILITIES, OUTCOMES) == pytest.approx((0.05 + 2 * 0.375 + 0.5 + 2 * 0.025) / 6)
     found = table(PROBABILITIES, OUTCOMES)
     assert [(each.low, each.high, each.count) for each in found] == [
         (0.0, 0.1, 1),
@@ -136,35 +100,15 @@ def test_bins_are_closed_below_and_the_last_one_above() -> None:
         (0.5, 0.6, 1),
         (0.9, 1.0, 2),
     ]
-    assert found[1] == Bin(0.1, 0.2, 2, 0.125, 0.5)
-    assert found[3] == Bin(0.9, 1.0, 2, 0.975, 1.0)
+    assert found[1::2] == [Bin(0.1, 0.2, 2, 0.125, 0.5), Bin(0.9, 1.0, 2, 0.975, 1.0)]
+    for tenths in range(10):
+        assert [each.low for each in table([tenths / 10], [True])] == [tenths / 10]
+    groups = by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
+    assert groups == [LabelGroup("high", 1, 0.75, 1.0), LabelGroup("low", 2, 0.375, 0.5)]
 
 
-def test_ece_by_hand() -> None:
-    found = ece(PROBABILITIES, OUTCOMES)
-    assert found is not None
-    assert isclose(found, (0.05 + 2 * 0.375 + 0.5 + 2 * 0.025) / 6)
-
-
-@pytest.mark.parametrize("tenths", range(10))
-def test_every_tenth_begins_its_bin(tenths: int) -> None:
-    (found,) = table([tenths / 10], [True])
-    assert found.low == tenths / 10
-
-
-def test_labels_come_most_confident_first() -> None:
-    found = by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
-    assert found == [LabelGroup("high", 1, 0.75, 1.0), LabelGroup("low", 2, 0.375, 0.5)]
-
-
-def test_of_nothing_nothing_is_said() -> None:
-    assert brier([], []) is None
-    assert ece([], []) is None
-    assert table([], []) == []
-    assert by_label([], [], []) == []
-
-
-def test_lists_of_different_length_are_refused() -> None:
+def test_of_nothing_nothing_is_said_and_lists_are_as_long() -> None:
+    assert (brier([], []), ece([], []), table([], []), by_label([], [], [])) == (None, None, [], [])
     for function in (brier, ece, table):
         with pytest.raises(ValueError, match="shorter"):
             function([0.1, 0.2], [True])
@@ -175,68 +119,44 @@ def test_honest_probabilities_are_reliable_and_shifted_ones_are_not() -> None:
     honest = [generator.random() for _ in range(20_000)]
     outcomes = [generator.random() < each for each in honest]
     shifted = [min(each + 0.2, 1.0) for each in honest]
-    small, large = ece(honest, outcomes), ece(shifted, outcomes)
-    assert small is not None
-    assert large is not None
-    assert small < 0.02
-    assert 0.15 < large < 0.2
-    assert (brier(honest, outcomes) or 0) < (brier(shifted, outcomes) or 0)
+    assert value(ece(honest, outcomes)) < 0.02
+    assert 0.15 < value(ece(shifted, outcomes)) < 0.2
+    assert value(brier(honest, outcomes)) < value(brier(shifted, outcomes))
 
 
-@given(hits=pairs)
-def test_the_overall_share_as_the_only_probability_is_calibrated(hits: list[tuple[float, bool]]) -> None:
-    outcomes = [true for _, true in hits]
-    share = sum(outcomes) / len(outcomes)
-    constant = [share] * len(outcomes)
-    found, error = ece(constant, outcomes), brier(constant, outcomes)
-    assert found is not None
-    assert error is not None
-    assert isclose(found, 0, abs_tol=1e-9)
-    assert isclose(error, share * (1 - share), abs_tol=1e-9)
-
-
-@example(hits=[(0.7, False)] * 3)
-@given(hits=pairs)
-def test_bounds_and_counts(hits: list[tuple[float, bool]]) -> None:
+@example(hits=[(0.7, False)] * 3, seed=0)
+@given(hits=hits_of, seed=st.integers(0, 99))
+def test_laws_of_reliability(hits: list[tuple[float, bool]], seed: int) -> None:
     probabilities, outcomes = [each for each, _ in hits], [true for _, true in hits]
     found = table(probabilities, outcomes)
     assert sum(each.count for each in found) == len(hits)
     assert all(each.low - 1e-9 <= each.confidence <= each.high + 1e-9 for each in found)
-    assert 0 <= (ece(probabilities, outcomes) or 0) <= 1
-    assert 0 <= (brier(probabilities, outcomes) or 0) <= 1
-
-
-@given(hits=pairs, seed=st.integers(0, 99))
-def test_the_order_of_hits_does_not_matter(hits: list[tuple[float, bool]], seed: int) -> None:
+    assert 0 <= value(ece(probabilities, outcomes)) <= 1
+    assert 0 <= value(brier(probabilities, outcomes)) <= 1
     mixed = random.Random(seed).sample(hits, len(hits))
-    one, two = (ece([each for each, _ in kept], [true for _, true in kept]) for kept in (hits, mixed))
-    assert one is not None
-    assert two is not None
-    assert isclose(one, two, abs_tol=1e-9)
+    again = ece([each for each, _ in mixed], [true for _, true in mixed])
+    assert again == pytest.approx(ece(probabilities, outcomes), abs=1e-9)
+    # The overall share as the only probability is calibrated.
+    share = sum(outcomes) / len(outcomes)
+    assert ece([share] * len(hits), outcomes) == pytest.approx(0, abs=1e-9)
+    assert brier([share] * len(hits), outcomes) == pytest.approx(share * (1 - share), abs=1e-9)
 
 
 # Agreement
 
 
-def pairs_of(table: dict[tuple[str, str], int]) -> list[stats.Pair]:
-    return [pair for pair, count in table.items() for _ in range(count)]
+def pairs_of(counts: dict[Pair, int]) -> list[Pair]:
+    return [pair for pair, count in counts.items() for _ in range(count)]
 
 
 YES_NO = pairs_of({("yes", "yes"): 20, ("yes", "no"): 5, ("no", "yes"): 10, ("no", "no"): 15})
 
 
-def test_kappa_of_a_table_of_two() -> None:
+def test_kappa_by_hand() -> None:
     # observed .7, expected .5 * .6 + .5 * .4 = .5
     assert stats.kappa(Counter(YES_NO)) == pytest.approx(0.4)
-
-
-def test_kappa_is_one_when_all_agree_and_none_when_there_is_one_word() -> None:
     assert stats.kappa(Counter([("a", "a"), ("b", "b")])) == 1
-    assert stats.kappa(Counter([("a", "a")] * 4)) is None
-    assert stats.kappa(Counter()) is None
-
-
-def test_kappa_of_who_does_not_look_is_zero() -> None:
+    assert stats.kappa(Counter([("a", "a")] * 4)) is stats.kappa(Counter()) is None
     assert stats.kappa({("a", "a"): 1, ("a", "b"): 1, ("b", "a"): 1, ("b", "b"): 1}) == pytest.approx(0)
 
 
@@ -247,20 +167,14 @@ def test_quadratic_weights_count_far_misses_more() -> None:
     # near: observed 1/13; expected from the margins 5, 4, 4 and 4, 5, 4
     expected = (5 * 5 + 5 * 4 * 4 + 4 * 4 + 4 * 4 + 4 * 4 * 4 + 4 * 5) / 13**2
     assert stats.kappa(near, weights) == pytest.approx(1 - (1 / 13) / expected)
-    one, other = stats.kappa(near, weights), stats.kappa(far, weights)
-    assert one is not None
-    assert other is not None
-    assert one > other
+    assert value(stats.kappa(near, weights)) > value(stats.kappa(far, weights))
     assert stats.kappa(near) == pytest.approx(stats.kappa(far), abs=0.01)
 
 
-def test_words_with_an_order() -> None:
+def test_words_have_an_order_or_no_weighted_kappa() -> None:
     assert stats.scale(["accept", "reject", "improve", "reject"]) == ["reject", "improve", "accept"]
     assert stats.scale(["10", "9", "0.5"]) == ["0.5", "9", "10"]
     assert stats.scale(["A", "B", "tie"]) is None
-
-
-def test_words_without_an_order_have_no_weighted_kappa() -> None:
     plain, weighted = stats.kappas(YES_NO)
     assert plain is not None
     assert plain.low < plain.value < plain.high
@@ -268,28 +182,10 @@ def test_words_without_an_order_have_no_weighted_kappa() -> None:
     assert stats.kappas([("1", "1"), ("2", "1"), ("3", "3")])[1] is not None
 
 
-def test_precision_and_recall_of_each_word() -> None:
-    found = {each.word: each for each in stats.classes(YES_NO)}
-    yes = found["yes"]
-    assert (yes.labelled, yes.said) == (25, 30)
-    assert yes.precision is not None
-    assert yes.recall is not None
-    assert yes.precision.value == pytest.approx(20 / 30)
-    assert yes.recall.value == pytest.approx(20 / 25)
-
-
 def test_a_word_that_was_never_said_has_no_precision() -> None:
     (said, never) = sorted(stats.classes([("a", "a"), ("b", "a")]), key=lambda each: each.word)
-    assert (said.word, never.word) == ("a", "b")
-    assert never.precision is None
-    assert never.recall is not None
-    assert never.recall.value == 0
-
-
-def test_nothing_measured_is_nothing() -> None:
-    assert stats.accuracy([]) is None
-    assert stats.kappas([]) == (None, None)
-    assert stats.classes([]) == []
+    assert (said.word, never.word, never.precision, value(never.recall)) == ("a", "b", None, 0)
+    assert (stats.accuracy([]), stats.kappas([]), stats.classes([])) == (None, (None, None), [])
 
 
 class Known(NamedTuple):
@@ -347,14 +243,11 @@ def test_figures_are_those_of_another_implementation(known: Known) -> None:
         for across, said in enumerate(known.words)
     }
     found = pairs_of(counts)
-    accuracy, (plain, weighted) = stats.accuracy(found), stats.kappas(found)
-    assert accuracy is not None
-    assert plain is not None
-    assert weighted is not None
-    assert accuracy.value == pytest.approx(known.accuracy, abs=1e-12)
-    assert plain.value == pytest.approx(known.kappa, abs=1e-12)
-    assert weighted.value == pytest.approx(known.weighted, abs=1e-12)
+    plain, weighted = stats.kappas(found)
+    assert value(stats.accuracy(found)) == pytest.approx(known.accuracy, abs=1e-12)
+    assert value(plain) == pytest.approx(known.kappa, abs=1e-12)
+    assert value(weighted) == pytest.approx(known.weighted, abs=1e-12)
     classes = stats.classes(found)
     assert tuple(each.word for each in classes) == known.words
-    assert [each.precision.value for each in classes if each.precision] == pytest.approx(known.precision)
-    assert [each.recall.value for each in classes if each.recall] == pytest.approx(known.recall)
+    assert [value(each.precision) for each in classes] == pytest.approx(known.precision)
+    assert [value(each.recall) for each in classes] == pytest.approx(known.recall)

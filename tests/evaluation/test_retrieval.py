@@ -1,0 +1,368 @@
+"""Retrieval, measured: the measures by hand and by their laws, what the hook would add, and the index."""
+
+from __future__ import annotations
+
+import os
+import re
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgekit.config.settings import RetrievalConfig
+from judgekit.errors import UsageError
+from judgekit.evaluation import ndcg, precision, recall, reciprocal_rank, retrieval
+from judgekit.evaluation.collection import CollectionDocument, read
+from judgekit.evaluation.retrieval import CollectionIndex, Seen, told
+from judgekit.hooks import claude_code
+from judgekit.retrieval import index_file, search
+from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.confidence import Candidate
+from judgekit.retrieval.profiles import compile_profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.retrieval.compiled import Profile
+
+DATA = Path(os.environ.get("JUDGEKIT_TEST_DATA", "/nonexistent")) / "retrieval"
+
+
+def value(figure: BootstrapInterval | None) -> float | None:
+    return None if figure is None else figure.value
+
+
+# Measures
+
+GRADES = {"a": 3, "b": 2, "c": 0, "d": 1, "e": -1}
+IDEAL = 3 + 2 / log2(3) + 1 / log2(4)
+IDS = [f"d{number}" for number in range(12)]
+rankings = st.permutations(IDS).flatmap(
+    lambda ids: st.integers(0, len(ids)).map(lambda length: list(ids[:length]))
+)
+judgements = st.dictionaries(st.sampled_from([*IDS, "elsewhere"]), st.integers(-1, 4))
+cutoffs = st.integers(1, 15)
+MEASURES: dict[str, Callable[[list[str], dict[str, int], int], float]] = {
+    "ndcg": ndcg,
+    "recall": recall,
+    "precision": precision,
+    "mrr": lambda ranking, grades, _: reciprocal_rank(ranking, grades),
+}
+
+
+@pytest.mark.parametrize(
+    ("ranking", "k", "expected"),
+    [
+        (["a", "b", "d"], 3, 1.0),
+        (["a", "b", "c", "d", "e"], 5, (3 + 2 / log2(3) + 1 / log2(5)) / IDEAL),
+        (["b", "a"], 2, (2 + 3 / log2(3)) / (3 + 2 / log2(3))),
+        (["x", "y", "a"], 2, 0.0),
+        (["x", "y", "a"], 3, (3 / log2(4)) / IDEAL),
+        (["d"], 10, 1 / IDEAL),
+        (["d"], 1, 1 / 3),  # with exponential gains a grade of 3 would be worth seven times one of 1
+        (["e", "a"], 2, (3 / log2(3)) / (3 + 2 / log2(3))),
+        ([], 10, 0.0),
+    ],
+)
+def test_ndcg_by_hand(ranking: list[str], k: int, expected: float) -> None:
+    assert ndcg(ranking, GRADES, k) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "k", "expected"),
+    [
+        (["a", "b", "d"], 3, [1.0, 1.0, 1.0]),
+        (["c", "x", "d", "a"], 3, [1 / 3, 1 / 3, 1 / 3]),
+        (["c", "x", "d", "a"], 4, [2 / 3, 2 / 4, 1 / 3]),
+        (["a"], 10, [1 / 3, 1 / 10, 1.0]),
+        (["e", "c"], 2, [0.0, 0.0, 0.0]),
+        ([], 3, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_recall_precision_and_rank_by_hand(ranking: list[str], k: int, expected: list[float]) -> None:
+    found = [recall(ranking, GRADES, k), precision(ranking, GRADES, k), reciprocal_rank(ranking, GRADES)]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@given(ranking=rankings, grades=judgements, k=cutoffs, at=st.integers(0, 10))
+def test_laws_of_a_measure(name: str, ranking: list[str], grades: dict[str, int], k: int, at: int) -> None:
+    measure = MEASURES[name]
+    found = measure(ranking, grades, k)
+    assert 0.0 <= found <= 1.0 + 1e-12
+    # What nobody judged counts as not relevant, and nothing relevant gives 0.
+    assert measure(ranking, dict.fromkeys(IDS, 0) | grades, k) == found
+    assert measure(ranking, {each: min(grade, 0) for each, grade in grades.items()}, k) == 0.0
+    if at + 1 < len(ranking):
+        swapped = [*ranking[:at], ranking[at + 1], ranking[at], *ranking[at + 2 :]]
+        first, second = (grades.get(each, 0) for each in ranking[at : at + 2])
+        # A better document further up never costs, the order of equally good ones does not matter.
+        assert first > second or measure(swapped, grades, k) >= found - 1e-12
+        assert first != second or measure(swapped, grades, k) == found
+    assert recall(ranking, grades, k) <= recall(ranking, grades, k + 1)
+    if any(grade > 0 for grade in grades.values()):
+        best = sorted(grades, key=lambda each: -grades[each])
+        assert ndcg(best, grades, k) == pytest.approx(1.0)
+        assert reciprocal_rank(best, grades) == 1.0
+
+
+# What the hook would add
+
+JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"a": 0}}
+
+
+def hit(name: str, confidence: float) -> Candidate:
+    made = Candidate(name, name, "decision", tags=(), updated=0.0, root="", place=name, kind="claude-memory")
+    made.confidence, made.bm25 = confidence, confidence
+    made.confidence_label = "high" if confidence >= 0.5 else "medium" if confidence >= 0.3 else "low"
+    made.worth_mentioning = confidence >= 0.15
+    return made
+
+
+def hits(text: str) -> list[Candidate]:
+    """Return candidates from text such as `a.9 b.4`: a name of one letter and a confidence."""
+    return [hit(each[0], float(each[1:])) for each in text.split()]
+
+
+def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "") -> Seen:
+    found = hits(text)
+    ids = list(ranking) or [candidate.id for candidate in found]
+    return Seen(query, ids, found, None if elsewhere is None else hits(elsewhere))
+
+
+def test_metrics_are_means_over_the_judged_queries() -> None:
+    rankings = [seen("q1", "", ranking="ba"), seen("q2", ""), seen("q3", "", ranking="a")]
+    found = retrieval.metrics_of([*rankings, seen("nobody", "a.9")], JUDGED)
+    assert {name: value(figure) for name, figure in found.items()} == pytest.approx(
+        {
+            "nDCG@10": (1 + 2 / log2(3)) / (2 + 1 / log2(3)) / 3,
+            "R@10": 1 / 3,
+            "P@3": (2 / 3) / 3,
+            "MRR": 1 / 3,
+        }
+    )
+    assert set(retrieval.metrics_of([seen("nobody", "a.9")], JUDGED).values()) == {None}
+
+
+def test_confidence_counts_the_hits_that_a_search_lists() -> None:
+    many = " ".join(f"{name}.2" for name in "cdefghijklmn")
+    found = retrieval.confidence_of([seen("q1", "a.9 b.4"), seen("nobody", many)], JUDGED)
+    assert found.hits == 2 + 10
+    bins = [(each.low, each.count, each.relevant) for each in found.bins]
+    assert bins == [(0.2, 10, 0.0), (0.4, 1, 1.0), (0.9, 1, 1.0)]
+    assert [(each.label, each.count) for each in found.labels] == [("high", 1), ("medium", 1), ("low", 10)]
+    assert found.brier == pytest.approx((0.1**2 + 0.6**2 + 10 * 0.2**2) / 12)
+    assert found.ece == pytest.approx((0.1 + 0.6 + 10 * 0.2) / 12)
+
+
+def test_injection_by_hand() -> None:
+    prompts = [
+        seen("q1", "a.9 b.8 c.7 d.6 e.2"),  # two of three are right; a fourth is only mentioned
+        seen("q2", "b.9 a.4"),  # what is right is only mentioned
+        seen("q3", "a.4"),
+        seen("nobody", "x.1"),
+    ]
+    found = retrieval.injection_of(prompts, JUDGED)
+    assert (found.prompts, found.answerable) == (4, 2)
+    figures = (found.injected, found.nudged, found.precision, found.coverage)
+    assert [value(figure) for figure in figures] == [0.5, 0.75, 0.5, 0.5]
+    nothing = retrieval.injection_of([seen("q1", "a.4")], JUDGED)
+    assert (nothing.precision, value(nothing.coverage)) == (None, 0.0)
+    assert retrieval.elsewhere_of([seen("q1", "a.9")]) is None
+    other = retrieval.elsewhere_of([seen("q1", "", "a.9"), seen("q2", "", "a.2"), seen("q3", "a.9")])
+    assert other is not None
+    assert (other.prompts, value(other.injected), value(other.nudged)) == (2, 0.5, 0.5)
+
+
+NOTES = {  # all of different length, so that no two score the same
+    "kettle": "The copper kettle stands on the stove.",
+    "train": "The night train to Lisbon.",
+    "harbour": "A lantern hangs over boats and nets in the harbour.",
+    "garden": "The garden wall.",
+    "lantern": "The copper lantern of the garden, dented, green and old.",
+    "lantern-two": "Another lantern with a crack.",
+    "lantern-three": "Lanterns of paper, oil and glass, bought at markets in spring.",
+    "lantern-four": "A lantern for ships: red, heavy, rusty, older than anybody remembers, unlit since.",
+}
+PROMPTS = [
+    "copper kettle on the stove",
+    "lantern lantern lantern",
+    "what about the garden wall and the copper lantern in the harbour?",
+    "nothing of this kind",
+]
+LABELS = [
+    "",
+    "labels: {high: 0.0001, medium: 0.0001, mention: 0.0001}",
+    "labels: {high: 1, medium: 1, mention: 0}",
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=["as shipped", "all high", "none high"])
+def test_the_hook_tells_the_same(
+    tmp_path: Path, write_store: Callable[[Path, list[CollectionDocument]], None], labels: str
+) -> None:
+    documents = [CollectionDocument(id=name, title=name, text=text) for name, text in NOTES.items()]
+    write_store(tmp_path / ".claude" / "memory", documents)
+    own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
+    own.parent.mkdir(parents=True)
+    shipped = (Path(__file__).parents[2] / "retrieval" / own.name).read_text(encoding="utf-8")
+    own.write_text(re.sub(r"(?m)^labels: .*$", labels, shipped) if labels else shipped, encoding="utf-8")
+    profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
+    for prompt in PROMPTS:
+        text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
+        found = told(CollectionIndex(documents, profile).candidates(prompt, retrieval.POOL))
+        assert notes == []
+        if labels and prompt != PROMPTS[-1]:
+            assert found.injected if labels == LABELS[1] else found.mentioned
+        assert re.findall(r"([\w-]+)\.json", text) == [candidate.id for candidate in found.injected]
+        assert ("<memory-nudge>" in text) == bool(found.mentioned)
+
+
+def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
+    assert (RetrievalConfig().pool, RetrievalConfig().max_inject) == (retrieval.POOL, retrieval.MAX_INJECTED)
+    found = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
+    assert [candidate.id for candidate in found.injected] == ["a", "b", "c"]
+    assert [candidate.id for candidate in found.mentioned] == ["d", "e"]
+    assert len(told([hit(str(place), 0.2) for place in range(20)]).mentioned) == retrieval.POOL
+
+
+# Searching a collection
+
+
+def test_without_scopes_every_query_searches_everything(folder: Path, profile: Profile) -> None:
+    found = {seen.query: seen for seen in retrieval.search(read(folder), profile)}
+    assert set(found["one/q1"].ranking) == {"one/kettle", "two/kettle"}
+    assert found["four/q1"].ranking
+    assert {seen.elsewhere for seen in found.values()} == {None}
+
+
+def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
+    collection = read(folder)
+    among = retrieval.search(collection, profile, scoped=True)
+    found = {seen.query: seen for seen in among}
+    assert (found["one/q1"].ranking, found["four/q1"].ranking) == (["one/kettle"], [])
+    elsewhere = {query: [hit.id for hit in seen.elsewhere or ()] for query, seen in found.items()}
+    assert elsewhere["one/q1"] == elsewhere["two/q1"] == []  # three/ comes after one/
+    assert elsewhere["four/q1"] == ["one/kettle"]
+    # A scope alone gives the same as the scope among others.
+    alone = collection._replace(
+        documents=[document for document in collection.documents if document.id.startswith("one/")],
+        queries=[query for query in collection.queries if query.id.startswith("one/")],
+    )
+    for seen, other in zip(retrieval.search(alone, profile), among[:2], strict=True):
+        assert seen.ranking == other.ranking
+        rated = [[(hit.confidence, hit.bm25) for hit in each.candidates] for each in (seen, other)]
+        assert rated[0] == rated[1]
+
+
+def test_the_following_scope() -> None:
+    names = ["a", "b", "c"]
+    assert [retrieval.following(name, names) for name in ("b", "c", "bb", "z")] == ["c", "a", "c", "a"]
+    assert retrieval.following("a", ["a"]) is retrieval.following("a", []) is None
+
+
+def test_the_report_counts_what_there_is(folder: Path, profile: Profile) -> None:
+    collection = read(folder)
+    counts: list[int] = []
+    seen = retrieval.search(collection, profile, scoped=True, progress=counts.append)
+    report = retrieval.report(collection, profile, seen, scoped=True)
+    assert counts == [1, 2, 3, 4, 5]
+    assert (report.documents, report.scopes, report.queries, report.judged) == (6, 3, 5, 4)
+    assert (report.profile.retrieval, value(report.metrics["R@10"])) == ("claude-memory", 3 / 4)
+    assert report.elsewhere is not None
+    assert report.elsewhere.prompts == 5
+    again = retrieval.search(collection, profile, scoped=True)
+    assert retrieval.report(collection, profile, again, scoped=True) == report
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="JUDGEKIT_TEST_DATA names no folder with retrieval/")
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("locomo_obs", 0.532), ("locomo_turns", 0.447), ("cranfield", 0.327), ("npl", 0.376)],
+)
+def test_real_collections_are_ranked_no_worse_than_by_the_plainest_method(
+    name: str, plain: float, profile: Profile
+) -> None:
+    """`plain` is unicode61 with prefixes, over queries that may be others: hence the upper bound."""
+    collection, scoped = read(DATA / name), name.startswith("locomo")
+    seen = retrieval.search(collection, profile, scoped=scoped)
+    report = retrieval.report(collection, profile, seen, scoped=scoped)
+    figure = report.metrics["nDCG@10"]
+    assert figure is not None
+    assert figure.high > plain
+    assert report.strays == 0
+
+
+# The index ranks as a real one does
+
+WORDS = ["harbour", "lantern", "orchard", "sparrow", "thimble", "velvet", "willow", "zenith"]
+QUERIES = ["lantern in the harbour", "a velvet thimble", "sparrows of the orchard", "willowLantern", "none"]
+
+
+def documents(size: int) -> list[CollectionDocument]:
+    """Return documents that share words in changing numbers, so that no two score the same."""
+    made = []
+    for number in range(size):
+        body = [WORDS[(number * step) % len(WORDS)] for step in range(1, 2 + number % 5)]
+        filler = [f"filler{number}x{each}" for each in range(number)]
+        title = f"{WORDS[number % len(WORDS)]} {number}"
+        made.append(CollectionDocument(id=f"d{number}", title=title, text=" ".join([*body, *filler])))
+    return made
+
+
+@pytest.mark.parametrize("size", [6, 40])
+def test_it_finds_and_rates_what_a_store_of_files_does(
+    tmp_path: Path,
+    write_store: Callable[[Path, list[CollectionDocument]], None],
+    profile: Profile,
+    size: int,
+) -> None:
+    made = documents(size)
+    write_store(tmp_path / "memory", made)
+    for text in QUERIES:
+        real = search.search(text, ["memory"], project=str(tmp_path), limit=100).candidates
+        rated = [
+            {
+                hit.id: (round(hit.confidence, 9), hit.confidence_label, hit.worth_mentioning)
+                for hit in candidates
+            }
+            for candidates in (real, CollectionIndex(made, profile).candidates(text))
+        ]
+        assert rated[0] == rated[1]
+        assert bool(rated[0]) == (text != "none")
+
+
+def test_the_ranking_holds_what_the_noise_floor_cuts_as_deep_as_asked(profile: Profile) -> None:
+    profile.noise_floor = 0.9
+    store = CollectionIndex(documents(40), profile)
+    for text in QUERIES:
+        shown = [candidate.id for candidate in store.candidates(text)]
+        ranking = store.ranking(text, 100)
+        assert [each for each in ranking if each in shown] == shown
+        assert ranking[:1] == shown[:1]
+    assert len(store.ranking(QUERIES[0], 100)) > len(store.candidates(QUERIES[0]))
+    assert profile.noise_floor == 0.9
+    deep = CollectionIndex(documents(300), profile)
+    assert len(deep.ranking(" ".join(WORDS), 100)) == 100
+    assert deep.ranking(" ".join(WORDS), 100)[:10] == deep.ranking(" ".join(WORDS), 10)
+
+
+def test_any_text_is_a_query_and_a_document(folder: Path, profile: Profile) -> None:
+    store = CollectionIndex(documents(6), profile)
+    for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
+        assert store.ranking(text, 10) == []
+    odd = CollectionDocument(id="odd", title="a\0b", text="")
+    plain = CollectionDocument(id="plain", title="", text="harbour\0lantern")
+    assert CollectionIndex([odd, plain], profile).ranking("lantern", 10) == ["plain"]
+    # Ids are not searched.
+    assert CollectionIndex(read(folder).documents, profile).ranking("garden one", 10) == ["one/garden"]
+
+
+def test_without_full_text_search_it_says_so(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "available", lambda: False)
+    with pytest.raises(UsageError, match="no full-text search"):
+        CollectionIndex([], profile)

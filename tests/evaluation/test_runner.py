@@ -1,0 +1,474 @@
+"""Models are asked about labelled cases: every tier for its opinion, or as judging would."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback import Answer, Asked, Loopback, says
+from making import call_usage, finality_rules, judge_options, reply
+from scripted import PROFILE, ScriptedGateway, scores, scripted_endpoint
+
+from judgekit.config.settings import user_file
+from judgekit.evaluation import report, runner, samples
+from judgekit.evaluation.cases import Case
+from judgekit.evaluation.runner import again, opinions, reordered
+from judgekit.judging import fence
+from judgekit.judging.compare import PairJudge
+from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.score import DocumentJudge
+from judgekit.judging.verdict import CompareRound
+from judgekit.providers import litellm
+from judgekit.rubric import loader
+from judgekit.rubric.schema import CompareCase, ScoreCase, SelectCase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.evaluation.cases import Recorded
+    from judgekit.evaluation.report import JudgeReport
+    from judgekit.judging.jury import JuryRule, PairWord
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.rubric.schema import Case as RubricCase
+
+GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
+SELECT: dict[str, Any] = {
+    "id": "s",
+    "query": "How do we deploy?",
+    "candidates": [{"id": f"m{number}", "title": f"Title {number}"} for number in range(6)],
+    "label": ["m1"],
+}
+PAIRS = loader.comparing_rubric("answer-preference")
+CRITERIA = 3
+WORDS: tuple[PairWord | None, ...] = ("A", "B", "tie", None)
+PAIR: dict[str, Any] = {"id": "p", "prompt": "Why?", "a": "Because.", "b": "No idea.", "label": "A"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _litellm_is_loaded() -> None:
+    litellm.load()
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., runner.Opinions]:
+    """Return what asks the models of a server about cases."""
+
+    def run(
+        answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
+    ) -> runner.Opinions:
+        with Loopback(answer) as server:
+            monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+            monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", models)
+            monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+            return runner.ask(cases, tmp_path, loader.find_rubric(rubric), "strict")
+
+    return run
+
+
+@pytest.fixture
+def measured(ask: Callable[..., runner.Opinions]) -> Callable[..., dict[str, JudgeReport]]:
+    """Return what measures the models of a server on cases, and returns each judge's report."""
+
+    def run(
+        answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
+    ) -> dict[str, JudgeReport]:
+        answered = ask(answer, cases, rubric, models).cases
+        found = report.report(answered, "cases.jsonl", loader.find_rubric(rubric), "strict")
+        return {judge.judge: judge for judge in found.judges}
+
+    return run
+
+
+def case(**content: Any) -> Case:  # noqa: ANN401 - any JSON
+    return Case.model_validate(content)
+
+
+def shown(asked: Asked) -> list[str]:
+    """Return the labels of the candidates, in the order in which they are shown."""
+    return re.findall(r"^\[(\w+)\] ", asked.text, re.MULTILINE)
+
+
+def documents(count: int) -> list[Case]:
+    return [case(id=str(number), text=f"# {number}\n", label="accept") for number in range(count)]
+
+
+def test_each_original_is_asked_again_and_candidates_in_another_order() -> None:
+    found = again(
+        [case(**SELECT), *documents(1), case(**PAIR), case(**{**SELECT, "id": "v", "variant": "injected"})]
+    )
+    assert [(each.id, each.variant, each.pair) for each in found] == [
+        ("s", "original", ""),
+        ("s (rerun)", "rerun", "s"),
+        ("s (swapped)", "swapped", "s"),
+        ("0", "original", ""),
+        ("0 (rerun)", "rerun", "0"),
+        ("p", "original", ""),
+        ("p (rerun)", "rerun", "p"),
+        ("v", "injected", ""),
+    ]
+
+
+def test_another_order_turns_most_pairs() -> None:
+    ids = [f"m{number}" for number in range(6)]
+    own = reordered("a query", ids)
+    usual, other = list(fence.labels("a query", ids)), list(fence.labels("a query", list(own.values())))
+    back = {shown: each for each, shown in own.items()}
+    place = {back[each]: at for at, each in enumerate(other)}
+    as_judge = [(a, b) for at, a in enumerate(usual) for b in usual[at + 1 :] if place[a] > place[b]]
+    assert set(back) == set(other)
+    assert len(as_judge) >= 8  # of 15
+
+
+def test_a_model_that_answers_otherwise_the_second_time_is_found_out(
+    measured: Callable[..., dict[str, JudgeReport]],
+) -> None:
+    """The second question is not answered from the cache."""
+    seen: list[str] = []
+
+    def answer(asked: Asked) -> Answer:
+        seen.append(f"{asked.body['model']}{'# 0' in asked.text}")
+        return says(BAD if seen[-1] == "smallTrue" and seen.count("smallTrue") == 2 else GOOD)
+
+    found = measured(answer, again(documents(2)), "kls")
+    assert found["quick"].rerun_flips.pairs == 2
+    assert found["quick"].rerun_flips.rate is not None
+    assert found["quick"].rerun_flips.rate.value == 0.5
+
+
+def test_a_model_that_keeps_what_stands_first_flips_with_the_order(
+    measured: Callable[..., dict[str, JudgeReport]],
+) -> None:
+    def first(asked: Asked) -> Answer:
+        return says(json.dumps({"keep": shown(asked)[:1]}))
+
+    judge_report = measured(first, again([case(**SELECT)]), "memory-relevance")["quick"]
+    assert judge_report.rerun_flips.rate is not None
+    assert (judge_report.rerun_flips.pairs, judge_report.rerun_flips.rate.value) == (6, 0)
+    assert judge_report.order_flips.rate is not None
+    assert judge_report.order_flips.pairs == 6
+    assert judge_report.order_flips.rate.value == pytest.approx(2 / 6)  # another one is first now
+
+
+def test_a_model_that_looks_at_content_does_not(measured: Callable[..., dict[str, JudgeReport]]) -> None:
+    def right(asked: Asked) -> Answer:
+        (label,) = re.findall(r"^\[(\w+)\] (?:\w+: )?Title 1\b", asked.text, re.MULTILINE)
+        return says(json.dumps({"keep": [label]}))
+
+    judge_report = measured(right, again([case(**SELECT)]), "memory-relevance")["quick"]
+    assert judge_report.accuracy is not None
+    assert judge_report.order_flips.rate is not None
+    assert (judge_report.accuracy.value, judge_report.order_flips.rate.value) == (1, 0)
+
+
+def test_a_model_that_prefers_the_first_text_flips_with_the_order(
+    measured: Callable[..., dict[str, JudgeReport]],
+) -> None:
+    def first(asked: Asked) -> Answer:
+        label = re.findall(r"^The text (\w+):", asked.text, re.MULTILINE)[0]
+        return says(json.dumps({"reasoning": "It stands first.", "better": label}))
+
+    judge_report = measured(first, [case(**PAIR)], "answer-preference")["quick"]
+    assert judge_report.order_flips.rate is not None
+    assert (judge_report.order_flips.pairs, judge_report.order_flips.rate.value) == (1, 1)
+    assert [(confusion.label, confusion.said) for confusion in judge_report.confusion] == [("A", "tie")]
+    assert judge_report.cost.calls == 2
+
+
+def test_a_jury_is_measured_as_one_and_each_of_its_models(
+    measured: Callable[..., dict[str, JudgeReport]],
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        return says(BAD if asked.body["model"] == "two" else GOOD)
+
+    found = measured(answer, documents(3), "kls", models="one,two,three")
+    assert list(found) == ["quick", "deep", "quick: custom/one", "quick: custom/two", "quick: custom/three"]
+    accuracies = {
+        name: judge_report.accuracy.value for name, judge_report in found.items() if judge_report.accuracy
+    }
+    assert accuracies["quick: custom/one"] == 1
+    assert accuracies["quick: custom/two"] == 0
+    assert found["quick"].model == "custom/one + custom/two + custom/three"
+    assert found["quick"].cost.calls == 3
+
+
+def test_what_was_asked_is_what_a_calibration_is_bound_to(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., runner.Opinions]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_SAMPLES", "2")
+    monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")
+
+    def answer(asked: Asked) -> Answer:
+        name = next(each for each in ("semantic", "pragmatic", "syntactic") if f'"{each}"' in asked.text)
+        return says(json.dumps({"reasoning": "Fine.", "scores": {name: 4}, "findings": []}))
+
+    found = ask(answer, documents(1), "kls")
+    recorded = found.cases[0].judges["quick"]
+    assert (recorded.samples, recorded.criteria, recorded.calls) == (2, "each", 6)
+    asked = samples.asked(found.cases)
+    assert (asked.samples, asked.criteria, asked.jury) == (2, "each", "mean")
+    asking = {tier: list(models) for tier, models in found.asking.items()}
+    assert asking == {tier: [model] for tier, model in found.models.items()}
+
+
+def test_further_files_and_the_task_are_shown(measured: Callable[..., dict[str, JudgeReport]]) -> None:
+    texts: list[str] = []
+
+    def answer(asked: Asked) -> Answer:
+        texts.append(asked.text)
+        return says(GOOD)
+
+    whole = case(
+        id="t",
+        text="Main.",
+        label="accept",
+        files={"other.py": "print(1)"},
+        description="Do it",
+        acceptance="Done",
+    )
+    measured(answer, [whole], "kls")
+    assert all(part in texts[0] for part in ("Main.", "other.py", "print(1)", "Do it", "Done"))
+
+
+# --- pairs
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(),
+    count=st.integers(1, 3),
+    criteria=st.sampled_from([1, CRITERIA]),
+    rule=st.sampled_from(["mean", "majority"]),
+    families=st.lists(st.sampled_from(["x", "y", "unknown"]), min_size=1, max_size=4),
+)
+def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
+    data: st.DataObject, count: int, criteria: int, rule: JuryRule, families: list[str]
+) -> None:
+    options = judge_options(rule, samples=count, each=criteria > 1)
+    endpoints = [
+        dataclasses.replace(scripted_endpoint(f"m{at}"), family=name) for at, name in enumerate(families)
+    ]
+    calls = count * criteria * len(ORDERS)
+    said = [data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls)) for _ in endpoints]
+    rounds = [
+        CompareRound(
+            round=1,
+            tier="quick",
+            model=endpoint.model,
+            order=list(ORDERS[number % 2]),
+            opinion={"better": word} if word else None,
+        )
+        for endpoint, words in zip(endpoints, said, strict=True)
+        for number, word in enumerate(words)
+    ]
+    judge = PairJudge(ScriptedGateway({}), {"quick": endpoints}, PAIRS, "strict", 30, options=options)
+    votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
+    expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
+    recorded = runner.of_pairs(judge, rounds)
+    answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
+    reader = samples.Reader(PAIRS.rubric, "strict")
+    assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
+    (sample,) = reader.samples(answered)
+    assert sample.voices["quick"].margin == pytest.approx(expected.lead)
+
+
+def test_models_are_measured_on_texts_that_their_own_family_wrote(
+    ask: Callable[..., runner.Opinions],
+) -> None:
+    """Four eyes are for judging: else nobody could learn how far a model may be trusted."""
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text("judge: {author_family: openai, samples: 3}\n")
+
+    def answer(asked: Asked) -> Answer:
+        found = re.findall(r"The text (\w+):\s+<[^>]*>\s+Because", asked.text)
+        return says(json.dumps({"reasoning": "r", "better": found[0]}))
+
+    found = ask(answer, [case(**PAIR)], "answer-preference", "gpt-4o-mini,gpt-4o")
+    quick, deep = (found.cases[0].judges[tier] for tier in ("quick", "deep"))
+    assert [recorded.model for recorded in quick.jury or []] == ["custom/gpt-4o-mini", "custom/gpt-4o"]
+    assert [recorded.probabilities for recorded in quick.jury or []] == [{"A": 1.0, "B": 0.0}] * 2
+    assert (deep.model, deep.samples, deep.calls) == ("custom/large", 3, 6)
+    assert samples.asked(found.cases).samples == 3
+
+
+@pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
+def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
+    ask: Callable[..., runner.Opinions],
+    share: float,
+    cut: bool,  # noqa: FBT001 - a table
+) -> None:
+    """The quick tier of this rubric sees the beginnings of long texts: its wins are never final there."""
+    limit = PAIRS.rubric.tiers.quick.max_chars
+    assert limit is not None
+    texts = {letter: f"{letter} {'word ' * int(share * limit / 5)}" for letter in "ab"}
+
+    def answer(asked: Asked) -> Answer:
+        found = re.findall(r"The text (\w+)\b[^<]*<[^>]*>\s+a word", asked.text)
+        return says(json.dumps({"reasoning": "r", "better": found[0]}))
+
+    (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
+    assert {tier: recorded.cut for tier, recorded in answered.judges.items()} == {"quick": cut, "deep": False}
+    (sample,) = samples.Reader(PAIRS.rubric, "strict").samples(answered)
+    assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
+
+
+# --- several subjects: within the limits that hold for the case as a whole
+
+RANKING = loader.score_rubric("answer-quality")
+SUBJECTS = ["One.", "Two.", "Three.", "Four."]
+CASE = Case.model_validate({"id": "c", "prompt": "Why?", "subjects": SUBJECTS, "label": "A"})
+QUICK, DEEP = scripted_endpoint("quick-model"), scripted_endpoint("deep-model")
+
+
+class Costly:
+    """Answers after a while, and says what each call cost and how many came at a time."""
+
+    def __init__(self, usd: float = 0.9, seconds: float = 0.0) -> None:
+        self.usd, self.seconds = usd, seconds
+        self.requests: list[Request] = []
+        self.busy = self.most = 0
+
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+        self.requests.append(request)
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(self.seconds)
+        self.busy -= 1
+        scores = dict.fromkeys(RANKING.rubric.dimensions, 3)  # type: ignore[union-attr]  # a rubric that scores
+        text = json.dumps({"reasoning": "r", "scores": scores, "findings": []})
+        return reply(text, scripted_endpoint.model, call_usage(10, 1, self.usd))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
+    """Return a model of a provider that bears so many calls at a time."""
+    limits = PROFILE.limits.model_copy(update={"concurrency": calls})
+    return dataclasses.replace(endpoint, profile=PROFILE.model_copy(update={"limits": limits}))
+
+
+def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
+    judge = DocumentJudge(gateway, panel, RANKING, "lenient", deadline, finality=finality_rules(), **limits)
+    return asyncio.run(opinions(judge, CASE, Path()))
+
+
+def test_a_limit_of_cost_holds_for_the_case_and_not_for_each_call() -> None:
+    gateway = Costly()
+    found = asked(gateway, {"quick": QUICK, "deep": DEEP}, max_cost_usd=1.0)
+    assert len(gateway.requests) == 2  # the first left something, the second took more than that
+    assert found["quick"].points == {"A": [3.0], "B": [3.0]}
+    assert found["deep"].failure == "budget"
+
+
+def test_what_is_nearly_nothing_is_not_spent() -> None:
+    gateway = Costly(usd=0.1)
+    asked(gateway, {"quick": QUICK, "deep": DEEP}, max_cost_usd=0.1 + 0.1 + 0.1)  # a little more than three
+    assert len(gateway.requests) == 3
+
+
+def test_the_deadline_is_that_of_the_case() -> None:
+    gateway = Costly(seconds=0.1)
+    found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, deadline=0.25)
+    assert len(gateway.requests) < len(SUBJECTS)
+    assert found["deep"].failure == "timeout"
+    assert max(request.timeout for request in gateway.requests[1:]) < 0.25
+
+
+def test_subjects_and_the_models_of_a_jury_are_asked_at_once() -> None:
+    gateway = Costly(seconds=0.01)
+    asked(gateway, {"quick": [QUICK, DEEP]})
+    assert gateway.most == 2 * len(SUBJECTS)
+
+
+def test_no_more_at_a_time_than_a_provider_bears() -> None:
+    gateway = Costly(seconds=0.01)
+    asked(gateway, {"quick": bearing(QUICK, 2)})
+    assert (gateway.most, len(gateway.requests)) == (2, len(SUBJECTS))
+
+
+# --- as judging would
+
+SECRET = "-".join(("sk", "ant", "api03", "q7Xw" * 20))
+BOTH = {"strict": ["m1"], "lenient": ["m1"]}
+DEPLOYING = {"id": "m1", "title": "Deploying", "text": f"export ANTHROPIC_API_KEY={SECRET}"}
+SELECT_CASE = SelectCase.model_validate(
+    {"id": "s", "query": "How do we deploy?", "candidates": [DEPLOYING], "why": "Asked for.", "label": BOTH}
+)
+SCORE_CASE = ScoreCase.model_validate(
+    {"id": "d", "text": "# Guide\n", "why": "It is.", "label": {"strict": "accept", "lenient": "accept"}}
+)
+NUMBERS = {"prompt": "What is 17 x 24?", "a": "404", "b": "408", "why": "17 x 4 is 68."}
+COMPARE_CASE = CompareCase.model_validate({"id": "p", **NUMBERS, "label": {"strict": "B", "lenient": "B"}})
+
+
+def kept(asked: Asked) -> Answer:
+    return says(json.dumps({"reasoning": "r", "keep": shown(asked)}))
+
+
+def larger(asked: Asked) -> Answer:
+    """Prefer the larger of two numbers."""
+    found = re.findall(r"The text (\w+):\s+<[^>]*>\s+(\d+)\s", asked.text)
+    return says(json.dumps({"reasoning": "It is right.", "better": max(found, key=lambda each: each[1])[0]}))
+
+
+def tried(
+    monkeypatch: pytest.MonkeyPatch, rubric: str, *cases: RubricCase
+) -> tuple[list[runner.Tried], list[str]]:
+    answers = {"kls": lambda _: says(GOOD), "answer-preference": larger}
+    with Loopback(answers.get(rubric, kept)) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "small")
+        found = runner.trial(loader.find_rubric(rubric), cases, modes=["strict"])
+        return found, [request.text for request in server.requests]
+
+
+@pytest.mark.parametrize(
+    ("rubric", "one"),
+    [("kls", SCORE_CASE), ("memory-relevance", SELECT_CASE), ("answer-preference", COMPARE_CASE)],
+)
+def test_the_users_limit_of_cost_holds(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., runner.Opinions], rubric: str, one: RubricCase
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
+    found, sent = tried(monkeypatch, rubric, one)
+    assert sent == []
+    assert [(each.said, each.agrees) for each in found] == [("undetermined", False)]
+    assert runner.agreement(found)[:3] == (0, 0, 1)
+
+    def answer(_: Asked) -> Answer:
+        raise AssertionError("a model was asked")
+
+    ask(answer, [case(**one.model_dump())], rubric)
+
+
+def test_candidates_are_sent_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, sent = tried(monkeypatch, "memory-relevance", SELECT_CASE)
+    assert [each.said for each in found] == ["kept"]
+    assert SECRET not in "".join(sent)
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text("judge: {redact: false, samples: 3}\n")
+    _, sent = tried(monkeypatch, "memory-relevance", SELECT_CASE)
+    assert SECRET in "".join(sent)
+    assert len(sent) % 3 == 0
+
+
+def test_two_texts_are_compared_in_both_orders_and_held_against_the_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    label = COMPARE_CASE.label.model_copy(update={"strict": "A"})
+    wrong = COMPARE_CASE.model_copy(update={"id": "q", "label": label})
+    found, sent = tried(monkeypatch, "answer-preference", COMPARE_CASE, wrong)
+    assert [(each.case, each.expected, each.said, each.agrees) for each in found] == [
+        ("p", "B", "B", True),
+        ("q", "A", "B", False),
+    ]
+    assert found[0].why == "It is right."
+    assert len(sent) == 4  # two tiers in two orders; the same texts again cost no call
+    assert runner.agreement(found)[:3] == (1, 2, 0)
