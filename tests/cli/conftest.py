@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import drawn
 import pytest
 import sample_store
+from loopback import Loopback
 from outcome import Outcome
 
 from judgekit.cli.app import run
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from loopback import Loopback
+    from loopback import Answer, Asked
+    from outcome import Run, Use
 
 
 @pytest.fixture
@@ -57,3 +59,16 @@ def no_matplotlib() -> Iterator[None]:
     """Take the extra for pictures away."""
     with drawn.without_matplotlib():
         yield
+
+
+@pytest.fixture
+def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]]:
+    """Run a command with a server that answers as told, and return its outcome and what was asked."""
+
+    def call(answer: Answer | Callable[[Asked], Answer], *arguments: str) -> tuple[Outcome, list[Asked]]:
+        with Loopback(answer) as server:
+            use(server)
+            done = judgekit(*arguments)
+        return done, list(server.requests)
+
+    return call

@@ -10,9 +10,7 @@ import typer.main
 from judgekit.cli.app import COMMANDS, application
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from outcome import Outcome
+    from outcome import Run
 
 WHOLE: Any = typer.main.get_command(application())
 
@@ -50,9 +48,7 @@ def test_a_command_alone_is_what_it_is_among_the_others() -> None:
         (["search", " "], "QUERY: expected what to look for, in words, got nothing"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(
-    judgekit: Callable[..., Outcome], arguments: list[str], told: str
-) -> None:
+def test_a_wrong_command_line_is_one_line(judgekit: Run, arguments: list[str], told: str) -> None:
     done = judgekit(*arguments)
     assert (done.code, done.out, len(done.err.splitlines())) == (64, "", 1)
     assert done.err.startswith("judgekit: ")
@@ -60,7 +56,7 @@ def test_a_wrong_command_line_is_one_line(
 
 
 @pytest.mark.parametrize("group", [[], ["rubric"], ["install"], ["ledger"]])
-def test_a_group_without_a_command_is_its_help(judgekit: Callable[..., Outcome], group: list[str]) -> None:
+def test_a_group_without_a_command_is_its_help(judgekit: Run, group: list[str]) -> None:
     done = judgekit(*group)
     assert (done.code, done.out) == (64, "")
     assert done.err.startswith("Usage: ")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from outcome import Outcome
+    from outcome import Run, Served
 
 SECRET = "hunter2-AKIAIOSFODNN7EXAMPLE"
 THEIRS = "judge: {tiers: {quick: openai/gpt-6-luna, deep: [openai/gpt-6-sol]}}\n"
@@ -41,12 +41,7 @@ def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("named", ["config", "one tier", "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])
 @pytest.mark.parametrize("theirs", ["config", "memory"])
 def test_a_clones_models_do_not_count_where_the_user_named_some(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    isolated: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    named: str,
-    theirs: str,
+    judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch, named: str, theirs: str
 ) -> None:
     if theirs == "config":
         by_project(project, THEIRS)
@@ -132,9 +127,7 @@ def test_a_clone_raises_no_limit_and_lowers_no_guard(
         "retrieval: {roots: ['~']}",
     ],
 )
-def test_what_is_not_a_clones_to_say_is_refused_in_a_line(
-    judgekit: Callable[..., Outcome], project: Path, theirs: str
-) -> None:
+def test_what_is_not_a_clones_to_say_is_refused_in_a_line(judgekit: Run, project: Path, theirs: str) -> None:
     by_project(project, f"{theirs}\n")
     done = judgekit("judge", "good.md")
     assert (done.code, done.err.count("\n")) == (78, 1)
@@ -142,20 +135,12 @@ def test_what_is_not_a_clones_to_say_is_refused_in_a_line(
     assert not any(value in done.err for value in ("evil", "id_rsa", "theirs.yaml", "/etc", "1440"))
 
 
-def _link(path: Path, target: Path) -> None:
-    path.symlink_to(target)
-
-
-def _pipe(path: Path, target: Path) -> None:
-    os.mkfifo(path)
-
-
-def _folder(path: Path, target: Path) -> None:
-    path.mkdir()
-
-
-def _device(path: Path, target: Path) -> None:
-    path.symlink_to("/dev/zero")
+KINDS: dict[str, Callable[[Path, Path], None]] = {
+    "link": lambda path, target: path.symlink_to(target),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "device": lambda path, _: path.symlink_to("/dev/zero"),
+    "folder": lambda path, _: path.mkdir(),
+}
 
 
 @pytest.fixture
@@ -166,45 +151,39 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("made", [_link, _pipe, _folder, _device])
 @pytest.mark.parametrize(
     ("place", "command"),
     [
-        (".judgekit/config.yaml", ("judge", "good.md")),
-        (".judgekit/config.yaml", ("search", "token")),
-        (".judgekit/config.yaml", ("gate", "--base", "HEAD")),
-        (".judgekit/rubrics/kls@9.0.0.yaml", ("judge", "good.md")),
-        (".judgekit/rubrics/own@1.0.0.yaml", ("rubric", "show", "own")),
-        (".judgekit/rubrics/own@1.0.0.yaml", ("judge", "good.md", "--rubric", "own")),
-        (".judgekit/retrieval/claude-memory.yaml", ("search", "token")),
-        (".claude/memory/memory-config.json", ("judge", "good.md")),
+        (".judgekit/config.yaml", "judge good.md"),
+        (".judgekit/config.yaml", "search token"),
+        (".judgekit/config.yaml", "gate --base HEAD"),
+        (".judgekit/rubrics/kls@9.0.0.yaml", "judge good.md"),
+        (".judgekit/rubrics/own@1.0.0.yaml", "rubric show own"),
+        (".judgekit/rubrics/own@1.0.0.yaml", "judge good.md --rubric own"),
+        (".judgekit/retrieval/claude-memory.yaml", "search token"),
+        (".claude/memory/memory-config.json", "judge good.md"),
     ],
 )
 def test_a_clones_file_that_is_none_of_its_own_is_refused_in_a_line(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    secret: Path,
-    place: str,
-    command: tuple[str, ...],
-    made: Callable[[Path, Path], None],
+    judgekit: Run, project: Path, secret: Path, place: str, command: str
 ) -> None:
     path = project / place
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    made(path, secret)
-    done = judgekit(*command)
-    if command[0] == "gate":  # which reads the rules of the remote, if any
+    for make in KINDS.values():
+        path.unlink(missing_ok=True)
+        make(path, secret)
+        done = judgekit(*command.split())
         assert SECRET not in done.err + done.out
-        return
-    assert (done.code, done.err.count("\n")) == (78, 1), done.err
-    assert done.err.startswith(f"judgekit: {path}: ")
-    assert "a link" in done.err or "no regular file" in done.err
-    assert SECRET not in done.err + done.out
+        if not command.startswith("gate"):  # which reads the rules of the remote, if any
+            assert (done.code, done.err.count("\n")) == (78, 1), done.err
+            assert done.err.startswith(f"judgekit: {path}: ")
+            assert "a link" in done.err or "no regular file" in done.err
+    path.rmdir()
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "rubrics/kls@9.0.0.yaml"])
 def test_a_folder_on_the_way_is_no_link_either(
-    judgekit: Callable[..., Outcome], project: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+    judgekit: Run, project: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / name).parent.mkdir(exist_ok=True)
@@ -216,30 +195,18 @@ def test_a_folder_on_the_way_is_no_link_either(
     assert SECRET not in done.err
 
 
-@pytest.mark.parametrize("made", [_link, _pipe, _folder, _device])
-def test_a_clones_calibration_that_is_none_of_its_own_is_not_used_and_named(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    secret: Path,
-    use: Callable[[Loopback], None],
-    made: Callable[[Path, Path], None],
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_calibration_and_an_ignore_file_that_are_none_hold_up_nothing(
+    judgekit: Run, project: Path, secret: Path, served: Served, kind: str
 ) -> None:
     folder = project / ".judgekit" / calibration.FOLDER
     folder.mkdir(parents=True)
-    made(folder / "kls-strict-0123456789ab.json", secret)
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit("judge", "good.md")
+    KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)
+    KINDS[kind](project / ".claude" / "memory" / ".judgekitignore", secret)
+    done, _ = served(by_content, "judge", "good.md")
     assert done.code == 0, done.err
     assert "calibration not used" in done.out
     assert SECRET not in done.out + done.err
-
-
-@pytest.mark.parametrize("made", [_link, _pipe, _folder, _device])
-def test_ignore_files_that_are_none_hold_up_no_search(
-    judgekit: Callable[..., Outcome], project: Path, secret: Path, made: Callable[[Path, Path], None]
-) -> None:
-    made(project / ".claude" / "memory" / ".judgekitignore", secret)
     assert judgekit("search", "token").code == 0
 
 
@@ -273,7 +240,7 @@ def test_ignore_files_that_are_none_hold_up_no_search(
     ],
 )
 def test_an_error_says_where_and_what_was_expected_and_not_what_stands_there(
-    judgekit: Callable[..., Outcome], project: Path, text: str
+    judgekit: Run, project: Path, text: str
 ) -> None:
     by_project(project, f"{text}\n")
     for command in (("judge", "good.md"), ("search", "token"), ("doctor",)):
@@ -305,7 +272,7 @@ def test_an_error_says_where_and_what_was_expected_and_not_what_stands_there(
     ],
 )
 def test_no_other_file_of_a_clone_is_repeated_in_an_error(
-    judgekit: Callable[..., Outcome], project: Path, place: str, text: str, command: tuple[str, ...]
+    judgekit: Run, project: Path, place: str, text: str, command: tuple[str, ...]
 ) -> None:
     path = project / place
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from loopback import Loopback, fails, says
+from loopback import fails, says
 
 from judgekit.cli.schema import json_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from loopback import Answer, Asked
-    from outcome import Outcome
+    from outcome import Run, Served
 
+pytestmark = pytest.mark.usefixtures("project")
 PROMPT = ("--prompt", "Write a sound document.")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "comparing"
-LENIENT = ("--mode", "lenient")
+LENIENT = (*PROMPT, "--mode", "lenient")
+TWO = ("compare", "good.md", "bad.md")
 
 
 def prefers_the_good_one(asked: Asked) -> Answer:
@@ -46,16 +46,9 @@ def likes_the_first(asked: Asked) -> Answer:
     ],
 )
 def test_the_exit_code_says_whether_it_is_decided(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    use: Callable[[Loopback], None],
-    answer: Answer,
-    code: int,
-    word: str,
+    served: Served, answer: Answer, code: int, word: str
 ) -> None:
-    with Loopback(answer) as server:
-        use(server)
-        done = judgekit("compare", "bad.md", "good.md", *PROMPT, "--format", "jsonl")
+    done, _ = served(answer, "compare", "bad.md", "good.md", *PROMPT, "--format", "jsonl")
     (line,) = done.out.splitlines()
     record = json.loads(line)
     assert (done.code, record["verdict"]) == (code, word)
@@ -64,41 +57,18 @@ def test_the_exit_code_says_whether_it_is_decided(
 
 
 def test_a_person_reads_the_winner_the_reason_and_who_decided(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "bad.md", "good.md", *PROMPT, *LENIENT)
+    done, _ = served(prefers_the_good_one, "compare", "bad.md", "good.md", *LENIENT)
     first, *rest = done.out.splitlines()
-    assert first.split() == ["B", "good.md"]
-    assert (
-        "answer-preference@1.0.0, lenient; 2 rounds; decided by quick (single, 100% ahead in votes)"
-        in done.out
-    )
+    assert (done.code, first.split()) == (0, ["B", "good.md"])
+    decided = "2 rounds; decided by quick (single, 100% ahead in votes)"
+    assert f"answer-preference@1.0.0, lenient; {decided}" in done.out
     assert "sound." in rest[-1]
     assert "\x1b" not in done.out
-    assert done.code == 0
-
-
-def test_json_is_one_object(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--format", "json")
-    assert json.loads(done.out)["verdict"] == "A"
-
-
-def test_standard_input_is_one_of_them(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    use: Callable[[Loopback], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    assert served(prefers_the_good_one, *TWO, *LENIENT, "--format", "json")[0].json["verdict"] == "A"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"# Good\n\nFrom a pipe.\n")))
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "bad.md", "-", *PROMPT, *LENIENT)
+    done, _ = served(prefers_the_good_one, "compare", "bad.md", "-", *LENIENT)
     assert done.out.splitlines()[0].split() == ["B", "-"]
 
 
@@ -110,6 +80,7 @@ def test_standard_input_is_one_of_them(
         (["good.md", "bad.md", "--prompt", " "], 64, "--prompt is empty"),
         (["-", "-", *PROMPT], 64, "standard input was given twice"),
         (["good.md", "gone.md", *PROMPT], 65, "gone.md: cannot be read"),
+        (["good.md", ".claude", *PROMPT], 65, "judgekit: .claude: a folder; compare takes files\n"),
         (["good.md", "bad.md", *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
         (["good.md", "bad.md", *PROMPT, "--rubric", "memory-relevance"], 64, "task 'select'"),
         (["good.md", "bad.md", *PROMPT, "--format", "sarif"], 64, "sarif"),
@@ -121,25 +92,25 @@ def test_standard_input_is_one_of_them(
         ),
     ],
 )
-def test_mistakes_are_said_in_one_line(
-    judgekit: Callable[..., Outcome], project: Path, arguments: list[str], code: int, problem: str
-) -> None:
+def test_mistakes_are_said_in_one_line(judgekit: Run, arguments: list[str], code: int, problem: str) -> None:
     done = judgekit("compare", *arguments)
     assert (done.code, done.out) == (code, "")
     assert problem in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_what_would_be_sent_is_printed_and_nothing_is_sent(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "good.md", "bad.md", *PROMPT, "--show-prompt")
-        assert server.requests == []
-    assert done.code == 0
+def test_what_is_sent_and_what_is_not(served: Served) -> None:
+    done, asked = served(prefers_the_good_one, *TWO, *PROMPT, "--show-prompt")
+    assert (done.code, asked) == (0, [])
     assert done.out.count("=== compare: ") == 6  # three tiers in two orders
     assert done.out.count("Write a sound document.") == 6
+    done, asked = served(prefers_the_good_one, *TWO, *LENIENT, "--max-cost", "0")
+    assert (done.code, "budget" in done.err, asked) == (2, True, [])
+    secret = "glpat-" + "x1Y2z3A4b5C6d7E8f9G0"
+    Path("bad.md").write_text(f"# Bad\n\n{secret}\n", encoding="utf-8")
+    done, asked = served(prefers_the_good_one, *TWO, *LENIENT)
+    assert "1 secret was left out of what is sent" in done.err
+    assert all(secret not in request.text for request in asked)
 
 
 @pytest.mark.parametrize(
@@ -151,29 +122,15 @@ def test_what_would_be_sent_is_printed_and_nothing_is_sent(
     ],
 )
 def test_the_example_of_the_guide(
-    judgekit: Callable[..., Outcome],
-    monkeypatch: pytest.MonkeyPatch,
-    names: tuple[str, ...],
-    letter: str,
-    said: str,
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], letter: str, said: str
 ) -> None:
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
-    files = [f"{name}.txt" for name in names]
     prompt = Path("prompt.txt").read_text(encoding="utf-8").strip()
+    files = [f"{name}.txt" for name in names]
     done = judgekit("compare", *files, "--prompt", prompt, "--mode", "strict")
     assert (done.code, done.out.split()[:2]) == (0, [letter, "list.txt"])
     assert said in done.out
-
-
-def test_a_limit_on_the_cost_is_passed_on(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--max-cost", "0")
-        assert server.requests == []
-    assert (done.code, "budget" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -186,90 +143,57 @@ def test_a_limit_on_the_cost_is_passed_on(
     ],
 )
 def test_who_wrote_them_is_told_with_what_came_of_it(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    use: Callable[[Loopback], None],
+    served: Served,
     monkeypatch: pytest.MonkeyPatch,
     families: list[str],
     wrote: list[str | None],
     told: str,
 ) -> None:
-    arguments = [part for family in families for part in ("--author-family", family)]
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "gpt-4o-mini")
-        shape = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, *arguments)
-        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, *arguments, "--format", "json")
-    record = json.loads(done.out)
-    assert [each["family"] for each in record["subjects"]] == wrote
-    assert record["independent"] is ({"openai": False, "anthropic": True}[families[0]] if families else None)
+    for tier in ("QUICK", "DEEP", "TIEBREAKER"):
+        monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL", "gpt-4o-mini")
+    arguments = [f"--author-family={family}" for family in families]
+    shape, _ = served(prefers_the_good_one, *TWO, *LENIENT, *arguments)
+    done, _ = served(prefers_the_good_one, *TWO, *LENIENT, *arguments, "--format", "json")
+    assert [each["family"] for each in done.json["subjects"]] == wrote
+    independent = {"openai": False, "anthropic": True}[families[0]] if families else None
+    assert done.json["independent"] is independent
     assert ("not independent" in shape.out) == bool(told)
     assert told in shape.out
 
 
-def test_secrets_that_were_left_out_are_counted(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
-) -> None:
-    secret = "glpat-" + "x1Y2z3A4b5C6d7E8f9G0"
-    (project / "bad.md").write_text(f"# Bad\n\n{secret}\n", encoding="utf-8")
-    with Loopback(prefers_the_good_one) as server:
-        use(server)
-        done = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT)
-    assert "1 secret was left out of what is sent" in done.err
-    assert all(secret not in request.text for request in server.requests)
-
-
-def test_a_tie_is_told_without_a_winner_who_is_ahead(
-    judgekit: Callable[..., Outcome], project: Path, use: Callable[[Loopback], None]
-) -> None:
+def test_a_tie_is_told_without_a_winner_who_is_ahead(served: Served) -> None:
     def threes(asked: Asked) -> Answer:
         names = re.findall(r'"(\w+)": <whole number>', asked.text)
         return says(json.dumps({"reasoning": "", "scores": dict.fromkeys(names, 3)}))
 
-    with Loopback(likes_the_first) as server:
-        use(server)
-        voted = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT).out
-    with Loopback(threes) as server:
-        use(server)
-        scored = judgekit("compare", "good.md", "bad.md", *PROMPT, *LENIENT, "--rubric", "kls").out
+    voted = served(likes_the_first, *TWO, *LENIENT)[0].out
+    scored = served(threes, *TWO, *LENIENT, "--rubric", "kls")[0].out
     assert voted.startswith("tie")
     assert "decided by deep (single), " in voted
     assert "The answer changed with the order of the two texts" in voted
     assert "decided by deep (single, the best two 0 apart), " in scored
 
 
-@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize(
     "command",
     [
-        ("compare", "good.md", "bad.md", *PROMPT, "--max-cost"),
-        ("compare", "good.md", "bad.md", *PROMPT, "--deadline"),
+        (*TWO, *PROMPT, "--max-cost"),
+        (*TWO, *PROMPT, "--deadline"),
         ("judge", "good.md", "--max-cost"),
         ("judge", "good.md", "--deadline"),
         ("rubric", "check", "kls", "--at-least"),
     ],
 )
-def test_a_limit_is_a_number(
-    judgekit: Callable[..., Outcome], project: Path, command: tuple[str, ...], number: str
-) -> None:
-    assert project.is_dir()
-    done = judgekit(*command[:-1], f"{command[-1]}={number}")
-    assert (done.code, done.out) == (64, "")
-    assert command[-1] in done.err
-
-
-def test_a_folder_is_no_text(judgekit: Callable[..., Outcome], project: Path) -> None:
-    (project / "own").mkdir()
-    (project / "own" / "x.md").write_text("hi")
-    done = judgekit("compare", "good.md", "own", *PROMPT)
-    assert (done.code, done.err) == (65, "judgekit: own: a folder; compare takes files\n")
+def test_a_limit_is_a_number(judgekit: Run, command: tuple[str, ...]) -> None:
+    for number in ("nan", "inf", "-inf"):
+        done = judgekit(*command[:-1], f"{command[-1]}={number}")
+        assert (done.code, done.out) == (64, "")
+        assert command[-1] in done.err
 
 
 @pytest.mark.parametrize("rubric", [(), ("--rubric", "answer-quality")])
-def test_nobody_is_asked_about_the_same_text(
-    judgekit: Callable[..., Outcome], project: Path, rubric: tuple[str, ...]
-) -> None:
-    (project / "copy.md").write_bytes((project / "good.md").read_bytes())
+def test_nobody_is_asked_about_the_same_text(judgekit: Run, rubric: tuple[str, ...]) -> None:
+    Path("copy.md").write_bytes(Path("good.md").read_bytes())
     done = judgekit("compare", "good.md", "copy.md", *PROMPT, *rubric)
     assert (done.code, done.err) == (0, "")
     assert "; 0 rounds; nobody was asked, " in done.out

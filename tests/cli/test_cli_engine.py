@@ -10,10 +10,10 @@ from judgekit.config import settings
 from judgekit.engine import client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from outcome import Outcome
+    from outcome import Run
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder / "judgekit"
 
 
-def test_start_see_and_stop(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+def test_start_see_and_stop(judgekit: Run, runtime: Path) -> None:
     assert judgekit("engine", "status").out.startswith("no engine runs")
     assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
     started = judgekit("engine", "start")
@@ -41,13 +41,13 @@ def test_start_see_and_stop(judgekit: Callable[..., Outcome], runtime: Path) -> 
     assert judgekit("engine", "stop").out == "no engine runs\n"
 
 
-def test_stop_now(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+def test_stop_now(judgekit: Run, runtime: Path) -> None:
     client.connect_or_start().close()
     assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
     assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
 
 
-def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime: Path) -> None:
+def test_a_wrong_configuration_is_said(judgekit: Run, runtime: Path) -> None:
     path = settings.user_file()
     path.parent.mkdir(parents=True)
     path.write_text("engine: {idle_minutes: 0}\n")
@@ -57,7 +57,7 @@ def test_a_wrong_configuration_is_said(judgekit: Callable[..., Outcome], runtime
 
 
 def test_who_wants_no_engine_is_promised_none(
-    judgekit: Callable[..., Outcome], runtime: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, runtime: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JUDGEKIT_ENGINE", raising=False)
     assert "starts one" in judgekit("engine", "status").out
@@ -65,7 +65,7 @@ def test_who_wants_no_engine_is_promised_none(
     assert judgekit("engine", "status").out == "no engine runs; here none is wanted\n"
 
 
-def test_where_none_can_be_started(judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_none_can_be_started(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "start", lambda _=None: None)
     outcome = judgekit("engine", "start")
     assert (outcome.code, outcome.out) == (70, "")

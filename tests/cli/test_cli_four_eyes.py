@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loopback import Answer, Asked
-    from outcome import Outcome
+    from outcome import Run, Use
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY")
 pytestmark = pytest.mark.usefixtures("project")
@@ -64,7 +64,7 @@ def family(model: str) -> str:
 
 @pytest.mark.parametrize("wrote", ["anthropic", "openai", "google", "mistral", "anthropic, openai"])
 def test_no_tier_is_left_to_the_authors_family_where_a_key_reaches_another(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, wrote: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, wrote: str
 ) -> None:
     keep_keys(monkeypatch, *KEYS)
     done = judgekit("judge", "good.md", "--author-family", wrote, "--show-prompt")
@@ -88,12 +88,7 @@ def test_no_tier_is_left_to_the_authors_family_where_a_key_reaches_another(
     ],
 )
 def test_only_allowed_providers_take_a_tier_and_in_the_users_order(
-    judgekit: Callable[..., Outcome],
-    monkeypatch: pytest.MonkeyPatch,
-    isolated: Path,
-    allow: str,
-    order: str,
-    expected: str,
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path, allow: str, order: str, expected: str
 ) -> None:
     keep_keys(monkeypatch, *KEYS)
     given = [f"{key}: [{value}]" for key, value in (("allow", allow), ("order", order)) if value]
@@ -134,7 +129,7 @@ def _variable(
 
 @pytest.mark.parametrize("first", [_address, _named, _by_key, _variable])
 def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
-    judgekit: Callable[..., Outcome],
+    judgekit: Run,
     monkeypatch: pytest.MonkeyPatch,
     isolated: Path,
     openai: Loopback,
@@ -155,9 +150,7 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert "(openai/gpt-6-luna, in place of the author's own family)" in plain.out
 
 
-def test_nobody_else_is_asked_about_what_a_person_wrote(
-    judgekit: Callable[..., Outcome], use: Callable[[Loopback], None], openai: Loopback
-) -> None:
+def test_nobody_else_is_asked_about_what_a_person_wrote(judgekit: Run, use: Use, openai: Loopback) -> None:
     with Loopback(by_content) as own:
         use(own)
         for wrote in ("none", "mistral", "unknown"):
@@ -168,7 +161,7 @@ def test_nobody_else_is_asked_about_what_a_person_wrote(
 
 
 def test_a_local_server_of_another_family_takes_the_tiers_of_the_first(
-    judgekit: Callable[..., Outcome], no_servers: dict[str, list[str]]
+    judgekit: Run, no_servers: dict[str, list[str]]
 ) -> None:
     no_servers |= {"http://127.0.0.1:11434/v1": ["qwen3:8b"], "http://127.0.0.1:1234/v1": ["gemma-4"]}
     asked = models(judgekit("judge", "good.md", "--author-family", "alibaba", "--show-prompt").out)
@@ -178,7 +171,7 @@ def test_a_local_server_of_another_family_takes_the_tiers_of_the_first(
 
 
 def test_a_command_takes_a_tier_only_where_the_user_allows_it(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, isolated: Path, tmp_path: Path
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -195,7 +188,7 @@ def test_a_command_takes_a_tier_only_where_the_user_allows_it(
 
 
 def test_named_models_at_an_address_of_ones_own_keep_the_text_there_unless_others_are_allowed(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, isolated: Path, openai: Loopback
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path, openai: Loopback
 ) -> None:
     with Loopback(says(scores(4, 4, 5))) as own:
         monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
@@ -211,7 +204,7 @@ def test_named_models_at_an_address_of_ones_own_keep_the_text_there_unless_other
 
 @pytest.mark.parametrize("named", ["JUDGEKIT_MODEL", "config"])
 def test_a_clone_sends_nothing_elsewhere_by_saying_who_wrote_it(
-    judgekit: Callable[..., Outcome],
+    judgekit: Run,
     monkeypatch: pytest.MonkeyPatch,
     isolated: Path,
     project: Path,
@@ -270,8 +263,8 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
-    judgekit: Callable[..., Outcome],
-    use: Callable[[Loopback], None],
+    judgekit: Run,
+    use: Use,
     monkeypatch: pytest.MonkeyPatch,
     behind: dict[str, str],
     wrote: str,
@@ -293,10 +286,7 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
     "said", [b"[", b"[" * 100_000, b"{}", b" " * 1_100_000, b'{"data": [{}]}', b'{"data": 1}']
 )
 def test_what_a_proxy_says_in_vain_changes_nothing(
-    judgekit: Callable[..., Outcome],
-    use: Callable[[Loopback], None],
-    monkeypatch: pytest.MonkeyPatch,
-    said: bytes,
+    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     with Loopback(says(scores(4, 4, 5))) as server:
         use(server)
@@ -310,10 +300,7 @@ def test_what_a_proxy_says_in_vain_changes_nothing(
 
 
 def test_a_profile_says_of_which_family_an_alias_is(
-    judgekit: Callable[..., Outcome],
-    use: Callable[[Loopback], None],
-    monkeypatch: pytest.MonkeyPatch,
-    isolated: Path,
+    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
     from judgekit.config import files  # noqa: PLC0415 - one place
 
@@ -329,10 +316,10 @@ def test_a_profile_says_of_which_family_an_alias_is(
 
 
 @pytest.fixture
-def as_claude(use: Callable[[Loopback], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[Loopback], None]:
+def as_claude(use: Use, monkeypatch: pytest.MonkeyPatch) -> Use:
     """Make a server the one model that judges, of Anthropic's family."""
 
-    def point(server: Loopback) -> None:
+    def point(server: Loopback | str) -> None:
         use(server)
         monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
 
@@ -351,11 +338,7 @@ def as_claude(use: Callable[[Loopback], None], monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
-    judgekit: Callable[..., Outcome],
-    as_claude: Callable[[Loopback], None],
-    isolated: Path,
-    project: Path,
-    given: tuple[str, str, str, int],
+    judgekit: Run, as_claude: Use, isolated: Path, project: Path, given: tuple[str, str, str, int]
 ) -> None:
     reply, wrote, word, code = given
     for own, theirs in (("require", "prefer"), ("prefer", "require")):
@@ -403,12 +386,7 @@ def prefers(letter: str) -> Callable[[Asked], Answer]:
     ],
 )
 def test_require_takes_no_win_that_only_the_winners_family_gives(
-    judgekit: Callable[..., Outcome],
-    as_claude: Callable[[Loopback], None],
-    isolated: Path,
-    winner: str,
-    authors: tuple[str, str],
-    word: str,
+    judgekit: Run, as_claude: Use, isolated: Path, winner: str, authors: tuple[str, str], word: str
 ) -> None:
     told = [part for author in authors for part in ("--author-family", author)]
     with Loopback(prefers(winner)) as server:
@@ -423,10 +401,7 @@ def test_require_takes_no_win_that_only_the_winners_family_gives(
 
 
 def test_require_holds_for_texts_that_are_ranked(
-    judgekit: Callable[..., Outcome],
-    as_claude: Callable[[Loopback], None],
-    isolated: Path,
-    project: Path,
+    judgekit: Run, as_claude: Use, isolated: Path, project: Path
 ) -> None:
     (project / "third.md").write_text("# Third\n\nAnother.\n")
     by_user(isolated, "judge: {independence: require}\n")

@@ -11,10 +11,8 @@ from judgekit.cli import index
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
-    from outcome import Outcome
+    from outcome import Run
 
 KEYS = {
     "root",
@@ -35,7 +33,7 @@ def store(project: Path) -> Path:
     return (project / ".claude" / "memory").resolve()
 
 
-def test_before_the_first_query_there_is_no_index(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_before_the_first_query_there_is_no_index(judgekit: Run, project: Path) -> None:
     (found,) = judgekit("index", "status", "--json").json["roots"]
     assert set(found) == KEYS
     assert (found["root"], found["path"], found["stale"]) == (str(store(project)), None, True)
@@ -43,7 +41,7 @@ def test_before_the_first_query_there_is_no_index(judgekit: Callable[..., Outcom
     assert not Path(environment.cache_home(), index_file.FOLDER).exists()
 
 
-def test_status_says_what_a_query_has_read(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None:
     judgekit("search", "refresh the JWT")
     (found,) = judgekit("index", "status", "--json").json["roots"]
     assert (found["kind"], found["pending"], found["stale"]) == ("claude-memory", 0, False)
@@ -53,9 +51,7 @@ def test_status_says_what_a_query_has_read(judgekit: Callable[..., Outcome], pro
     assert "up to date" in judgekit("index", "status").out
 
 
-def test_an_edit_in_place_makes_it_stale_and_status_leaves_it_so(
-    judgekit: Callable[..., Outcome], project: Path
-) -> None:
+def test_an_edit_in_place_makes_it_stale_and_status_leaves_it_so(judgekit: Run, project: Path) -> None:
     judgekit("search", "refresh the JWT")
     path = project / sample_store.JWT.path
     path.write_text(path.read_text() + " ")
@@ -64,14 +60,14 @@ def test_an_edit_in_place_makes_it_stale_and_status_leaves_it_so(
     assert "stale" in judgekit("index", "status").out
 
 
-def test_problems_are_listed(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_problems_are_listed(judgekit: Run, project: Path) -> None:
     (store(project) / "decisions" / "broken.json").write_text("{")
     judgekit("search", "refresh the JWT")
     done = judgekit("index", "status")
     assert "problem: decisions/broken.json: not valid JSON; skipped" in done.out
 
 
-def test_a_damaged_index_is_said_to_be_damaged(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_a_damaged_index_is_said_to_be_damaged(judgekit: Run, project: Path) -> None:
     judgekit("search", "refresh the JWT")
     path = Path(judgekit("index", "status", "--json").json["roots"][0]["path"])
     path.write_bytes(b"garbage" * 1000)
@@ -80,7 +76,7 @@ def test_a_damaged_index_is_said_to_be_damaged(judgekit: Callable[..., Outcome],
     assert done.code == 0
 
 
-def test_rebuild_reads_everything_anew(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_rebuild_reads_everything_anew(judgekit: Run, project: Path) -> None:
     judgekit("search", "refresh the JWT")
     done = judgekit("index", "rebuild")
     assert (done.code, done.err) == (0, "")
@@ -89,7 +85,7 @@ def test_rebuild_reads_everything_anew(judgekit: Callable[..., Outcome], project
     assert (found["generation"], found["stale"]) == (1, False)
 
 
-def test_named_roots_are_looked_at(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_named_roots_are_looked_at(judgekit: Run, project: Path) -> None:
     done = judgekit("index", "rebuild", "--root", ".", "--root", str(store(project)))
     assert [line.partition(",")[0].rpartition(": ")[2] for line in done.out.splitlines()] == [
         "markdown",
@@ -100,9 +96,7 @@ def test_named_roots_are_looked_at(judgekit: Callable[..., Outcome], project: Pa
     assert "none: no such folder" in missing.err
 
 
-def test_without_a_store_it_says_so(
-    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_store_it_says_so(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = judgekit("index", "status")
     assert (done.code, done.out) == (0, "")

@@ -12,7 +12,7 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -25,7 +25,7 @@ from judgekit.ledger import labels as person
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outcome import Outcome
+    from outcome import Run
 
     from judgekit.judging.verdict import VerdictWord
     from judgekit.ledger import VerdictLine
@@ -60,8 +60,8 @@ def repository(project: Path) -> Path:
 def given(
     word: VerdictWord = "accept", *, days: float = 1, path: str = "a.md", **changes: object
 ) -> VerdictLine:
-    fields = {"name": f"{word}-{path}-{days}", "path": path} | changes
-    return verdict(word, timestamp=NOW - timedelta(days=days), **fields)  # type: ignore[arg-type]  # of a verdict
+    fields: dict[str, Any] = {"name": f"{word}-{path}-{days}", "path": path} | changes
+    return verdict(word, timestamp=NOW - timedelta(days=days), **fields)
 
 
 def labels(ledger: Ledger) -> list[tuple[str, str]]:
@@ -75,29 +75,21 @@ def labels(ledger: Ledger) -> list[tuple[str, str]]:
 # export, import, purge
 
 
-def test_lines_come_out_as_they_are(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
     ledger.add(given(days=9), given(days=1), Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True))
     done = judgekit("ledger", "export", "--since", "2d")
-    assert done.code == 0
-    assert [json.loads(line)["schema"] for line in done.out.splitlines()] == [
-        "judgekit/verdict@1",
-        "judgekit/skip@1",
-    ]
-    kept = b"".join(path.read_bytes() for path in sorted(ledger.folder.glob("*.jsonl")))
-    assert judgekit("ledger", "export").out.encode() == kept
-
-
-def test_what_is_damaged_is_said_on_stderr(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
-    ledger.add(given())
-    (path,) = ledger.folder.glob("*.jsonl")
-    path.write_bytes(b'{"torn\n' + path.read_bytes())
+    schemas = [json.loads(line)["schema"] for line in done.out.splitlines()]
+    assert (done.code, schemas) == (0, ["judgekit/verdict@1", "judgekit/skip@1"])
+    paths = sorted(ledger.folder.glob("*.jsonl"))
+    assert judgekit("ledger", "export").out.encode() == b"".join(path.read_bytes() for path in paths)
+    paths[0].write_bytes(b'{"torn\n' + paths[0].read_bytes())
     done = judgekit("ledger", "export", "--format", "csv")
     why = "not JSON (cut off when its writer was killed, or edited)"
-    assert done.err == f"judgekit: {path}:1: {why}; this line is skipped\n"
-    assert len(done.out.splitlines()) == 2
+    assert done.err == f"judgekit: {paths[0]}:1: {why}; this line is skipped\n"
+    assert len(done.out.splitlines()) == 3
 
 
-def test_projects_are_told_apart(judgekit: Callable[..., Outcome], ledger: Ledger, tmp_path: Path) -> None:
+def test_projects_are_told_apart(judgekit: Run, ledger: Ledger, tmp_path: Path) -> None:
     ledger.add(given(path="here.md"))
     Ledger.of(tmp_path.parent).add(given(path="there.md", **content("there", "there.md")))
     assert len(judgekit("ledger", "export").out.splitlines()) == 2
@@ -108,9 +100,7 @@ def test_projects_are_told_apart(judgekit: Callable[..., Outcome], ledger: Ledge
 
 
 @pytest.mark.parametrize("command", ["kpi", "triage", "ledger export", "ledger purge --all --yes"])
-def test_a_project_without_a_ledger_is_wrong_usage(
-    judgekit: Callable[..., Outcome], ledger: Ledger, command: str
-) -> None:
+def test_a_project_without_a_ledger_is_wrong_usage(judgekit: Run, ledger: Ledger, command: str) -> None:
     told = "judgekit: --project nosuch: no ledger of that name in "
     done = judgekit(*command.split(), "--project", "nosuch")
     assert (done.code, done.out) == (64, "")
@@ -122,25 +112,7 @@ def test_a_project_without_a_ledger_is_wrong_usage(
     assert judgekit(*command.split(), "--project", ledger.name[:-13]).code == 0
 
 
-def test_a_folder_without_ledgers_brings_nothing(judgekit: Callable[..., Outcome], project: Path) -> None:
-    (project / "empty").mkdir()
-    done = judgekit("ledger", "import", "empty")
-    assert (done.code, done.out) == (65, "")
-    assert done.err == "judgekit: empty: no *.jsonl file there; name one or its folder\n"
-
-
-def test_a_file_that_is_no_ledger_is_not_told_line_by_line(
-    judgekit: Callable[..., Outcome], project: Path
-) -> None:
-    source = project / "page.md"
-    source.write_text("words\n" * 500)
-    done = judgekit("ledger", "import", str(source))
-    *told, last = done.err.splitlines()
-    assert (done.code, len(told)) == (65, 10)
-    assert last == "judgekit: and 490 more lines that cannot be read; are these ledgers?"
-
-
-def test_older_lines_are_brought_in_once(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_older_lines_are_brought_in_once(judgekit: Run, project: Path) -> None:
     source = project / "older.jsonl"
     source.write_text(json.dumps(PUSH) + '\n{"torn\n')
     done = judgekit("ledger", "import", str(source))
@@ -152,18 +124,25 @@ def test_older_lines_are_brought_in_once(judgekit: Callable[..., Outcome], proje
     assert json.loads(judgekit("ledger", "export").out)["imported"] == {}
 
 
-@pytest.mark.parametrize("arguments", [("ledger", "import"), ("triage", "--ledger"), ("kpi", "--ledger")])
-def test_a_missing_file_is_bad_input(
-    judgekit: Callable[..., Outcome], project: Path, arguments: tuple[str, ...]
-) -> None:
-    done = judgekit(*arguments, "gone.jsonl")
+def test_what_is_no_ledger_is_told_shortly(judgekit: Run, project: Path) -> None:
+    (project / "empty").mkdir()
+    (project / "page.md").write_text("words\n" * 500)
+    done = judgekit("ledger", "import", "empty")
     assert (done.code, done.out) == (65, "")
-    assert "gone.jsonl: no such file or folder" in done.err
+    assert done.err == "judgekit: empty: no *.jsonl file there; name one or its folder\n"
+    *told, last = judgekit("ledger", "import", "page.md").err.splitlines()
+    assert len(told) == 10
+    assert last == "judgekit: and 490 more lines that cannot be read; are these ledgers?"
+    for words in ("ledger import", "triage --ledger", "kpi --ledger"):
+        done = judgekit(*words.split(), "gone.jsonl")
+        assert (done.code, done.out) == (65, "")
+        assert "gone.jsonl: no such file or folder" in done.err
+    for words in ("kpi --since", "triage --since", "ledger purge --before"):
+        done = judgekit(*words.split(), "tomorrow")
+        assert (done.code, "is no point in time" in done.err) == (64, True)
 
 
-def test_purging_asks_first(
-    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_purging_asks_first(judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     old = given(days=100)
     ledger.add(old, given(), label(old, "go"))
     done = judgekit("ledger", "purge", "--before", "90d")
@@ -179,7 +158,7 @@ def test_purging_asks_first(
     assert judgekit("ledger", "purge", "--before", "90d").out.startswith("nothing is older")
 
 
-def test_purging_all_takes_today_and_days_to_come(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+def test_purging_all_takes_today_and_days_to_come(judgekit: Run, ledger: Ledger) -> None:
     ledger.add(given(days=100), given(days=0), given(days=-3), Skip(variable="X", who="ann", terminal=True))
     assert judgekit("ledger", "purge").code == 64
     assert judgekit("ledger", "purge", "--all", "--before", "1d").code == 64
@@ -191,14 +170,8 @@ def test_purging_all_takes_today_and_days_to_come(judgekit: Callable[..., Outcom
     assert judgekit("ledger", "purge", "--all").out == "the ledger is empty\n"
 
 
-def test_a_wrong_time_is_wrong_usage(judgekit: Callable[..., Outcome], project: Path) -> None:
-    for command in (("kpi", "--since"), ("triage", "--since"), ("ledger", "purge", "--before")):
-        done = judgekit(*command, "tomorrow")
-        assert (done.code, "is no point in time" in done.err) == (64, True)
-
-
 def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
-    judgekit: Callable[..., Outcome], ledger: Ledger, isolated: Path
+    judgekit: Run, ledger: Ledger, isolated: Path
 ) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "state").write_text("a file in the way")
@@ -211,9 +184,7 @@ def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
 # override
 
 
-def test_an_override_by_path_holds_for_what_was_judged(
-    judgekit: Callable[..., Outcome], ledger: Ledger
-) -> None:
+def test_an_override_by_path_holds_for_what_was_judged(judgekit: Run, ledger: Ledger) -> None:
     line = given("reject", path="docs/a.md")
     ledger.add(given("accept", path="docs/a.md", days=3, task_id="docs/a.md@" + "9" * 12), line)
     done = judgekit("override", "docs/a.md", "accept", "--why", "the port is right")
@@ -228,7 +199,7 @@ def test_an_override_by_path_holds_for_what_was_judged(
 
 
 def test_a_path_is_meant_from_where_one_stands(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner, outer = given("reject", path="docs/a.md"), given("reject", path="a.md")
     other = given("reject", path="b.md")
@@ -250,21 +221,18 @@ def test_a_path_is_meant_from_where_one_stands(
     assert judgekit("override", "../../a.md", "accept", "--why", "x").code == 64
 
 
-def test_an_override_at_a_terminal_counts(
-    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+def test_an_override_counts_at_a_terminal_or_where_the_user_says_so(
+    judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(person, "at_terminal", lambda: True)
-    done = judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "reject", "--why", "no")
-    assert (done.code, "yet; it holds for the next one" in done.err) == (0, True)
-    assert ledger.override_for("a.md@3f2c3f2c3f2c3f2c") is not None
-
-
-def test_the_user_may_let_overrides_without_a_terminal_count(
-    judgekit: Callable[..., Outcome], ledger: Ledger
-) -> None:
+    task = "a.md@3f2c3f2c3f2c3f2c"
     settings.user_file().parent.mkdir(parents=True, exist_ok=True)
     settings.user_file().write_text("gate: {override_without_terminal: true}\n")
-    assert judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "accept", "--why", "x").err.count("terminal") == 0
+    assert judgekit("override", task, "accept", "--why", "x").err.count("terminal") == 0
+    assert ledger.override_for(task) is None
+    monkeypatch.setattr(person, "at_terminal", lambda: True)
+    done = judgekit("override", task, "reject", "--why", "no")
+    assert (done.code, "yet; it holds for the next one" in done.err) == (0, True)
+    assert ledger.override_for(task) is not None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +246,7 @@ def test_the_user_may_let_overrides_without_a_terminal_count(
     ],
 )
 def test_an_override_needs_a_known_task_a_word_and_a_reason(
-    judgekit: Callable[..., Outcome], ledger: Ledger, arguments: tuple[str, ...], said: str
+    judgekit: Run, ledger: Ledger, arguments: tuple[str, ...], said: str
 ) -> None:
     done = judgekit("override", *arguments)
     assert (done.code, said in done.err) == (64, True)
@@ -290,13 +258,14 @@ def test_an_override_needs_a_known_task_a_word_and_a_reason(
 
 def measured(ledger: Ledger) -> None:
     """Fill the ledger with what a gate needs to be promoted."""
-    go, nogo = several("accept", 170, 20), several("reject", 40, 3)
-    ledger.add(
-        *go,
-        *nogo,
-        *(label(verdict_line, "go") for verdict_line in go),
-        *(label(verdict_line, "no-go") for verdict_line in nogo),
-    )
+    accumulate(ledger, 0, go=170, nogo=40)
+
+
+def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80, labelled: int = 9999) -> None:
+    """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
+    right, wrong = several("accept", go, 20), several("reject", nogo, 3)
+    said = [label(each, "no-go" if n < missed else "go") for n, each in enumerate(right[:labelled])]
+    ledger.add(*right, *wrong, *said, *(label(each, "no-go") for each in wrong))
 
 
 def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
@@ -307,7 +276,7 @@ def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
     ]
 
 
-def test_the_figures(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
+def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     measured(ledger)
     ledger.add(given("accept", path="x.md", model="big"))
     done = judgekit("kpi", "--since", "30d")
@@ -331,18 +300,18 @@ def test_the_figures(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
     assert judgekit("kpi", "--json").json["all"]["verdicts"] == 41
 
 
-@pytest.mark.parametrize("name", ["kpi.svg", "kpi.html"])
-def test_the_figures_are_drawn(judgekit: Callable[..., Outcome], ledger: Ledger, name: str) -> None:
+def test_the_figures_are_drawn(judgekit: Run, ledger: Ledger) -> None:
     measured(ledger)
-    done = judgekit("kpi", "--plot", name)
-    assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
-    assert "<svg" in Path(name).read_text()
+    for name in ("kpi.svg", "kpi.html"):
+        done = judgekit("kpi", "--plot", name)
+        assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
+        assert "<svg" in Path(name).read_text()
+    assert judgekit("kpi", "--plot", "kpi.png").code == 64
+    assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
 
 
 @pytest.mark.usefixtures("no_matplotlib")
-def test_without_the_extra_a_picture_is_refused_in_one_line(
-    judgekit: Callable[..., Outcome], ledger: Ledger
-) -> None:
+def test_without_the_extra_a_picture_is_refused_in_one_line(judgekit: Run, ledger: Ledger) -> None:
     measured(ledger)
     done = judgekit("kpi", "--plot", "kpi.svg")
     assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
@@ -352,14 +321,7 @@ def test_without_the_extra_a_picture_is_refused_in_one_line(
     assert judgekit("kpi").code == 0
 
 
-def test_a_picture_of_another_kind_is_wrong_usage(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
-    assert judgekit("kpi", "--plot", "kpi.png").code == 64
-    assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
-
-
-def test_promotion_needs_a_repository(
-    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
-) -> None:
+def test_promotion_needs_a_repository(judgekit: Run, ledger: Ledger, project: Path) -> None:
     done = judgekit("promote", "--force")
     assert (done.code, "promote needs a git repository" in done.err) == (64, True)
     assert not (project / ".judgekit").exists()
@@ -369,7 +331,7 @@ def test_promotion_needs_a_repository(
 @pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
 @pytest.mark.parametrize("link", [".judgekit", ".judgekit/config.yaml"])
 def test_a_linked_configuration_is_not_promoted(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, link: str
+    judgekit: Run, ledger: Ledger, repository: Path, link: str
 ) -> None:
     outside = repository / "outside"
     outside.mkdir()
@@ -382,27 +344,24 @@ def test_a_linked_configuration_is_not_promoted(
     assert list(ledger.records()) == []
 
 
-def test_a_promotion_that_fails_leaves_no_trace(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
+def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves_no_trace(
+    judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repository / ".judgekit").mkdir()
     (repository / ".judgekit" / "config.yaml").write_text("judge: {mode: strict}\n...\n")
     assert judgekit("promote", "--force").code == 78
     assert list(ledger.records()) == []
-
-
-def test_a_promotion_in_a_subfolder_is_the_repositorys(
-    judgekit: Callable[..., Outcome], repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    (repository / ".judgekit" / "config.yaml").unlink()
     (repository / "docs" / ".judgekit").mkdir(parents=True)
     monkeypatch.chdir(repository / "docs")
     assert judgekit("promote", "--force").code == 0
     assert settings.load(repository).gate.mode == "blocking"
+    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
+    assert isinstance(change, ModeChange)
+    assert (change.forced, len(change.why)) == (True, 8)
 
 
-def test_promotion_is_refused_until_all_holds(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
-) -> None:
+def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, repository: Path) -> None:
     ledger.add(given())
     done = judgekit("promote")
     assert done.code == 1
@@ -422,31 +381,12 @@ def test_promotion_is_refused_until_all_holds(
     assert (change.mode, change.forced, change.why) == ("blocking", False, [])
 
 
-def test_a_forced_promotion_leaves_its_trace(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
-) -> None:
-    done = judgekit("promote", "--force")
-    assert done.code == 0
-    assert settings.load(repository).gate.mode == "blocking"
-    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
-    assert isinstance(change, ModeChange)
-    assert change.forced
-    assert len(change.why) == 8
-
-
-def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80) -> None:
-    """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
-    right, wrong = several("accept", go, 20), several("reject", nogo, 3)
-    said = [label(verdict_line, "no-go" if n < missed else "go") for n, verdict_line in enumerate(right)]
-    ledger.add(*right, *wrong, *said, *(label(verdict_line, "no-go") for verdict_line in wrong))
-
-
 @pytest.mark.parametrize(
     ("missed", "promoted"),
     [(0, True), (2, True), (3, False), (8, False)],  # 8 of 88 are 9.1 %; of 3 of 83 the interval ends at 11 %
 )
 def test_a_gate_that_lets_bad_content_through_is_not_promoted(
-    judgekit: Callable[..., Outcome],
+    judgekit: Run,
     ledger: Ledger,
     repository: Path,
     missed: int,
@@ -466,15 +406,9 @@ def test_a_gate_that_lets_bad_content_through_is_not_promoted(
 
 
 def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path, press: Callable[[str], None]
+    judgekit: Run, ledger: Ledger, repository: Path, press: Callable[[str], None]
 ) -> None:
-    go, nogo = several("accept", 400, 20), several("reject", 80, 3)
-    ledger.add(
-        *go,
-        *nogo,
-        *(label(verdict_line, "no-go") for verdict_line in nogo),
-        *(label(verdict_line, "go") for verdict_line in go[:50]),
-    )
+    accumulate(ledger, 0, labelled=50)
     done = judgekit("promote", "--accept-dependence")
     (line,) = [each for each in done.err.splitlines() if "missing" in each]
     found = re.search(r"label (\d+) more GO verdicts \(", line)
@@ -491,7 +425,7 @@ def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
 
 
 def test_promotion_wants_independence_or_its_lack_on_record(
-    judgekit: Callable[..., Outcome], ledger: Ledger, repository: Path
+    judgekit: Run, ledger: Ledger, repository: Path
 ) -> None:
     measured(ledger)
     done = judgekit("promote")
@@ -506,9 +440,7 @@ def test_promotion_wants_independence_or_its_lack_on_record(
     assert "blocking (dependence accepted)" in judgekit("triage").out
 
 
-def test_a_content_counts_once_the_last_time_it_was_judged(
-    judgekit: Callable[..., Outcome], ledger: Ledger
-) -> None:
+def test_a_content_counts_once_the_last_time_it_was_judged(judgekit: Run, ledger: Ledger) -> None:
     """However often, under whatever paths and rubrics; what people said of it stays."""
     newer = {"id": "kls", "version": "2.0.0", "sha256": "a" * 64}
     first = given("reject", name="a", days=9, **content("x"))
@@ -523,7 +455,7 @@ def test_a_content_counts_once_the_last_time_it_was_judged(
 
 
 def test_an_override_is_a_label_if_a_person_typed_it(
-    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = several("reject", 3, 1)
     ledger.add(*lines)
@@ -547,11 +479,7 @@ def test_an_override_is_a_label_if_a_person_typed_it(
     ],
 )
 def test_a_wrong_line_is_told_of_in_the_words_of_its_file(
-    judgekit: Callable[..., Outcome],
-    ledger: Ledger,
-    project: Path,
-    change: dict[str, object],
-    told: str,
+    judgekit: Run, ledger: Ledger, project: Path, change: dict[str, object], told: str
 ) -> None:
     line = {"schema": "judgekit/label@1", "of": "x", "label": "go", "who": "ann", **change}
     (project / "brought.jsonl").write_text(json.dumps(line) + "\n")
@@ -564,9 +492,7 @@ def test_a_wrong_line_is_told_of_in_the_words_of_its_file(
 # triage
 
 
-def test_what_needs_a_person_over_many_ledgers(
-    judgekit: Callable[..., Outcome], project: Path, tmp_path: Path
-) -> None:
+def test_what_needs_a_person_over_many_ledgers(judgekit: Run, project: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         Ledger(tmp_path / name, f"{name}-0123456789ab").add(
             given(
@@ -592,7 +518,7 @@ def test_what_needs_a_person_over_many_ledgers(
 # label
 
 
-def test_labels_come_from_a_file(judgekit: Callable[..., Outcome], ledger: Ledger, project: Path) -> None:
+def test_labels_come_from_a_file(judgekit: Run, ledger: Ledger, project: Path) -> None:
     ledger.add(given(name="aa11"), given(name="ab22", path="b.md"), given(name="ab", path="c.md"))
     (project / "labels.csv").write_text("aa, go\nab,no-go,bob\nab2,unsure\n\nzz,go\naa11,maybe\na,go\n")
     done = judgekit("label", "--from", "labels.csv")
@@ -602,7 +528,7 @@ def test_labels_come_from_a_file(judgekit: Callable[..., Outcome], ledger: Ledge
 
 
 def test_a_heading_is_no_label_and_a_huge_field_no_fault(
-    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
+    judgekit: Run, ledger: Ledger, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.add(given(name="aa11"), given(name="bb22", path="b.md"))
     (project / "labels.csv").write_text(f"id,label,who\naa11,go\n{'x' * 200_000},go\nbb22,no-go\nid,label\n")
@@ -610,20 +536,14 @@ def test_a_heading_is_no_label_and_a_huge_field_no_fault(
     assert (done.code, done.out) == (65, "2 labelled\n")
     assert [line.split(":")[2] for line in done.err.splitlines()] == ["3", "5"]
     assert len(done.err) < 600
-
-
-def test_labels_come_from_standard_input(
-    judgekit: Callable[..., Outcome], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger.add(given(name="aa11"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"aa11,go\n")))
     assert judgekit("label", "--from", "-").code == 0
     assert judgekit("label", "--from", "gone.csv").code == 65
+    done = judgekit("label")
+    assert (done.code, done.out, "needs a terminal" in done.err) == (64, "", True)
 
 
-def test_a_file_may_say_what_a_judge_would(
-    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path
-) -> None:
+def test_a_file_may_say_what_a_judge_would(judgekit: Run, ledger: Ledger, project: Path) -> None:
     ledger.add(*several("accept", 4, 1))
     words = ("accept", "improve", "reject", "unsure")
     (project / "labels.csv").write_text("".join(f"accept{n},{word}\n" for n, word in enumerate(words)))
@@ -642,13 +562,6 @@ def test_a_file_may_say_what_a_judge_would(
             "and 4 verdicts have one that begins so"
         ),
     ]
-
-
-def test_without_a_terminal_nobody_labels(judgekit: Callable[..., Outcome], ledger: Ledger) -> None:
-    ledger.add(given())
-    done = judgekit("label")
-    assert (done.code, done.out) == (64, "")
-    assert "needs a terminal" in done.err
 
 
 @pytest.fixture
@@ -670,9 +583,7 @@ def press(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return keys
 
 
-def test_one_key_a_verdict(
-    judgekit: Callable[..., Outcome], ledger: Ledger, press: Callable[[str], None]
-) -> None:
+def test_one_key_a_verdict(judgekit: Run, ledger: Ledger, press: Callable[[str], None]) -> None:
     ledger.add(*several("accept", 3, 1), *several("reject", 3, 1))
     press("gxNu")
     done = judgekit("label")
@@ -685,9 +596,7 @@ def test_one_key_a_verdict(
     assert judgekit("label", "-n", "1").out.splitlines()[-1] == "0 labelled, 1 left"
 
 
-def test_the_last_answer_is_taken_back(
-    judgekit: Callable[..., Outcome], ledger: Ledger, press: Callable[[str], None]
-) -> None:
+def test_the_last_answer_is_taken_back(judgekit: Run, ledger: Ledger, press: Callable[[str], None]) -> None:
     ledger.add(*several("accept", 2, 1))
     press("bgbngsbb")
     done = judgekit("label")
@@ -698,7 +607,7 @@ def test_the_last_answer_is_taken_back(
 
 
 def test_blind_shows_the_text_and_not_the_verdict(
-    judgekit: Callable[..., Outcome], ledger: Ledger, project: Path, press: Callable[[str], None]
+    judgekit: Run, ledger: Ledger, project: Path, press: Callable[[str], None]
 ) -> None:
     text = "".join(f"line {n}\n" for n in range(60))
     (project / "doc.md").write_text(text)
@@ -723,7 +632,7 @@ def test_blind_shows_the_text_and_not_the_verdict(
 
 @pytest.mark.parametrize("stopped", [KeyboardInterrupt, typer.Abort])
 def test_an_interruption_says_what_was_kept(
-    judgekit: Callable[..., Outcome],
+    judgekit: Run,
     ledger: Ledger,
     press: Callable[[str], None],
     monkeypatch: pytest.MonkeyPatch,

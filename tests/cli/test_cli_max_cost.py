@@ -16,10 +16,9 @@ from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import served_models
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from outcome import Outcome
+    from outcome import Run, Served, Use
 
 pytestmark = pytest.mark.usefixtures("project")
 NO_PRICE = "no price is known for custom/stand-in"
@@ -39,54 +38,35 @@ def priced(home: Path, text: str, provider: str = "openai-compatible") -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("judge", "good.md", "--max-cost", "1"),
-        ("judge", "good.md", "--max-cost", "1", "--show-prompt"),
-        ("judge", "good.md", "--task-id", "t", "--max-cost", "1"),
-        ("compare", "good.md", "bad.md", "--prompt", "x", "--max-cost", "0.5"),
-        ("compare", "good.md", "bad.md", "--prompt", "x", "--rubric", "answer-quality", "--max-cost", "0.5"),
+        "judge good.md --max-cost 1",
+        "judge good.md --max-cost 1 --show-prompt",
+        "judge good.md --task-id t --max-cost 1",
+        "compare good.md bad.md --prompt x --max-cost 0.5",
+        "compare good.md bad.md --prompt x --rubric answer-quality --max-cost 0.5",
+        "judge good.md",
+        "compare good.md bad.md --prompt x",
+        "search token --judge",
+        "rubric check kls --run",
     ],
 )
-def test_a_limit_for_a_model_without_a_price_is_refused(
-    judgekit: Callable[..., Outcome], use: Callable[[Loopback], None], command: tuple[str, ...]
+def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(
+    served: Served, isolated: Path, command: str
 ) -> None:
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit(*command)
-        assert server.requests == []
-    assert (done.code, done.out) == (64, "")
-    assert done.err.count("\n") == 1
+    configured = "--max-cost" not in command
+    if configured:
+        by_user(isolated, "judge:\n  max_cost_usd: 2\n")
+    done, asked = served(by_content, *command.split())
+    assert (done.code, asked) == (78 if configured else 64, []), done.err
     assert NO_PRICE in done.err
     assert "openai-compatible.yaml" in done.err
     assert "price" in done.err.split(NO_PRICE)[1]
+    if configured:
+        assert "config.yaml:2: judge.max_cost_usd" in done.err
+    else:
+        assert (done.out, done.err.count("\n")) == ("", 1)
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (("judge", "good.md"), 78),
-        (("compare", "good.md", "bad.md", "--prompt", "x"), 78),
-        (("search", "token", "--judge"), 78),
-        (("rubric", "check", "kls", "--run"), 78),
-    ],
-)
-def test_a_configured_limit_is_refused_where_it_stands(
-    judgekit: Callable[..., Outcome],
-    use: Callable[[Loopback], None],
-    isolated: Path,
-    command: tuple[str, ...],
-    code: int,
-) -> None:
-    by_user(isolated, "judge:\n  max_cost_usd: 2\n")
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit(*command)
-        assert server.requests == []
-    assert done.code == code, done.err
-    assert NO_PRICE in done.err
-    assert "config.yaml:2: judge.max_cost_usd" in done.err
-
-
-def test_python_raises(use: Callable[[Loopback], None], isolated: Path) -> None:
+def test_python_raises(use: Use, isolated: Path) -> None:
     with Loopback(by_content) as server:
         use(server)
         with pytest.raises(UsageError, match=NO_PRICE):
@@ -101,21 +81,16 @@ def test_python_raises(use: Callable[[Loopback], None], isolated: Path) -> None:
         assert server.requests == []
 
 
-def test_a_price_in_the_profile_makes_the_limit_good(
-    judgekit: Callable[..., Outcome], use: Callable[[Loopback], None], isolated: Path
-) -> None:
+def test_a_price_in_the_profile_makes_the_limit_good(served: Served, isolated: Path) -> None:
     priced(isolated, "price: {stand: {input: 1000000, output: 0}}")
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit("judge", "good.md", "--max-cost", "5", "--format", "jsonl")
-        assert len(server.requests) == 1
-    verdict = json.loads(done.out)
-    assert (verdict["verdict"], verdict["cost_usd"]) == ("undetermined", 11.0)
+    done, asked = served(by_content, "judge", "good.md", "--max-cost", "5", "--format", "jsonl")
+    found = (done.json["verdict"], done.json["cost_usd"], len(asked))
+    assert found == ("undetermined", 11.0, 1)
     assert "budget" in done.err
 
 
 def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_after_all_ends_it(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = says(scores(4, 4, 5), headers={"x-litellm-response-cost": "0.25"})
     for answer, calls, word in ((told, 2, "accept"), (says(scores(4, 4, 5)), 1, "undetermined")):
@@ -128,7 +103,7 @@ def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_afte
 
 
 def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "jk-test-0123456789")
     monkeypatch.setenv("AZURE_API_KEY", "jk-test-0123456789")
@@ -141,10 +116,7 @@ def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(
 
 
 def test_what_a_call_costs_is_said(
-    judgekit: Callable[..., Outcome],
-    use: Callable[[Loopback], None],
-    isolated: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    judgekit: Run, use: Use, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Loopback(by_content) as server:
         use(server)
@@ -169,9 +141,7 @@ def test_what_a_call_costs_is_said(
     "empty",
     ["", " \n\t ", "null", "<think>Hm, hm.</think>", "<think>\n</think>\n\n", "{}", "[]", '""', None],
 )
-def test_an_empty_reply_is_asked_again_once(
-    judgekit: Callable[..., Outcome], use: Callable[[Loopback], None], empty: str | None
-) -> None:
+def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str | None) -> None:
     with Loopback(says(empty), says(scores(1, 1, 1))) as server:
         use(server)
         done = judgekit("judge", "bad.md", "--no-cache")
@@ -180,14 +150,13 @@ def test_an_empty_reply_is_asked_again_once(
         assert all(each["content"].strip() for each in again)
     with Loopback(says(empty)) as server:
         use(server)
-        done = judgekit("judge", "bad.md", "--no-cache", "--format", "jsonl")
-        verdict = json.loads(done.out)
+        verdict = judgekit("judge", "bad.md", "--no-cache", "--format", "jsonl").json
         assert verdict["verdict"] == "undetermined"
         assert len(server.requests) == 2 * len(verdict["rounds"])
 
 
 def test_an_empty_reply_of_a_program_is_asked_again_once(
-    judgekit: Callable[..., Outcome], isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -210,32 +179,31 @@ def test_an_empty_reply_of_a_program_is_asked_again_once(
 
 
 def test_a_proxy_without_a_model_is_said_alike_by_those_who_judge_and_those_who_list(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, isolated: Path
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
+    def listed() -> str:
+        return next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
+
     with Loopback(by_content) as server:
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")
         assert done.code == 2
         told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model that is there"
-        assert told in done.err
-        line = next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
-        assert line.split()[1] == "-"
-        assert told in line
-        assert told in judgekit("provider", "check").err
+        assert listed().split()[1] == "-"
+        for text in (done.err, listed(), judgekit("provider", "check").err):
+            assert told in text
         monkeypatch.setenv("JUDGEKIT_MODEL", "team")
         assert judgekit("judge", "good.md").code == 0
-        line = next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
-        assert line.split()[1] == "usable"
+        assert listed().split()[1] == "usable"
         monkeypatch.delenv("JUDGEKIT_MODEL")
         by_user(isolated, "judge: {tiers: {quick: litellm_proxy/team}}\n")
         assert judgekit("judge", "good.md", "--no-cache").code == 0
-        line = next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
-        assert line.split()[1] == "usable"
+        assert listed().split()[1] == "usable"
 
 
 @pytest.mark.parametrize("command", ["claude", "codex"])
 def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
-    judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()

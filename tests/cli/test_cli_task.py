@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from outcome import Outcome
+    from outcome import Outcome, Run
 
 GOOD, BAD, MIDDLING = scores(4, 4, 4), scores(1, 1, 1), scores(3, 3, 2)
 TASK = ("judge", "--task-id", "T-42", "--format", "json")
@@ -73,7 +73,7 @@ def only(done: Outcome) -> dict[str, Any]:
     ],
 )
 def test_all_tiers_and_exit_codes_in_strict_mode(
-    judgekit: Callable[..., Outcome],
+    judgekit: Run,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
     replies: dict[str, str],
@@ -95,7 +95,7 @@ def test_all_tiers_and_exit_codes_in_strict_mode(
 
 
 def test_files_and_criteria_are_judged_together(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Loopback(by_tier(quick=BAD)) as server:
         each_tier(monkeypatch, server)
@@ -109,7 +109,7 @@ def test_files_and_criteria_are_judged_together(
 
 
 def test_a_task_with_a_part_that_cannot_be_read_is_not_judged(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Loopback(by_tier(quick=GOOD)) as server:
         each_tier(monkeypatch, server)
@@ -134,11 +134,7 @@ def override(project: Path, decision: str = "accept", *, terminal: bool = True) 
 
 @pytest.mark.parametrize(("decision", "code"), [("accept", 0), ("reject", 1)])
 def test_a_persons_word_holds_until_the_content_changes(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    decision: str,
-    code: int,
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, decision: str, code: int
 ) -> None:
     with Loopback(by_tier(quick=MIDDLING, deep=MIDDLING)) as server:
         each_tier(monkeypatch, server)
@@ -159,7 +155,7 @@ def test_a_persons_word_holds_until_the_content_changes(
 
 
 def test_an_override_without_a_terminal_counts_only_where_the_user_says_so(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Loopback(by_tier(quick=BAD)) as server:
         each_tier(monkeypatch, server)
@@ -171,7 +167,7 @@ def test_an_override_without_a_terminal_counts_only_where_the_user_says_so(
 
 
 def test_the_command_that_overrides_knows_the_task(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_user("gate: {override_without_terminal: true}\n")
     with Loopback(by_tier(quick=BAD)) as server:
@@ -181,16 +177,14 @@ def test_the_command_that_overrides_knows_the_task(
         assert judgekit(*TASK, *FILES).code == 0
 
 
-def test_without_a_model_nothing_is_noted(judgekit: Callable[..., Outcome], project: Path) -> None:
+def test_without_a_model_nothing_is_noted(judgekit: Run, project: Path) -> None:
     done = judgekit(*TASK, *FILES)
     assert (done.code, only(done)["verdict"]) == (2, "undetermined")
     assert "nothing was judged" in done.err
     assert lines(project) == []
 
 
-def test_models_that_fail_are_noted(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_that_fail_are_noted(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(SILENT) as server:
         each_tier(monkeypatch, server)
         assert judgekit(*TASK, "--deadline", "1", *FILES).code == 2
@@ -199,7 +193,7 @@ def test_models_that_fail_are_noted(
 
 
 def test_a_ledger_that_cannot_be_written_costs_a_line(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Ledger.of(project).folder
     folder.parent.mkdir(parents=True)
@@ -211,9 +205,7 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(
     assert "the ledger cannot be written" in done.err
 
 
-def test_other_judging_leaves_no_line(
-    judgekit: Callable[..., Outcome], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_judging_leaves_no_line(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(by_tier(quick=BAD)) as server:
         each_tier(monkeypatch, server)
         judgekit("judge", *FILES)
@@ -239,14 +231,14 @@ def gh(project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     return made
 
 
-def disagree(judgekit: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> Outcome:
+def disagree(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> Outcome:
     with Loopback(by_tier(quick=GOOD, deep=BAD, tiebreaker=MIDDLING)) as server:
         each_tier(monkeypatch, server)
         return judgekit(*TASK, *FILES)
 
 
 def test_disagreement_opens_an_issue_where_the_user_wants_it(
-    judgekit: Callable[..., Outcome], project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disagree(judgekit, monkeypatch)
     assert gh.calls == []
@@ -259,7 +251,7 @@ def test_disagreement_opens_an_issue_where_the_user_wants_it(
 
 
 def test_a_failing_gh_does_not_change_the_exit_code(
-    judgekit: Callable[..., Outcome], project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_user('escalate: {issues: "on"}\n')
     gh.tell(list=[["HTTP 403: API rate limit exceeded", 1]])
@@ -269,7 +261,7 @@ def test_a_failing_gh_does_not_change_the_exit_code(
 
 
 def test_the_command_opens_what_is_open(
-    judgekit: Callable[..., Outcome], project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert judgekit("escalate").out == "nothing waits for a person\n"
     disagree(judgekit, monkeypatch)
@@ -284,7 +276,7 @@ def test_the_command_opens_what_is_open(
 
 
 def test_the_command_says_when_it_could_not(
-    judgekit: Callable[..., Outcome], project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disagree(judgekit, monkeypatch)
     gh.tell(create=[["boom", 1]])
@@ -294,7 +286,7 @@ def test_the_command_says_when_it_could_not(
 
 
 def test_a_task_that_is_named_is_escalated_whatever_it_came_to_but_accepted(
-    judgekit: Callable[..., Outcome], project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Loopback(by_tier(quick=MIDDLING, deep=MIDDLING)) as server:
         each_tier(monkeypatch, server)

@@ -17,9 +17,7 @@ from judgekit import environment
 from judgekit.config import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from outcome import Outcome
+    from outcome import Run
 
 
 @pytest.mark.parametrize(
@@ -32,11 +30,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_an_unknown_variable_is_told_once_with_what_may_be_meant(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    meant: str | None,
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | None
 ) -> None:
     monkeypatch.setenv(name, "x")
     monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "prefer")
@@ -47,7 +41,7 @@ def test_an_unknown_variable_is_told_once_with_what_may_be_meant(
 
 
 def test_what_a_profile_of_the_users_own_names_is_known(
-    judgekit: Callable[..., Outcome], project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = isolated / "judgekit" / "providers"
     folder.mkdir(parents=True)

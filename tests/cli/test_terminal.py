@@ -10,10 +10,9 @@ from judgekit.cli.output import printable, say, warn
 from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from outcome import Outcome
+    from outcome import Run
 
 TITLE = "\x1b]0;EVIL\x07"
 
@@ -61,9 +60,7 @@ def test_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "command", [("judge",), ("compare", "--prompt", "q", "x"), ("eval", "judge"), ("triage",)]
 )
-def test_a_name_colours_no_error(
-    judgekit: Callable[..., Outcome], project: Path, command: tuple[str, ...]
-) -> None:
+def test_a_name_colours_no_error(judgekit: Run, project: Path, command: tuple[str, ...]) -> None:
     assert project.is_dir()
     done = judgekit(*command, "miss\x1b[31m\nX")
     assert done.code != 0

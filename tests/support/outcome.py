@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loopback import Asked, Loopback
 
 
 @dataclass(frozen=True)
@@ -19,3 +24,11 @@ class Outcome:
     def json(self) -> Any:  # noqa: ANN401 - any JSON
         """What was printed, as JSON."""
         return json.loads(self.out)
+
+
+Run: TypeAlias = "Callable[..., Outcome]"
+"""Runs a command, given its words."""
+Use: TypeAlias = "Callable[[Loopback | str], None]"
+"""Makes a server the model that judges."""
+Served: TypeAlias = "Callable[..., tuple[Outcome, list[Asked]]]"
+"""Runs a command with a server that answers as told; returns its outcome and what was asked."""
