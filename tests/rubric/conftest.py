@@ -32,9 +32,3 @@ def own(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-def scored(name: str, strict: str = "accept", lenient: str = "accept", **more: object) -> dict[str, object]:
-    """Return a case about a document."""
-    label = {"strict": strict, "lenient": lenient}
-    return {"id": name, "text": f"Text of {name}.", "why": "So.", "label": label, **more}

@@ -18,21 +18,13 @@ def test_the_head_is_what_reading_all_of_it_says(loaded_rubric: loader.LoadedRub
     assert search_path.head(loaded_rubric.path) == (rubric.ref, rubric.task, rubric.title)
 
 
-def test_a_file_with_other_bytes_is_to_be_read_whole(tmp_path: Path) -> None:
-    path = tmp_path / "kls@1.0.0.yaml"
-    path.write_bytes(loader.find_rubric("kls").path.read_bytes() + b"\n")
-    assert search_path.head(path) is None
-
-
-def test_so_is_one_under_another_name(tmp_path: Path) -> None:
-    path = tmp_path / "kls@1.0.1.yaml"
-    path.write_bytes(loader.find_rubric("kls").path.read_bytes())
-    assert search_path.head(path) is None
-
-
-def test_so_is_one_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "kls@1.0.0.yaml").mkdir()
-    assert search_path.head(tmp_path / "kls@1.0.0.yaml") is None
+def test_any_other_file_is_to_be_read_whole(tmp_path: Path) -> None:
+    data = loader.find_rubric("kls").path.read_bytes()
+    for name, content in (("kls@1.0.0.yaml", data + b"\n"), ("kls@1.0.1.yaml", data)):
+        (tmp_path / name).write_bytes(content)
+        assert search_path.head(tmp_path / name) is None
+    (tmp_path / "memory-relevance@1.0.0.yaml").mkdir()
+    assert search_path.head(tmp_path / "memory-relevance@1.0.0.yaml") is None
 
 
 def test_files_come_in_the_order_in_which_they_win(tmp_path: Path, isolated: Path) -> None:
@@ -43,7 +35,4 @@ def test_files_come_in_the_order_in_which_they_win(tmp_path: Path, isolated: Pat
     found = [(origin, path.stem) for origin, path in search_path.rubric_files(tmp_path)]
     assert found[:4] == [(origin, f"{name}@1.0.0") for origin in ("project", "user") for name in "ab"]
     assert {origin for origin, _ in found[4:]} == {"bundled"}
-
-
-def test_starters_are_no_rubrics() -> None:
     assert not any("starters" in path.parts for _, path in search_path.rubric_files())
