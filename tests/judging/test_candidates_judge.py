@@ -86,40 +86,6 @@ def test_lenient_confirms_what_is_dropped_and_only_that() -> None:
     assert [shown_in(request) for request in gateway.requests] == [["a", "b", "c"], ["b", "c"], ["b"]]
 
 
-def test_nothing_kept_is_one_call_in_strict() -> None:
-    decided, gateway, _ = run(quick=[keep()])
-    assert set(decided.values()) == {"dropped"}
-    assert gateway.asked == ["quick"]
-
-
-def test_a_failed_quick_tier_sends_all_candidates_up() -> None:
-    decided, gateway, selection = run(quick=[TIMEOUT], deep=[keep("Title c")])
-    assert decided == {"a": "dropped", "b": "dropped", "c": "kept"}
-    assert gateway.asked == ["quick", "deep"]
-    assert selection.degraded is None
-    assert [each.failure and each.failure.kind for each in selection.rounds] == ["timeout", None]
-
-
-def test_a_missing_confirmation_leaves_a_candidate_undetermined() -> None:
-    decided, _, _ = run(quick=[keep("Title a")], deep=[TIMEOUT], tiebreaker=[TIMEOUT])
-    assert decided == {"a": "undetermined", "b": "dropped", "c": "dropped"}
-
-
-def test_when_all_fail_nothing_is_decided() -> None:
-    decided, _, selection = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[TIMEOUT])
-    assert set(decided.values()) == {"undetermined"}
-    assert selection.degraded is not None
-    assert selection.degraded == "quick, deep, tiebreaker: timeout (no answer in 3 s)"
-
-
-def test_labels_that_were_not_offered_decide_nothing() -> None:
-    decided, gateway, selection = run(quick=[json.dumps({"keep": ["ZZZZ9"]})] * 2, deep=[keep("Title a")])
-    assert decided["a"] == "kept"
-    assert gateway.asked == ["quick", "quick", "deep"]
-    assert selection.rounds[0].failure is not None
-    assert selection.rounds[0].failure.kind == "invalid_reply"
-
-
 @pytest.mark.parametrize(("mode", "kept"), [("strict", {"a"}), ("lenient", {"a", "b", "c"})])
 def test_two_criteria_are_combined_by_code(mode: ModeName, kept: set[str]) -> None:
     def answer(request: Request) -> str:
@@ -241,12 +207,6 @@ def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
     assert "Title a" not in memory
     turns_and_request = first[first.index("The conversation so far") :]
     assert memory.endswith(turns_and_request)
-
-
-def test_without_a_conversation_no_idle_memory_is_asked_about() -> None:
-    gateway = ScriptedGateway({"quick": [for_what_is_asked] * 6})
-    assert [decision.decision for decision in judge(gateway, tiers=SMALL).decisions] == ["kept"] * 3
-    assert len(gateway.requests) == 6
 
 
 def test_what_could_not_be_asked_of_the_idle_memory_is_open() -> None:

@@ -95,11 +95,6 @@ def test_most_of_the_last_jury_decide_and_half_of_it_does_not() -> None:
     assert selection.decisions[1].tier is None
 
 
-def test_models_of_one_family_that_are_even_decide_nothing() -> None:
-    decided, _, _ = judge({"quick": [endpoint("m1"), endpoint("m2")]}, {"m1": keep(A, B), "m2": keep(A)})
-    assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
-
-
 def test_a_juror_that_fails_does_not_spoil_the_others_but_most_must_answer() -> None:
     three = {"quick": [endpoint("m"), endpoint("n"), endpoint("o")]}
     decided, selection, _ = judge(three, {"m": keep(A), "n": DOWN, "o": keep(A)})
@@ -191,15 +186,3 @@ def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) ->
     assert {each for each, decision in decided.items() if decision == "kept"} == kept
     assert [request.call_key.part for _, request in gateway.requests] == ["relevant", "useful"]
     assert len(selection.rounds) == 1
-
-
-def test_a_criterion_that_fails_fails_the_round() -> None:
-    def answer(request: Request) -> str:
-        return keep(A)(request) if "- relevant:" in text_of(request) else "No idea."
-
-    decided, selection, _ = judge(
-        {"deep": [endpoint("m")]}, {"m": answer}, "memory-two-criteria", options=judge_options(each=True)
-    )
-    assert set(decided.values()) == {"undetermined"}
-    assert selection.rounds[0].failure is not None
-    assert selection.rounds[0].failure.kind == "invalid_reply"

@@ -65,13 +65,6 @@ def test_three_texts_are_scored(server: Loopback, monkeypatch: pytest.MonkeyPatc
     assert (comparison.verdict, [subject.score for subject in comparison.subjects]) == ("C", [2, 2, 5])
 
 
-def test_two_texts_can_be_scored_too(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    with server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        comparison = judgekit.compare("yes", "no", prompt=PROMPT, rubric="kls", mode="lenient")
-    assert (comparison.verdict, comparison.lead) == ("A", 3.0)
-
-
 @pytest.mark.parametrize("count", [0, 1, 27])
 def test_a_number_of_texts_that_cannot_be_compared(count: int) -> None:
     with pytest.raises(UsageError, match="expected"):

@@ -89,11 +89,6 @@ def test_a_verdict_says_where_its_cost_is_from_and_whether_that_is_all(
     assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == told
 
 
-def test_a_verdict_without_a_call_leaves_nothing_out() -> None:
-    verdict = judge(ScriptedGateway({}), endpoints={})
-    assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == (None, None, True)
-
-
 def test_the_tiebreaker_sees_both_opinions_and_no_names() -> None:
     verdict, gateway = run(
         quick=[scores(4, 4, 5, reasoning="All is well.")],
@@ -135,18 +130,6 @@ def test_a_models_own_verdict_word_is_recorded_and_ignored() -> None:
     assert verdict.rounds[0].opinion["said"] == "GO"
 
 
-def test_findings_of_the_deciding_tier_are_kept() -> None:
-    found = {
-        "dimension": "semantic",
-        "location": "l. 3",
-        "issue": "wrong",
-        "suggestion": "mend",
-        "quote": "x",
-    }
-    verdict, _ = run(quick=[scores(1, 2, 3, findings=[found])])
-    assert [finding.model_dump() for finding in verdict.findings] == [found]
-
-
 def test_an_unreadable_reply_is_asked_again_once() -> None:
     verdict, gateway = run(quick=["I like it.", BAD])
     assert verdict.verdict == "reject"
@@ -166,36 +149,6 @@ def test_an_unreadable_reply_is_a_failure_and_never_a_low_score() -> None:
     assert len(gateway.requests) == 6
     assert verdict.degraded is not None
     assert verdict.degraded.startswith("quick: invalid_reply (")
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        scores(6, 4, 4),
-        scores(0, 4, 4),
-        '{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4}}',
-        '{"reasoning": "x", "scores": {"semantic": "80%", "pragmatic": "8/10", "syntactic": 4}}',
-        "{}",
-        "",
-    ],
-)
-def test_scores_are_refused_rather_than_guessed(reply: str) -> None:
-    verdict, _ = run(quick=[reply, reply])
-    assert verdict.rounds[0].failure is not None
-    assert verdict.rounds[0].failure.kind == "invalid_reply"
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4', "truncated"),
-        ("I cannot rate this text, as it asks for something harmful.", "refusal"),
-    ],
-)
-def test_what_cannot_be_read_is_told_by_its_cause(reply: str, kind: str) -> None:
-    verdict, _ = run(quick=[reply, reply])
-    assert verdict.rounds[0].failure is not None
-    assert verdict.rounds[0].failure.kind == kind
 
 
 @pytest.mark.parametrize(
@@ -314,27 +267,9 @@ def test_a_document_may_be_rejected_for_its_beginning() -> None:
     assert (verdict.verdict, verdict.truncated) == ("reject", True)
 
 
-def test_one_deadline_holds_for_all_tiers() -> None:
-    gateway = ScriptedGateway({"quick": [9.0], "deep": [9.0], "tiebreaker": [9.0]})
-    verdict = judge(gateway, deadline=0.3)
-    assert verdict.verdict == "undetermined"
-    assert [each.failure and each.failure.kind for each in verdict.rounds] == ["timeout"] * 3
-    assert gateway.asked == ["quick"]
-    assert verdict.duration_ms < 5_000
-
-
 def test_each_call_gets_no_more_than_its_tier() -> None:
     _, gateway = run(quick=[GOOD], deep=[GOOD])
     assert [request.timeout for request in gateway.requests] == [45, pytest.approx(60, abs=1)]
-
-
-def test_nothing_is_asked_once_the_money_is_spent() -> None:
-    gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD]})
-    verdict = judge(gateway, max_cost_usd=0.0005)
-    assert gateway.asked == ["quick"]
-    assert verdict.verdict == "undetermined"
-    assert verdict.rounds[1].failure is not None
-    assert verdict.rounds[1].failure.kind == "budget"
 
 
 def test_a_pointwise_model_gives_expectations() -> None:
@@ -418,15 +353,3 @@ def test_a_verdict_fits_its_published_schema() -> None:
     assert data["schema"] == "judgekit/verdict@1"
     assert data["prompt_sha256"] == loader.score_rubric("kls").rubric.prompt.sha256
     assert list(data)[:6] == ["schema", "id", "task_id", "subjects", "rubric", "mode"]
-
-
-def test_the_same_opinions_give_the_same_verdict() -> None:
-    first, second = (run(quick=[GOOD], deep=[BAD], tiebreaker=[GOOD])[0] for _ in range(2))
-    drop = {"id", "timestamp", "duration_ms"}
-    clean = [
-        verdict.model_copy(
-            update={"rounds": [one.model_copy(update={"latency_ms": 0}) for one in verdict.rounds]}
-        )
-        for verdict in (first, second)
-    ]
-    assert clean[0].model_dump(exclude=drop) == clean[1].model_dump(exclude=drop)

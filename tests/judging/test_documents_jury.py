@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from making import call_usage, document, document_judge, file, judge_options, reply
-from scripted import PROFILE, scores, scripted_endpoint, three_models
+from scripted import PROFILE, scores, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
@@ -103,24 +103,6 @@ def test_families_that_disagree_send_a_document_up() -> None:
     assert (verdict.verdict, verdict.consensus, verdict.judge_tier) == ("accept", "single", "deep")
 
 
-def test_models_of_one_family_that_disagree_have_one_vote() -> None:
-    verdict, gateway = judge(panel_of(quick="a1 a2 b", deep="d"), {"a1": BAD, "a2": BAD, "b": BAD})
-    assert (verdict.verdict, gateway.asked) == ("reject", ["a1", "a2", "b"])
-    verdict, gateway = judge(
-        panel_of(quick="a1 a2 b"), {"a1": GOOD, "a2": GOOD, "b": BAD}, options=judge_options("majority")
-    )
-    assert (verdict.verdict, verdict.scores, verdict.judge_tier) == ("escalate", None, None)
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_a_divided_jury_in_the_last_tier_decides_by_majority_or_escalates(rule: Any) -> None:  # noqa: ANN401
-    options = judge_options(rule)
-    verdict, _ = judge(panel_of(deep="a b c"), {"a": GOOD, "b": GOOD, "c": BAD}, options=options)
-    assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
-    verdict, _ = judge(panel_of(deep="a b"), {"a": scores(5, 5, 5), "b": BAD}, options=options)
-    assert (verdict.verdict, verdict.consensus) == ("escalate", "none")
-
-
 def test_a_juror_that_fails_does_not_spoil_the_others() -> None:
     verdict, _ = judge(panel_of(deep="a b c"), {"a": GOOD, "b": DOWN, "c": GOOD})
     assert (verdict.verdict, verdict.model) == ("accept", "a, c")
@@ -158,12 +140,6 @@ def test_in_which_order_a_jury_is_named_plays_no_part() -> None:
     assert told[0] == told[1] == told[2]
 
 
-def test_one_jury_in_every_tier_does_not_vote_three_times() -> None:
-    jury = panel_of(quick="a b c", deep="a b c", tiebreaker="a b c")
-    verdict, gateway = judge(jury, {"a": GOOD, "b": BAD, "c": WEAK})
-    assert (verdict.verdict, gateway.asked) == ("escalate", ["a", "b", "c"] * 2)
-
-
 def test_a_margin_sends_close_scores_up() -> None:
     close = scores(1, 3, 3)  # one point below what rejects
     three = panel_of(quick="a", deep="b", tiebreaker="c")
@@ -190,13 +166,6 @@ def test_samples_are_averaged_and_stand_in_one_round() -> None:
     (one,) = verdict.rounds
     assert one.opinion is not None
     assert (one.opinion["samples"], one.usage.input_tokens, verdict.cost_usd) == (4, 400, 0.004)
-
-
-def test_without_samples_nothing_is_drawn_at_random() -> None:
-    verdict, gateway = judge(panel_of(deep="a"), {"a": GOOD})
-    assert [(each.sample, each.call_key.part) for _, each in gateway.requests] == [(0, "")]
-    assert verdict.rounds[0].opinion is not None
-    assert "samples" not in verdict.rounds[0].opinion
 
 
 @pytest.mark.parametrize(
@@ -281,11 +250,3 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
     assert (verdict.verdict, verdict.consensus) == ("accept", "majority")
     told = [request.messages[-1].content for model, request in gateway.requests if model == "c"]
     assert ["semantic 1" in each and "pragmatic 5" not in each for each in told] == [True, False, False]
-
-
-def test_what_would_be_sent_can_be_seen() -> None:
-    own = document_judge(ByModel({}), three_models(), mode="strict", options=judge_options(each=True))
-    assert len(own.prompts("quick", DOCUMENT)) == 3
-    assert len(own.prompts("quick", DOCUMENT, scripted_endpoint("small", pointwise=True))) == 3
-    whole = document_judge(ByModel({}), {}, mode="strict")
-    assert len(whole.prompts("deep", DOCUMENT)) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pytest
 
@@ -14,8 +14,17 @@ from judgekit.judging.escalation import EscalationRules, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from judgekit.judging.verdict import Consensus, VerdictWord
+
+Confirm: TypeAlias = Literal["accept", "reject"]
 LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
-WORDS = {"A": "accept", "I": "improve", "R": "reject", "E": "escalate", "U": "undetermined"}
+WORDS: dict[str, VerdictWord] = {
+    "A": "accept",
+    "I": "improve",
+    "R": "reject",
+    "E": "escalate",
+    "U": "undetermined",
+}
 
 # One line a case: the outcomes in the order asked (A accept, I improve, R reject, F failed) and what they
 # come to (E escalate, U undetermined), with the consensus. A shorter line ends the judging earlier.
@@ -152,16 +161,18 @@ A'FF  U none
 RI'R  R majority
 RR'   R unanimous
 """
-CASES = [
-    (confirm, *line.split())
-    for confirm, table in (("accept", STRICT), ("reject", LENIENT))
-    for line in table.strip().splitlines()
-]
+
+
+def lines(table: str, *confirm: Confirm) -> list[tuple[Confirm, str, str, Consensus]]:
+    return [(each, *line.split()) for each in confirm for line in table.strip().splitlines()]  # type: ignore[misc]  # three words
+
+
+CASES = [*lines(STRICT, "accept"), *lines(LENIENT, "reject")]
 
 
 def run(
     outcomes: str,
-    confirm: Literal["accept", "reject"],
+    confirm: Confirm,
     tiers: tuple[TierName, ...] = TIERS,
     truncated: Collection[TierName] = (),
     models: Mapping[TierName, str | Collection[str]] = {},
@@ -185,39 +196,29 @@ def run(
     raise AssertionError(f"{outcomes}: the judging asks for more than {len(tiers)} tiers")
 
 
-@pytest.mark.parametrize(("confirm", "outcomes", "verdict", "consensus"), CASES)
-def test_the_table(confirm: Literal["accept", "reject"], outcomes: str, verdict: str, consensus: str) -> None:
-    used, final = run(outcomes, confirm)
-    assert used == outcomes
-    assert (final.verdict, final.consensus) == (WORDS[verdict], consensus)
-    assert final.tier == (None if verdict in "EU" else TIERS[len(outcomes) - 1])
+def test_the_table() -> None:
+    for confirm, outcomes, verdict, consensus in CASES:
+        tier = None if verdict in "EU" else TIERS[len(outcomes) - 1]
+        expected = (outcomes, Final(WORDS[verdict], consensus, tier))
+        assert run(outcomes, confirm) == expected, (confirm, outcomes)
 
 
-def lines(table: str, *modes: str) -> list[tuple[str, ...]]:
-    return [(mode, *line.split()) for mode in modes for line in table.strip().splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("confirm", "outcomes", "verdict", "consensus"),
-    [
+def test_what_divides_a_jury_or_is_close_goes_up() -> None:
+    for confirm, outcomes, verdict, consensus in (
         *lines(DIVIDED, "accept", "reject"),
         *lines(DIVIDED_STRICT, "accept"),
         *lines(CLOSE, "accept", "reject"),
         *lines(CLOSE_STRICT, "accept"),
         *lines(CLOSE_LENIENT, "reject"),
-    ],
-)
-def test_what_divides_a_jury_or_is_close_goes_up(
-    confirm: Literal["accept", "reject"], outcomes: str, verdict: str, consensus: str
-) -> None:
-    used, final = run(outcomes, confirm)
-    assert used == outcomes
-    assert (final.verdict, final.consensus) == (WORDS[verdict], consensus)
+    ):
+        used, final = run(outcomes, confirm)
+        found = (used, final.verdict, final.consensus)
+        assert found == (outcomes, WORDS[verdict], consensus), (confirm, outcomes)
 
 
 @pytest.mark.parametrize("confirm", ["accept", "reject"])
 def test_a_divided_jury_counts_as_one_that_failed_until_nobody_is_left(
-    confirm: Literal["accept", "reject"],
+    confirm: Confirm,
 ) -> None:
     """In quick and deep, whatever most of it said; but nobody who is divided leaves `undetermined`."""
     for outcomes in itertools.product("AIRFd", "AIRFdair", "AIRF"):
@@ -275,7 +276,7 @@ def test_a_tiebreaker_that_is_one_of_those_who_disagree_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize("confirm", ["accept", "reject"])
-def test_the_table_is_complete(confirm: Literal["accept", "reject"]) -> None:
+def test_the_table_is_complete(confirm: Confirm) -> None:
     listed = {case[1] for case in CASES if case[0] == confirm}
     for outcomes in itertools.product("AIRF", repeat=3):
         used, _ = run("".join(outcomes), confirm)
@@ -286,9 +287,7 @@ def test_the_table_is_complete(confirm: Literal["accept", "reject"]) -> None:
 @pytest.mark.parametrize(
     ("outcome", "verdict"), [("A", "accept"), ("I", "improve"), ("R", "reject"), ("F", "undetermined")]
 )
-def test_a_single_tier_decides_alone(
-    confirm: Literal["accept", "reject"], outcome: str, verdict: str
-) -> None:
+def test_a_single_tier_decides_alone(confirm: Confirm, outcome: str, verdict: str) -> None:
     _, final = run(outcome, confirm, tiers=("quick",))
     assert final.verdict == verdict
 
@@ -302,9 +301,7 @@ def test_a_single_tier_decides_alone(
         ("R", "accept", "reject"),  # a rejection of the part that was seen stands
     ],
 )
-def test_an_acceptance_of_a_cut_text_goes_up(
-    outcomes: str, confirm: Literal["accept", "reject"], verdict: str
-) -> None:
+def test_an_acceptance_of_a_cut_text_goes_up(outcomes: str, confirm: Confirm, verdict: str) -> None:
     used, final = run(outcomes, confirm, tiers=("quick", "deep"), truncated={"quick"})
     assert (used, final.verdict) == (outcomes, verdict)
 

@@ -313,20 +313,6 @@ def expected_calls(row: Mapping[str, str], fault: Fault, gateway: ScriptedGatewa
     return {tier: len(fault.answers) if row[tier] == "F" else 1 for tier in gateway.asked}
 
 
-@pytest.mark.parametrize("task", ["score", "select"])
-@pytest.mark.parametrize("mode", ["strict", "lenient"])
-def test_different_faults_are_told_apart(task: str, mode: str) -> None:
-    script = {
-        "quick": [*RAISED["rate_limit"].answers],
-        "deep": [*RAISED["refusal"].answers],
-        "tiebreaker": [*RAISED["rate_limit"].answers],
-    }
-    gateway = ScriptedGateway(script)
-    found = judged_document(gateway, mode) if task == "score" else candidates(gateway, mode)
-    told = "rate_limit (too many requests, after 3 attempts); deep: refusal (I cannot help with that)"
-    assert found.degraded == f"quick, tiebreaker: {told}"
-
-
 # --- fewer tiers ------------------------------------------------------------------------------------------
 
 FEWER = """

@@ -81,11 +81,6 @@ def test_a_configuration_can_name_the_family() -> None:
     assert (asked, both.author.family) == (["mistral/model"] * 2, "openai, anthropic")
 
 
-def test_nobody_who_judged_is_nobody_who_was_independent() -> None:
-    verdict, _ = judge()
-    assert (verdict.verdict, verdict.independent) == ("undetermined", None)
-
-
 def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
     finality = finality_rules("kls-strict-1", (finality_rule("quick", "accept"),))
     verdict, asked = judge("anthropic", "openai", finality=finality)

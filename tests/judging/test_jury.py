@@ -45,11 +45,6 @@ def sat(rule: JuryRule, **families: tuple[float, ...]) -> Opinion:
     return jury.opinion(voices, rule, decide)
 
 
-def test_one_model_is_no_jury() -> None:
-    alone = said(1, 2, 3, reasoning="Because.")
-    assert jury.opinion([(endpoint("a"), alone)], "mean", decide) is alone
-
-
 @pytest.mark.parametrize("rule", ["mean", "majority"])
 def test_where_all_agree_the_scores_are_the_mean(rule: JuryRule) -> None:
     opinion = sat(rule, a=(4, 4, 4), b=(4, 5, 4), c=(5, 5, 4))
@@ -106,11 +101,6 @@ def test_a_family_has_one_vote_however_many_of_it_sit_there(rule: JuryRule) -> N
 def test_models_of_one_family_that_disagree_are_not_divided_but_no_pass_either(rule: JuryRule) -> None:
     opinion = sat(rule, a_1=A, a_2=R)
     assert (opinion.outcome, opinion.divided) == ("improve", None)
-
-
-def test_models_of_unknown_families_have_a_vote_each() -> None:
-    voices = [(endpoint("unknown", name), said(*values)) for name, values in (("x", A), ("y", A), ("z", R))]
-    assert jury.opinion(voices, "majority", decide).divided is True
 
 
 @pytest.mark.parametrize("rule", ["mean", "majority"])

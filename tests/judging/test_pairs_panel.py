@@ -122,13 +122,6 @@ def test_each_family_of_a_jury_has_one_vote(
     assert len(comparison.rounds) == 2 * len(said)
 
 
-def test_a_jury_that_is_divided_is_no_unanimous_one() -> None:
-    divided = compare(Panel({"x/1": "A", "y/1": "A", "z/1": "B"}), {"quick": ["x/1", "y/1", "z/1"]})
-    agreed = compare(Panel({"x/1": "A", "y/1": "A"}), {"quick": ["x/1", "y/1"]})
-    assert (divided.consensus, divided.families) == ("majority", ["x", "y"])
-    assert (agreed.consensus, agreed.families) == ("single", ["x", "y"])
-
-
 @pytest.mark.parametrize(
     ("quick", "deep", "rule", "expected"),
     [
@@ -169,17 +162,6 @@ def test_several_replies_in_both_orders_are_averaged(replies: str, word: str, le
     assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6)
     assert [compare_round.sample for compare_round in comparison.rounds] == [1, 1, 2, 2, 3, 3]
     assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
-
-
-def test_half_of_the_replies_are_not_enough() -> None:
-    comparison = compare(Panel({"m": "AAFF"}), {"quick": "m"}, options=judge_options(samples=4))
-    assert (comparison.verdict, comparison.judge_tier) == ("undetermined", None)
-
-
-def test_how_sure_a_model_is_counts_in_a_jury() -> None:
-    said = {"x": "AAB", "y": "BBB"}
-    comparison = compare(Panel(said), {"quick": ["x", "y"]}, options=judge_options(samples=3))
-    assert (comparison.verdict, comparison.lead) == ("B", 0.3333)
 
 
 def test_calls_that_failed_alike_are_told_once() -> None:
@@ -243,27 +225,6 @@ def test_replies_and_criteria_together() -> None:
     ]
 
 
-def test_a_pointwise_model_is_asked_about_each_criterion_once_in_each_order() -> None:
-    by_tier: PanelModels = {"quick": scripted_endpoint("small", pointwise=True)}
-
-    class Leaning(Panel):
-        async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
-            self.requests.append(request)
-            first = request.messages[-1].content.index("\nA\n") < request.messages[-1].content.index("\nB\n")
-            return reply(
-                "1",
-                scripted_endpoint.model,
-                call_usage(),
-                logprobs=({"1": -0.1 if first else -3.0, "2": -1.0},),
-            )
-
-    panel = Leaning({})
-    loaded = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(panel, by_tier, loaded, "lenient", 60, options=judge_options(samples=3, each=True))
-    comparison = asyncio.run(judge.judge(PAIR))
-    assert (comparison.verdict, len(panel.requests)) == ("A", 6)
-
-
 @pytest.mark.parametrize(("first", "word"), [(0.51, "tie"), (0.54, "tie"), (0.56, "A"), (0.9, "A")])
 def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, word: str) -> None:
     class Leaning(Panel):
@@ -283,15 +244,6 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(first: float, wo
 
 
 # --- who wrote them
-
-
-def test_nobody_compares_what_its_own_family_wrote_where_another_can() -> None:
-    panel = Panel({"anthropic/m": "A", "openai/m": "B", "mistral/m": "B"})
-    by_tier = {"quick": "anthropic/m", "deep": "openai/m", "tiebreaker": "mistral/m"}
-    comparison = compare(panel, by_tier, wrote=["anthropic", "openai"])
-    assert (comparison.verdict, set(panel.asked), comparison.independent) == ("B", {"mistral/m"}, True)
-    assert [subject.family for subject in comparison.subjects] == ["anthropic", "openai"]
-    assert comparison.families == ["mistral"]
 
 
 def test_of_a_jury_the_others_remain() -> None:
@@ -349,40 +301,6 @@ def test_nor_does_a_calibration_make_such_a_win_final() -> None:
     assert (compare(unsaid, by_tier, finality=finality).judge_tier, set(unsaid.asked)) == ("quick", {"x/a"})
     against = Panel({"x/a": "B", "x/b": "T"})
     assert compare(against, by_tier, wrote=["x", "none"], finality=finality).judge_tier == "quick"
-
-
-def test_where_there_is_nobody_else_the_record_says_so() -> None:
-    comparison = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=["anthropic", "openai"])
-    assert (comparison.verdict, comparison.independent, comparison.families) == ("A", False, ["anthropic"])
-
-
-@pytest.mark.parametrize(
-    ("wrote", "independent"),
-    [
-        (["openai", "mistral"], True),
-        (["openai", "none"], True),
-        (["openai", None], None),
-        (["openai", "unknown"], None),
-        ([None, None], None),
-        (["none", "none"], None),
-        (["anthropic", None], False),
-        (["Claude", "openai"], False),
-    ],
-)
-def test_whether_it_is_independent(wrote: list[str | None], independent: bool | None) -> None:  # noqa: FBT001 - a column
-    comparison = compare(Panel({"anthropic/m": "A"}), {"quick": "anthropic/m"}, wrote=wrote)
-    assert comparison.independent is independent
-
-
-def test_a_calibration_for_other_models_is_not_used_and_that_is_said() -> None:
-    finality = finality_rules("answer-preference-lenient-1", (finality_rule("quick", "accept"),))
-    panel = Panel({"anthropic/m": "A", "openai/m": "B"})
-    by_tier = {"quick": "anthropic/m", "deep": "openai/m"}
-    comparison = compare(panel, by_tier, wrote=["anthropic", "none"], finality=finality)
-    assert (comparison.verdict, comparison.calibration) == ("B", None)
-    assert "calibration answer-preference-lenient-1 not used: anthropic wrote this" in str(
-        comparison.degraded
-    )
 
 
 @pytest.mark.parametrize(

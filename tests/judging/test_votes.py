@@ -12,7 +12,7 @@ from scripted import scripted_endpoint
 from judgekit.config.names import TIERS
 from judgekit.judging.compare import ended
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.jury import SAME, TierVote, Vote, favourite, outcomes, vote
+from judgekit.judging.jury import SAME, TierVote, Vote, outcomes, vote
 from judgekit.judging.jury import tier_vote as cast_by
 
 if TYPE_CHECKING:
@@ -58,12 +58,6 @@ def test_what_the_order_decides_is_a_tie(said: str, word: str) -> None:
     assert found is not None
     assert found.word == word
     assert found.reasoning == (said[0] if said[0] == said[1] else SAME)
-
-
-def test_a_model_that_failed_in_one_order_does_not_vote() -> None:
-    assert vote([Vote("A"), None]) is None
-    assert vote([None, None]) is None
-    assert vote([]) is None
 
 
 @pytest.mark.parametrize(
@@ -152,11 +146,6 @@ def test_a_tie_is_one_as_soon_as_one_that_says_so_saw_both_texts_whole() -> None
     assert walked("AT", "strict", cut=["deep"])[0].verdict == "undetermined"
 
 
-def test_a_failure_is_not_called_a_cut() -> None:
-    found, _ = walked("FFF", "strict", cut=TIERS)
-    assert (found.verdict, found.degraded) == ("undetermined", None)
-
-
 TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")
 DISTRUSTED = finality_rules("c", (), last="deep")
 AGAINST_A_TIE = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
@@ -187,16 +176,6 @@ def test_a_calibration_says_which_wins_are_final(
 ) -> None:
     found, asked = walked(said, mode, finality=finality)
     assert (found.verdict, asked) == (verdict, tiers)
-
-
-def test_the_first_winner_is_the_favourite() -> None:
-    assert favourite({"quick": tier_vote("T"), "deep": tier_vote("B"), "tiebreaker": tier_vote("A")}) == "B"
-    assert favourite({"quick": tier_vote("T")}) is None
-    assert outcomes({"quick": tier_vote("T"), "deep": tier_vote("B"), "tiebreaker": tier_vote("A")}) == {
-        "quick": "improve",
-        "deep": "accept",
-        "tiebreaker": "reject",
-    }
 
 
 def test_the_tier_whose_win_stands_is_named_with_its_lead() -> None:
