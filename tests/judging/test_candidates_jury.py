@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from making import call_usage, candidate_judge, judge_options, prompt_candidate, query, reply
-from scripted import keep, labels, scripted_endpoint
+from scripted import ByModel, keep, labels, of_family
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scripted import Answer
+
     from judgekit.judging.verdict import Selection
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 CANDIDATES = [
     prompt_candidate(name, f"Title {name}", category="DECISION", tags=("x",), text=f"Body {name}")
@@ -29,33 +29,7 @@ CANDIDATES = [
 ]
 A, B, C = (f"Title {name}" for name in "abc")
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 3 s")
-Answers = dict[str, "Callable[[Request], str | Reply] | GatewayError"]
-
-
-class ByModel:
-    """Gives each model's answer, whenever it is asked."""
-
-    def __init__(self, answers: Answers) -> None:
-        self.answers, self.requests = answers, list[tuple[str, Any]]()
-
-    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
-        self.requests.append((scripted_endpoint.model, request))
-        answer = self.answers[scripted_endpoint.model]
-        if isinstance(answer, GatewayError):
-            raise GatewayError(answer.kind, answer.message)
-        said = answer(request)
-        return (
-            said
-            if isinstance(said, Reply)
-            else reply(said, scripted_endpoint.model, call_usage(100, 10, 0.001))
-        )
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-def endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
-    return dataclasses.replace(scripted_endpoint(model, pointwise=pointwise), family=model[0])
+Answers = dict[str, "Answer"]
 
 
 def judge(
@@ -72,7 +46,7 @@ def judge(
 
 
 def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> None:
-    tiers = {"quick": [endpoint("m"), endpoint("n")], "deep": [endpoint("o")]}
+    tiers = {"quick": [of_family("m"), of_family("n")], "deep": [of_family("o")]}
     answers: Answers = {"m": keep(A, B), "n": keep(A), "o": keep(B)}
     decided, selection, gateway = judge(tiers, answers, mode="lenient")
     assert decided == {"a": "kept", "b": "kept", "c": "dropped"}
@@ -86,17 +60,17 @@ def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> Non
 
 
 def test_most_of_the_last_jury_decide_and_half_of_it_does_not() -> None:
-    three = {"quick": [endpoint("m"), endpoint("n"), endpoint("o")]}
+    three = {"quick": [of_family("m"), of_family("n"), of_family("o")]}
     decided, _, _ = judge(three, {"m": keep(A, B), "n": keep(A), "o": keep(A)})
     assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
-    two = {"quick": [endpoint("m"), endpoint("n")]}
+    two = {"quick": [of_family("m"), of_family("n")]}
     decided, selection, _ = judge(two, {"m": keep(A, B), "n": keep(A)})
     assert decided == {"a": "kept", "b": "undetermined", "c": "dropped"}
     assert selection.decisions[1].tier is None
 
 
 def test_a_juror_that_fails_does_not_spoil_the_others_but_most_must_answer() -> None:
-    three = {"quick": [endpoint("m"), endpoint("n"), endpoint("o")]}
+    three = {"quick": [of_family("m"), of_family("n"), of_family("o")]}
     decided, selection, _ = judge(three, {"m": keep(A), "n": DOWN, "o": keep(A)})
     assert decided == {"a": "kept", "b": "dropped", "c": "dropped"}
     assert [each.failure and each.failure.kind for each in selection.rounds] == [None, "timeout", None]
@@ -121,11 +95,11 @@ def leaning(yes: float) -> Callable[[Request], Reply]:
 
 
 def test_probabilities_are_averaged_where_every_model_has_them() -> None:
-    jury = {"quick": [endpoint("m", pointwise=True), endpoint("n", pointwise=True)]}
+    jury = {"quick": [of_family("m", pointwise=True), of_family("n", pointwise=True)]}
     _, selection, _ = judge(jury, {"m": leaning(0.9), "n": leaning(0.7)})
     assert selection.decisions[0].probability == pytest.approx(0.8)
     _, mixed, _ = judge(
-        {"quick": [endpoint("m", pointwise=True), endpoint("n")]}, {"m": leaning(0.9), "n": keep(A)}
+        {"quick": [of_family("m", pointwise=True), of_family("n")]}, {"m": leaning(0.9), "n": keep(A)}
     )
     assert mixed.decisions[0].probability is None
 
@@ -142,7 +116,7 @@ def drawn(request: Request) -> str:
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:
     decided, selection, gateway = judge(
-        {"quick": [endpoint("m")]}, {"m": drawn}, options=judge_options(samples=4)
+        {"quick": [of_family("m")]}, {"m": drawn}, options=judge_options(samples=4)
     )
     assert decided == {"a": "kept", "b": "kept", "c": "undetermined"}
     assert [decision.probability for decision in selection.decisions] == [1.0, 0.75, None]
@@ -157,7 +131,7 @@ def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None
 
 
 def test_a_model_with_probabilities_is_not_asked_repeatedly() -> None:
-    small = {"quick": [endpoint("m", pointwise=True)]}
+    small = {"quick": [of_family("m", pointwise=True)]}
     _, _, gateway = judge(small, {"m": leaning(0.4)}, options=judge_options(samples=8))
     assert len(gateway.requests) == len(CANDIDATES)
 
@@ -167,7 +141,7 @@ def test_most_samples_must_be_readable(failing: set[int], decision: str) -> None
     def answer(request: Request) -> str:
         return "None of them." if request.sample in failing else keep(A)(request)
 
-    decided, _, _ = judge({"quick": [endpoint("m")]}, {"m": answer}, options=judge_options(samples=3))
+    decided, _, _ = judge({"quick": [of_family("m")]}, {"m": answer}, options=judge_options(samples=3))
     assert decided["a"] == decision
 
 
@@ -177,7 +151,7 @@ def test_each_criterion_may_have_a_call_of_its_own(mode: str, kept: set[str]) ->
         return keep(A, B)(request) if "- relevant:" in text_of(request) else keep(A, C)(request)
 
     decided, selection, gateway = judge(
-        {"deep": [endpoint("m")]},
+        {"deep": [of_family("m")]},
         {"m": answer},
         "memory-two-criteria",
         mode=mode,

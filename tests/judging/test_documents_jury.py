@@ -3,60 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, document, document_judge, file, judge_options, reply
-from scripted import PROFILE, scores, scripted_endpoint
+from making import document, document_judge, file, judge_options
+from scripted import PROFILE, ByModel, of_family, scores
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.registry import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from scripted import Answer
 
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.providers.base import PanelModels, Request
 
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 4, 4)
 DOWN = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
-Answers = dict[str, "str | GatewayError | Callable[[Request], str]"]
-
-
-class ByModel:
-    """Gives each model's answer, however often and in whatever order it is asked; counts calls at a time."""
-
-    def __init__(self, answers: Answers) -> None:
-        self.answers, self.requests = answers, list[tuple[str, Any]]()
-        self.busy = self.most = 0
-
-    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
-        self.requests.append((scripted_endpoint.model, request))
-        self.busy += 1
-        self.most = max(self.most, self.busy)
-        await asyncio.sleep(0)
-        self.busy -= 1
-        answer = self.answers[scripted_endpoint.model]
-        if isinstance(answer, GatewayError):
-            raise GatewayError(answer.kind, answer.message)
-        text = answer if isinstance(answer, str) else answer(request)
-        return reply(text, scripted_endpoint.model, call_usage(100, 10, 0.001))
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-    @property
-    def asked(self) -> list[str]:
-        return [model for model, _ in self.requests]
-
-
-def endpoint(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
-    """Return an endpoint whose family is the first letter of the model's name."""
-    return dataclasses.replace(scripted_endpoint(model), family=model[0], **changes)
+Answers = dict[str, "Answer"]
 
 
 def judge(panel: PanelModels, answers: Answers, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401
@@ -68,7 +35,7 @@ def judge(panel: PanelModels, answers: Answers, **options: Any) -> tuple[Verdict
 
 def panel_of(**tiers: str) -> PanelModels:
     """Return a panel by the names of their models, which are separated by blanks."""
-    return {tier: tuple(map(endpoint, named.split())) for tier, named in tiers.items()}  # type: ignore[misc]  # tiers all
+    return {tier: tuple(map(of_family, named.split())) for tier, named in tiers.items()}  # type: ignore[misc]  # tiers all
 
 
 def test_all_models_of_a_tier_are_asked_at_once_and_each_has_a_round() -> None:
@@ -187,7 +154,7 @@ def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted:
 def test_a_local_server_is_asked_for_one_sample_at_a_time() -> None:
     modest = PROFILE.model_copy(update={"limits": Limits(concurrency=1)})
     _, gateway = judge(
-        {"deep": endpoint("a", profile=modest)}, {"a": drawn}, options=judge_options(samples=3, each=True)
+        {"deep": of_family("a", profile=modest)}, {"a": drawn}, options=judge_options(samples=3, each=True)
     )
     assert (gateway.most, len(gateway.requests)) == (1, 9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -83,6 +84,43 @@ class ScriptedGateway:
     def asked(self) -> list[str]:
         """The tiers that were asked, in order."""
         return [request.call_key.tier for request in self.requests]
+
+
+class ByModel:
+    """Gives each model's answer, however often and in whatever order it is asked; counts calls at a time."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = answers
+        self.requests: list[tuple[str, Request]] = []
+        self.busy = self.most = 0
+
+    async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
+        """Return the model's answer."""
+        self.requests.append((scripted_endpoint.model, request))
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(0)
+        self.busy -= 1
+        answer = self.answers[scripted_endpoint.model]
+        if isinstance(answer, GatewayError):
+            raise GatewayError(answer.kind, answer.message)
+        said = answer(request) if callable(answer) else str(answer)
+        if isinstance(said, Reply):
+            return said
+        return reply(said, scripted_endpoint.model, call_usage(100, 10, 0.001))
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def asked(self) -> list[str]:
+        """The models that were asked, in order."""
+        return [model for model, _ in self.requests]
+
+
+def of_family(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
+    """Return an endpoint whose family is the first letter of the model's name."""
+    return dataclasses.replace(scripted_endpoint(model), family=model[0], **changes)
 
 
 def scores(*values: float, reasoning: str = "Because.", **more: Any) -> str:  # noqa: ANN401 - any JSON
