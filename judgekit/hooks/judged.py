@@ -21,6 +21,7 @@ MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be los
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
 _IMPORTS = 1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
 _OK = 200
+_SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "what is shown is the BM25 answer"
 
 
@@ -75,11 +76,16 @@ def _ask(
     from judgekit.retrieval import quickjson  # noqa: PLC0415 - the same
 
     def body() -> bytes:
+        # What stands in a candidate is read there.
+        sent = [
+            {name: getattr(candidate, name) for name in _SENT} | {"tags": list(candidate.tags)}
+            for candidate in asked
+        ]
         request = {
             **client.carried(configured.project),
             "prompt": prompt,
             "transcript_path": str(payload.get("transcript_path") or ""),
-            "candidates": [_told(candidate) for candidate in asked],
+            "candidates": sent,
             "alone": [asked.index(candidate) for candidate in alone],
         }
         return quickjson.written(request).encode()
@@ -94,54 +100,28 @@ def _ask(
         return kept, undecided, said["degraded"]
 
     def locally(reason: client.NoEngine) -> tuple[list[Candidate], list[Candidate], str | None]:
-        if isinstance(reason, client.EngineOff):
-            return _here(prompt, asked, alone, payload, configured)
         if isinstance(reason, client.EngineBusy):
             raise UnjudgedError(f"not judged (the engine is busy: {reason}); {_BM25}")
         if isinstance(reason, client.EngineLost):
             raise UnjudgedError(f"not judged ({reason}); {_BM25}")
         try:
-            process = client.start_for_later()
+            begun = not isinstance(reason, client.EngineOff) and client.start_for_later() is not None
         except client.NoEngine as error:
             raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
-        if process is None:
-            return _here(prompt, asked, alone, payload, configured)
-        raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}")
+        if begun:
+            raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}")
+        from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
+
+        watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)
+        programs.make_importable()
+        from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
+
+        judged = search.judged_hook(prompt, asked, alone, payload, configured.project)
+        if isinstance(judged, str):
+            raise UnjudgedError(judged)
+        return judged.kept, judged.undecided, judged.degraded
 
     seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
     watchdog.extend(seconds + _SLACK / 2)
     use = session.allowed(configured)
     return client.call("select", body, read, locally, use=use, begin=client.Connection, seconds=seconds)
-
-
-def _told(candidate: Candidate) -> dict[str, object]:
-    """Return what the engine needs to know of a candidate; what stands in it is read there."""
-    return {
-        "id": candidate.id,
-        "title": candidate.title,
-        "category": candidate.category,
-        "tags": list(candidate.tags),
-        "root": candidate.root,
-        "place": candidate.place,
-        "kind": candidate.kind,
-    }
-
-
-def _here(
-    prompt: str,
-    asked: Sequence[Candidate],
-    alone: Sequence[Candidate],
-    payload: Mapping[str, Any],
-    configured: Settings,
-) -> tuple[list[Candidate], list[Candidate], str | None]:
-    """Judge in this process."""
-    from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
-
-    watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)
-    programs.make_importable()
-    from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
-
-    judged = search.judged_hook(prompt, asked, alone, payload, configured.project)
-    if isinstance(judged, str):
-        raise UnjudgedError(judged)
-    return judged.kept, judged.undecided, judged.degraded

@@ -8,7 +8,6 @@ import ipaddress
 import json
 import re
 import ssl
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from judgekit.providers import bounded, running
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from judgekit.config.settings import Config
     from judgekit.judging.score import DocumentJudge
@@ -64,10 +63,18 @@ class Shared:
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
         """Return the server's verdict; where there is none, one that is undetermined and says why."""
         state, seconds = JudgingState(document, judge.session()), judge.deadline + _SLACK
+        wish = {
+            "rubric": judge.loaded.rubric.ref,
+            "rubric_sha256": judge.loaded.sha256,
+            "mode": judge.mode,
+            "deadline": judge.deadline,
+            "max_cost_usd": judge.max_cost_usd,
+            "cache": judge.cache is not None,
+        }
+        body = {"document": document.body(redact.words if judge.options.redact else str), "wish": wish}
         try:
-            async with self._client(seconds, seconds) as client:
-                answer = await client.post("/v1/judge", json=_body(judge, document))
-            judged = Verdict.model_validate_json(self._content(answer))
+            answer = await self._answer("POST", "/v1/judge", seconds, of_one_read=seconds, json=body)
+            judged = Verdict.model_validate_json(answer)
         except (*_FAILURES, SharedError, ValidationError) as error:
             why = f"the shared judge at {self.url}: {_told(error)}"
             return judge.unjudged(state, why)
@@ -83,7 +90,7 @@ class Shared:
         """
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         headers = {"Content-Type": "application/json"}
-        answer = self._asked(lambda client: client.post("/v1/ledger", content=body, headers=headers))
+        answer = self._of_ledger("POST", content=body, headers=headers)
         try:
             refused = dict(json.loads(answer).get("refused") or {})
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -94,45 +101,36 @@ class Shared:
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
         wanted = {"since": since, "project": project}
-        into.write_bytes(
-            self._asked(lambda client: client.get("/v1/ledger", params=wanted), _LONGEST, _MOST_LEDGER)
-        )
+        into.write_bytes(self._of_ledger("GET", seconds=_LONGEST, most=_MOST_LEDGER, params=wanted))
 
-    @asynccontextmanager
-    async def _client(
-        self, seconds: float, of_one_read: float, most: int = bounded.MOST
-    ) -> AsyncIterator[httpx.AsyncClient]:
-        """Open a client whose requests have so many seconds in all."""
-        headers = {"Authorization": f"Bearer {self.token}"}
+    def _of_ledger(self, method: str, *, seconds: float = _LEDGER_SECONDS, **sent: Any) -> bytes:  # noqa: ANN401 - httpx's own
+        try:
+            return running.run(self._answer(method, "/v1/ledger", seconds, **sent))
+        except _FAILURES as error:
+            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        of_one_read: float = _LEDGER_SECONDS,
+        most: int = bounded.MOST,
+        **sent: Any,  # noqa: ANN401 - httpx's own
+    ) -> bytes:
+        """Return the body of what the server answers within `seconds` in all.
+
+        Raises one of `_FAILURES`, and `SharedError` for an answer that is an error.
+        """
         timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
         with bounded.replies(most):
             async with (
                 asyncio.timeout(seconds),
-                httpx.AsyncClient(
-                    base_url=self.url, headers=headers, timeout=timeout, verify=_trust()
-                ) as client,
+                httpx.AsyncClient(base_url=self.url, timeout=timeout, verify=_trust()) as client,
             ):
-                yield client
-
-    def _asked(
-        self,
-        ask: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]],
-        seconds: float = _LEDGER_SECONDS,
-        most: int = bounded.MOST,
-    ) -> bytes:
-        """Return the body of what the server answers within `seconds` in all; raises `SharedError`."""
-
-        async def answer() -> bytes:
-            async with self._client(seconds, _LEDGER_SECONDS, most) as client:
-                return self._content(await ask(client))
-
-        try:
-            return running.run(answer())
-        except _FAILURES as error:
-            raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
-
-    def _content(self, answer: httpx.Response) -> bytes:
-        """Return the body of an answer that is none of an error; raises `SharedError`."""
+                client.headers["Authorization"] = f"Bearer {self.token}"
+                answer = await client.request(method, path, **sent)
         if answer.status_code == httpx.codes.OK:
             return answer.content
         try:
@@ -166,18 +164,6 @@ def configured(settings: Config) -> Shared | None:
     return Shared(url.rstrip("/"), token)
 
 
-def _body(judge: DocumentJudge, document: Document) -> dict[str, Any]:
-    wish = {
-        "rubric": judge.loaded.rubric.ref,
-        "rubric_sha256": judge.loaded.sha256,
-        "mode": judge.mode,
-        "deadline": judge.deadline,
-        "max_cost_usd": judge.max_cost_usd,
-        "cache": judge.cache is not None,
-    }
-    return {"document": document.body(redact.words if judge.options.redact else str), "wish": wish}
-
-
 @functools.cache
 def _trust() -> ssl.SSLContext:
     """Return what certificates are checked with; made once, since reading the system's takes a while."""
@@ -193,10 +179,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _told(error: Exception) -> str:
-    if isinstance(error, SharedError):
-        return str(error)
-    if isinstance(error, GatewayError):
-        return one_line(error.message, _SAID)
+    if isinstance(error, SharedError | GatewayError):
+        return one_line(str(error), _SAID)
     if isinstance(error, ValidationError):
         return _NO_SENSE
     if isinstance(error, httpx.TimeoutException | TimeoutError):
