@@ -143,10 +143,11 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(
     judgekit: Judgekit, project: Path, format_: str
 ) -> None:
     done = judgekit("judge", "good.md", "bad.md", "--format", format_)
-    assert (done.code, (done.out + done.err).count("nothing was judged")) == (2, 1)
+    assert (done.code, done.err.count("\n")) == (2, 1)
     assert done.err.startswith("judgekit: undetermined: nothing was judged: no model found: set a provider")
-    assert done.err.count("\n") == 1
-    if format_ == "jsonl":
+    if format_ == "table":
+        assert "nothing was judged" not in done.out
+    else:
         assert [json.loads(line)["verdict"] for line in done.out.splitlines()] == ["undetermined"] * 2
 
 

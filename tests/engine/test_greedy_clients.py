@@ -1,4 +1,4 @@
-"""Clients that take much and give nothing back, over real sockets: other people's requests get through."""
+"""Clients that take much, give nothing back or do not go on: other people's requests get through."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ def few(tmp_path: Path) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Return a server that waits for three seconds for a client that does not read."""
-    yield from serving(tmp_path_factory.mktemp("quick"), "p.WRITE_SECONDS = 3; p._LOOK = 0.2")
+    """Return a server that waits for three seconds for a client that does not go on or does not read."""
+    settings = "p.WRITE_SECONDS = 3; p.HEAD_SECONDS = p.BODY_SECONDS = 3; p._LOOK = 0.2"
+    yield from serving(tmp_path_factory.mktemp("quick"), settings)
 
 
 @pytest.fixture
@@ -189,6 +190,20 @@ def test_connections_that_say_nothing_leave_room_for_other_people(
     connections += [opened(few) for _ in range(1100)]
     assert ask(few, few.token).status_code == 200
     assert ask(few, few.token, "/healthz").status_code == 200
+
+
+BEGUN = {
+    "nothing": b"",
+    "half a head": b"GET /healthz HTTP/1.1\r\nHost: x\r\n",
+    "no body": b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n",
+}
+
+
+def test_who_begins_and_does_not_go_on_is_hung_up_on(quick: Serving) -> None:
+    begun = [opened(quick, text % quick.token.encode() if b"%s" in text else text) for text in BEGUN.values()]
+    for connection in begun:
+        with connection, contextlib.suppress(ConnectionResetError):
+            assert connection.recv(100) == b""
 
 
 HOSTILE = {

@@ -94,40 +94,24 @@ def test_a_network_hears_no_token_in_the_clear(host: str) -> None:
         serve(Address(host, 0), None, lambda _: pytest.fail("it listens"))
 
 
-def test_a_server_that_nobody_may_ask_does_not_start() -> None:
-    with pytest.raises(ConfigError, match="judgekit serve token create"):
-        serve(Address("127.0.0.1", 0), None, lambda _: pytest.fail("it listens"))
+def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(error: type[Exception], match: str, *given: object) -> None:
+        with pytest.raises(error, match=match):
+            serve(Address("127.0.0.1", *given), None, lambda _: pytest.fail("it listens"))  # type: ignore[arg-type]  # rows
 
-
-def test_half_a_certificate_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="belong together"):
-        serve(Address("127.0.0.1", 0, tmp_path / "cert.pem"), None, lambda _: None)
-
-
-def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
-    for name in ("cert.pem", "key.pem"):
-        (tmp_path / name).write_text("no PEM")
-    with pytest.raises(ConfigError, match=r"cert\.pem.*expected PEM"):
-        serve(Address("127.0.0.1", 0, tmp_path / "cert.pem", tmp_path / "key.pem"), None, lambda _: None)
-
-
-@pytest.fixture
-def able(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a server have whom to ask and who may ask it."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    refuses(UsageError, "belong together", 0, certificate)
+    refuses(ConfigError, r"cert\.pem.*expected PEM", 0, certificate, key)
+    certificate.write_text("no PEM")
+    key.write_text("no PEM")
+    refuses(ConfigError, r"cert\.pem.*expected PEM", 0, certificate, key)
+    refuses(ConfigError, "judgekit serve token create", 0)
     user_tokens().create("ada")
+    refuses(ConfigError, "nobody to judge with: no model found", 0)
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)
-
-
-@pytest.mark.usefixtures("able")
-def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port} cannot be listened on"):
-            serve(Address("127.0.0.1", port), None, lambda _: pytest.fail("it listens"))
-
-
-def test_a_server_without_a_model_does_not_start() -> None:
-    user_tokens().create("ada")
-    with pytest.raises(ConfigError, match="nobody to judge with: no model found"):
-        serve(Address("127.0.0.1", 0), None, lambda _: pytest.fail("it listens"))
+        refuses(ConfigError, f"127.0.0.1:{port} cannot be listened on", port)
