@@ -19,7 +19,6 @@ from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.subject import Task
 from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
@@ -95,34 +94,6 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
     ):
         assert select(ScriptedGateway({"quick": [answer] * 2}), model) == ["kept"]
         assert select(ScriptedGateway({}), model) == ["kept"]
-
-
-def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
-    own = scripted_endpoint("model")
-
-    def fenced() -> Request:
-        return request(Fence().around("text"))
-
-    assert reply_cache.key(own, fenced()) == reply_cache.key(own, dataclasses.replace(fenced(), timeout=1))
-    others = [
-        (own, request("other")),
-        (own, dataclasses.replace(fenced(), max_tokens=7)),
-        (own, dataclasses.replace(fenced(), schema={})),
-        (own, dataclasses.replace(fenced(), top_logprobs=3)),
-        (scripted_endpoint("other"), fenced()),
-        (dataclasses.replace(own, api_base="http://127.0.0.1:1"), fenced()),
-        (dataclasses.replace(own, parameters={"region": "eu"}), fenced()),
-        (own, fenced()),
-    ]
-    assert len({reply_cache.key(*each) for each in others}) == len(others)
-    secret = dataclasses.replace(own, api_key="k")
-    assert reply_cache.key(secret, fenced()) == reply_cache.key(own, fenced())
-
-
-def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
-    """Inside a fence the word is broken up, so what is taken out of the key is only ever ours."""
-    one, other = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
-    assert without_nonce(one) != without_nonce(other)
 
 
 def test_a_recording_is_not_kept(cache: ReplyCache) -> None:

@@ -9,6 +9,7 @@ import pytest
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.judging import cache
+from judgekit.judging.fence import Fence, without_nonce
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Request
 from judgekit.providers.registry import CommandProfile
@@ -26,25 +27,42 @@ def key(own: Endpoint) -> str:
     return cache.key(own, REQUEST)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"arguments": {"": {"reasoning_effort": "high"}}},
-        {"thinking": {"": 4000}},
-        {"client": "openai"},
-        {"prompt_caching": True},
-    ],
-)
-def test_a_profile_that_asks_otherwise_makes_a_new_question(changes: dict[str, Any]) -> None:
+def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
     own = scripted_endpoint("model")
-    other = dataclasses.replace(own, profile=PROFILE.model_copy(update=changes))
-    assert key(other) != key(own)
 
+    def fenced(**changes: Any) -> Request:  # noqa: ANN401 - any field
+        asked = dataclasses.replace(REQUEST, messages=(Message("user", Fence().around("text")),))
+        return dataclasses.replace(asked, **changes)
 
-def test_what_only_describes_a_profile_makes_none() -> None:
-    own = scripted_endpoint("model")
+    def asking(**changes: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
+        return dataclasses.replace(own, profile=PROFILE.model_copy(update=changes))
+
+    usual = cache.key(own, fenced())
+    others = [
+        *(
+            cache.key(own, each)
+            for each in (REQUEST, fenced(max_tokens=7), fenced(schema={}), fenced(sample=2))
+        ),
+        cache.key(own, fenced(top_logprobs=3)),
+        cache.key(scripted_endpoint("other"), fenced()),
+        cache.key(dataclasses.replace(own, api_base="http://127.0.0.1:1"), fenced()),
+        cache.key(dataclasses.replace(own, parameters={"region": "eu"}), fenced()),
+        cache.key(asking(arguments={"": {"reasoning_effort": "high"}}), fenced()),
+        cache.key(asking(thinking={"": 4000}), fenced()),
+        cache.key(asking(client="openai"), fenced()),
+        cache.key(asking(prompt_caching=True), fenced()),
+    ]
+    assert len({usual, *others}) == 1 + len(others)
     words = {"title": "Another", "rank": 3, "notes": "New.", "key": ["OTHER_KEY"]}
-    assert key(dataclasses.replace(own, profile=PROFILE.model_copy(update=words))) == key(own)
+    assert cache.key(own, fenced(timeout=1)) == usual
+    assert cache.key(dataclasses.replace(own, api_key="k"), fenced()) == usual
+    assert cache.key(asking(**words), fenced()) == usual
+
+
+def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
+    """Inside a fence the word is broken up, so what is taken out of the key is only ever ours."""
+    one, other = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
+    assert without_nonce(one) != without_nonce(other)
 
 
 def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:

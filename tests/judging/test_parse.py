@@ -1,0 +1,358 @@
+"""Forms that models give their answers: which are read, and which give no number that is certain."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import json
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, ValidationError, create_model
+from replies import FORGED, HIGH, LOW, ROWS
+
+from judgekit.errors import FailureKind, InvalidReply
+from judgekit.judging.extract import extract
+from judgekit.judging.round import cause
+from judgekit.judging.scan import MAX_ENTRIES, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+ONE_NUMBER = {
+    **ROWS["wrapped"],
+    **ROWS["misspelt"],
+    "lone surrogate": '{"explanation": "\ud83d", "relevance": 2}',
+    "NUL": '{"explanation": "\0", "relevance": 2}\0',
+}
+
+
+@pytest.mark.parametrize("raw", ONE_NUMBER.values(), ids=ONE_NUMBER)
+def test_one_number_is_read(raw: str, relevance: type[BaseModel]) -> None:
+    assert extract(raw, relevance).model_dump()["relevance"] == 2
+
+
+@pytest.mark.parametrize("raw", ROWS["scores"].values(), ids=ROWS["scores"])
+def test_scores_are_read_nested_and_flat(raw: str, nested: type[BaseModel], flat: type[BaseModel]) -> None:
+    wanted = {"semantic": 4, "pragmatic": 3, "syntactic": 5}
+    assert extract(raw, nested).model_dump() == {"reasoning": "Fine.", "scores": wanted}
+    assert extract(raw, flat).model_dump() == {"reasoning": "Fine.", **wanted}
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ('{"relevance": 1, "explanation": "a \\"b\\" c"}', 'a "b" c'),
+        ('{"relevance": 1, "explanation": "a "b", c"}', 'a "b", c'),
+        ('{"relevance": 1, "explanation": "\\u00e9\\ud83d\\ude00\\n\\/"}', "é😀\n/"),
+        ('{"relevance": 1, "explanation": "\\ud83d"}', "�"),
+        ('{"relevance": 1, "explanation": "50\\% \\alpha"}', "50\\% \\alpha"),
+        ('{"relevance": 1, "explanation": "a\nb"}', "a\nb"),
+        ('{"relevance": 1, "explanation": "“a”, b"}', "“a”, b"),
+        ('{"relevance": 1, "explanation": "{\\"a\\": [1}"}', '{"a": [1}'),
+        ("{'relevance': 1, 'explanation': 'it's \"a\"'}", 'it\'s "a"'),
+        ('{"relevance": 1, "explanation": 12}', "12"),
+        ('{"relevance": 1, "explanation": null}', ""),
+    ],
+)
+def test_text_is_kept(raw: str, text: str, relevance: type[BaseModel]) -> None:
+    assert extract(raw, relevance).model_dump() == {"relevance": 1, "explanation": text}
+
+
+class Grade(enum.Enum):
+    HIGH = "High Quality"
+    LOW = "Low Quality"
+
+
+class Kinds(BaseModel):
+    winner: Literal["A", "B", "tie"] | None = None
+    level: Literal[1, 2] = 1
+    grade: Grade = Grade.LOW
+    keep: list[str] = []
+    weights: dict[str, int] = {}
+    pair: tuple[int, str] = (0, "")
+    share: float | None = None
+    either: int | str = 0
+    flag: bool = False
+    more: Any = None
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ('{"winner": "TIE"}', {"winner": "tie"}),
+        ('{"winner": " b "}', {"winner": "B"}),
+        ('{"winner": null}', {"winner": None}),
+        ('{"level": "2"}', {"level": 2}),
+        ('{"level": 2.0}', {"level": 2}),
+        ('{"grade": "high quality"}', {"grade": Grade.HIGH}),
+        ('{"keep": ["a1", "b2"]}', {"keep": ["a1", "b2"]}),
+        ('{"keep": [a1, b2]}', {"keep": ["a1", "b2"]}),
+        ('{"keep": ["a1" \n "b2",]}', {"keep": ["a1", "b2"]}),
+        ('{"keep": [7, 12]}', {"keep": ["7", "12"]}),
+        ('{"keep": ["say "a", or b", "c"]}', {"keep": ['say "a", or b', "c"]}),
+        ('{"keep": []}', {"keep": []}),
+        ('{"keep": null}', {"keep": []}),
+        ('{"weights": {"a": "1", "b": {"score": 2}}}', {"weights": {"a": 1, "b": 2}}),
+        ('{"weights": [{"name": "a", "score": 1}]}', {"weights": {"a": 1}}),
+        ('{"pair": ["1", "x"]}', {"pair": (1, "x")}),
+        ('{"share": "0.25"}', {"share": 0.25}),
+        ('{"share": 1}', {"share": 1.0}),
+        ('{"either": "x"}', {"either": "x"}),
+        ('{"flag": True}', {"flag": True}),
+        ('{"flag": "false"}', {"flag": False}),
+        ('{"more": {"a": [1, {"b": null}]}}', {"more": {"a": [1, {"b": None}]}}),
+    ],
+)
+def test_kinds_of_values(raw: str, wanted: Mapping[str, object]) -> None:
+    read = extract(raw, Kinds)
+    assert {name: getattr(read, name) for name in read.model_fields_set or wanted} == wanted
+
+
+class Aliased(BaseModel):
+    overall: int = Field(validation_alias=AliasChoices("O", "overall"))
+    topic: int = Field(alias="T")
+    final_score: int = 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    ['{"O": 2, "T": 1, "final_score": 3}', '{"Overall": 2, "t": 1, "Final Score": 3, "other": {}}'],
+)
+def test_aliases_and_alike_keys(raw: str) -> None:
+    read = extract(raw, Aliased)
+    assert (read.overall, read.topic, read.final_score) == (2, 1, 3)
+
+
+def test_an_exact_key_wins_over_an_alike_one(relevance: type[BaseModel]) -> None:
+    assert extract('{"RELEVANCE": 1, "relevance": 2}', relevance).model_dump()["relevance"] == 2
+
+
+def test_a_root_model_is_read() -> None:
+    class Weights(RootModel[dict[str, int]]):
+        pass
+
+    assert extract('So: {"a": "1", "b": 2}', Weights).root == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(("extra", "read"), [("ignore", True), ("allow", True), ("forbid", False)])
+def test_the_models_own_setting_decides_about_extras(
+    extra: Literal["ignore", "allow", "forbid"], *, read: bool
+) -> None:
+    class Configured(BaseModel):
+        model_config = ConfigDict(extra=extra)
+        relevance: int
+
+    if read:
+        assert extract('{"relevance": 1, "note": "x"}', Configured).relevance == 1
+    else:
+        with pytest.raises(InvalidReply, match="note"):
+            extract('{"relevance": 1, "note": "x"}', Configured)
+
+
+def test_a_model_in_strict_mode_gets_numbers() -> None:
+    class Exact(BaseModel):
+        model_config = ConfigDict(strict=True)
+        relevance: int
+
+    with pytest.raises(ValidationError):
+        Exact.model_validate({"relevance": "2"})
+    assert extract('{"relevance": "2"}', Exact).relevance == 2
+    assert extract('{"relevance": 2.0}', Exact).relevance == 2
+
+
+# What is not read
+
+
+@pytest.mark.parametrize(("raw", "why"), ROWS["refused"].values(), ids=ROWS["refused"])
+def test_nothing_is_made_up(raw: str, why: str, relevance: type[BaseModel]) -> None:
+    with pytest.raises(InvalidReply) as refused:
+        extract(raw, relevance)
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3}}', "scores.syntactic"),
+        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 1', "scores.syntactic"),
+        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 9}}', "9"),
+        ('{"reasoning": "x", "scores": [4, 3, 5]}', "scores"),
+        (
+            '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 3, "semantic": 5, "syntactic": 5}}',
+            "twice",
+        ),
+        ('{"reasoning": "x", "scores": [{"name": "semantic", "score": 1}, {"name": "semantic"}]}', "twice"),
+        ('{"scores": {"semantic": 4, "pragmatic": 3, "syntactic": 5}}', "reasoning"),
+        ('{"reasoning": "x", "scores": {...}}', "scores"),
+    ],
+)
+def test_scores_are_not_made_up(raw: str, why: str, nested: type[BaseModel]) -> None:
+    with pytest.raises(InvalidReply) as refused:
+        extract(raw, nested)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("raw", ROWS["quoted"].values(), ids=ROWS["quoted"])
+def test_an_answer_that_is_quoted_without_escapes_is_not_taken(raw: str, nested: type[BaseModel]) -> None:
+    try:
+        base_model = extract(raw, nested)
+    except InvalidReply:
+        return
+    assert json.loads(LOW) == base_model.model_dump()["scores"]
+
+
+def test_an_answer_that_is_begun_anew_is_read(nested: type[BaseModel]) -> None:
+    raw = '{"reasoning": "The text is ' + FORGED
+    assert extract(raw, nested).model_dump()["scores"] == json.loads(HIGH)
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        '"max_score": 10',
+        '"out_of": "10"',
+        '"scale": 10',
+        '"Scale": "1-10"',
+        '"scale": {"min": 0, "max": 100}',
+    ],
+)
+@pytest.mark.parametrize(
+    "form", ['{"reasoning": "r", "scores": %s, %s}', '{%s, "result": {"reasoning": "r", "scores": %s}}']
+)
+def test_another_scale_beside_the_scores_is_refused(scale: str, form: str, nested: type[BaseModel]) -> None:
+    raw = form % ((HIGH, scale) if form.startswith('{"r') else (scale, HIGH))
+    with pytest.raises(InvalidReply, match="another scale than the one up to 5"):
+        extract(raw, nested)
+
+
+@pytest.mark.parametrize(
+    "word", ['"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null']
+)
+def test_the_scale_that_was_asked_for_may_be_named(word: str, nested: type[BaseModel]) -> None:
+    base_model = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
+    assert base_model.model_dump()["scores"] == json.loads(HIGH)
+
+
+def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:
+    raw = '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
+    with pytest.raises(InvalidReply, match="2 places"):
+        extract(raw, flat)
+
+
+class Choices(BaseModel):
+    keep: list[str]
+    winner: Literal["A", "B"] = "A"
+    level: Literal[1, 2] = 1
+    weights: dict[str, int] = {}
+    pair: tuple[int, int] = (0, 0)
+    either: int | str = 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"keep": ["a", "b"',
+        '{"keep": ["a", "b',
+        '{"keep": "all"}',
+        '{"keep": ["a", {"b": , "c": 1}]}',
+        '{"keep": [], "winner": "C"}',
+        '{"keep": [], "winner": "A or B"}',
+        '{"keep": [], "level": true}',
+        '{"keep": [], "level": 3}',
+        '{"weights": {"a": 1, "b": 2',
+        '{"keep": [], "weights": {"a": true}}',
+        '{"keep": [], "weights": {"a": 1, "a": 2}}',
+        '{"keep": [], "pair": [1, 2, 3]}',
+        '{"keep": [], "either": true}',
+    ],
+)
+def test_other_kinds_are_not_bent(raw: str) -> None:
+    with pytest.raises(InvalidReply):
+        extract(raw, Choices)
+
+
+# Why a reply could not be read: a refusal, a cut, or neither
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I\u2019m sorry, I can\u2019t assist with rating this text.",
+        "I cannot provide an evaluation of this passage, as it goes against my principles.",
+        "Sorry, but we are unable to judge such content.",
+        "As an AI model I can't rate this kind of text.",
+        "  Unfortunately I am not able to review this document.",
+        "<think>They ask me to rate it. Should I?</think>\n\nI won't rate this.",
+        "I must not answer this question.",
+    ],
+)
+def test_a_refusal_is_recognised(raw: str) -> None:
+    assert cause(raw) is FailureKind.REFUSAL
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"reasoning": "The text is',
+        '{"reasoning": "The text is sound", "scores": {"semantic": 4, "pragm',
+        '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 3,',
+        '```json\n{"keep": ["ABCD", "EF',
+        'Here it is:\n{"scores": {"semantic": 4}, "findings": [{"issue": "It says \'so',
+        '{"keep": tr',
+        '{"example": 1}\n{"scores": {"semantic":',
+    ],
+)
+def test_a_reply_that_was_cut_off_is_recognised(raw: str) -> None:
+    assert cause(raw) is FailureKind.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "The text is good.",
+        "4",
+        "I can help: the document says that it cannot be judged.",
+        "The author is sorry, and I cannot see why.",
+        "Sorry for the delay; the score is four.",
+        '{"score": "high"}',
+        '{"semantic": 4} and that is all I can say',
+        '{"reasoning": "I am sorry, I cannot rate it."}',
+        '```json\n{"scores": {"semantic": 4, "reasoning": "It is\n```',
+        '{"a": "x" and so on, and I am done}',
+    ],
+)
+def test_what_is_neither_is_invalid(raw: str) -> None:
+    assert cause(raw) is FailureKind.INVALID_REPLY
+
+
+def test_a_flood_is_invalid_and_raises_nothing() -> None:
+    flood = '{"findings": [' + '{"dimension": "semantic", "issue": "x"},' * (MAX_ENTRIES // 2) + "]}"
+    with pytest.raises(InvalidReply):
+        scan(flood)
+    assert cause(flood) is FailureKind.INVALID_REPLY
+
+
+@given(st.text() | st.text("{}[]\":,'\\ \nIsorcanthelp19"))
+def test_every_text_has_a_cause(raw: str) -> None:
+    kinds = (FailureKind.REFUSAL, FailureKind.TRUNCATED, FailureKind.INVALID_REPLY)
+    assert cause(raw) in kinds
+
+
+def test_a_model_that_was_made_for_one_reply_is_let_go_of() -> None:
+    def read() -> weakref.ref[type[BaseModel]]:
+        model = create_model("Reply", keep=(int, ...))
+        assert extract('{"keep": 3}', model).model_dump() == {"keep": 3}
+        return weakref.ref(model)
+
+    seen = [read() for _ in range(5)]
+    gc.collect()
+    assert [reference_type() for reference_type in seen] == [None] * 5
