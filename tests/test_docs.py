@@ -6,18 +6,23 @@ import json
 import re
 import shlex
 import shutil
+from math import ceil
 from typing import TYPE_CHECKING, get_args
 
 import pytest
 from pydantic import BaseModel
 
+from judgekit.cli.app import run
 from judgekit.config.settings import Config
 from judgekit.hooks import claude_code
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 from tests import docs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
 
 HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit search QUERY\n"}
 
@@ -28,24 +33,16 @@ def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
 
 
 RUBRICS = ("rubric check --run", "rubric diff --run")
-SENDING = (
-    *RUBRICS,
-    "judge",
-    "gate",
-    "search --judge",
-    "calibrate",
-    "eval judge",
-    "provider check",
-    "demo",
-    "escalate",
+OTHERS = (
+    *("judge", "gate", "search --judge", "calibrate", "eval judge", "provider check", "demo", "escalate"),
 )
 
 
-@pytest.mark.parametrize("command", SENDING)
-def test_what_each_sending_command_sends_is_said(command: str) -> None:
+def test_what_each_sending_command_sends_is_said() -> None:
     page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
-    assert f"`judgekit {command}`" in page
-    assert [line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line]
+    for command in (*RUBRICS, *OTHERS):
+        assert f"`judgekit {command}`" in page
+        assert [line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line]
 
 
 def test_every_switch_that_lets_something_be_sent_is_named() -> None:
@@ -113,29 +110,29 @@ def test_sound_project_has_no_problem(project: Path) -> None:
     assert list(docs.traces(project)) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[a](docs/gone.md)", "there is no docs/gone.md"),
-        ("![a](flow.svg)", "there is no flow.svg"),
-        ('<img width="9" src="docs/gone.png">', "there is no docs/gone.png"),
-        ("[a]\n\n[a]: docs/gone.md\n", "there is no docs/gone.md"),
-        ("[a [b]](docs/gone.md 'title')", "there is no docs/gone.md"),
-        ('[a [b]](docs/gone.md "title")', "there is no docs/gone.md"),
-        ("[a](docs/index.md#nowhere)", "names a heading that is not there; there are: the-end, the-guide"),
-        ("[a](#nowhere)", "names a heading that is not there"),
-        ("[a](/docs/index.md)", "is absolute"),
-        ("[a](docs/index.md#the-end)", None),
-        ("[a](https://example.invalid/gone) [b](mailto:a@example.invalid)", None),
-        ("`[a](gone.md)`\n\n```md\n[a](gone.md)\n```\n", None),
-        ("<!-- [a](gone.md) -->", None),
-    ],
-)
-def test_broken_links(project: Path, text: str, problem: str | None) -> None:
-    write(project, "README.md", text)
-    found = list(docs.broken_links(project))
-    assert len(found) == (problem is not None)
-    assert problem is None or problem in found[0]
+LINKS = {
+    "[a](docs/gone.md)": "there is no docs/gone.md",
+    "![a](flow.svg)": "there is no flow.svg",
+    '<img width="9" src="docs/gone.png">': "there is no docs/gone.png",
+    "[a]\n\n[a]: docs/gone.md\n": "there is no docs/gone.md",
+    "[a [b]](docs/gone.md 'title')": "there is no docs/gone.md",
+    '[a [b]](docs/gone.md "title")': "there is no docs/gone.md",
+    "[a](docs/index.md#nowhere)": "names a heading that is not there; there are: the-end, the-guide",
+    "[a](#nowhere)": "names a heading that is not there",
+    "[a](/docs/index.md)": "is absolute",
+    "[a](docs/index.md#the-end)": None,
+    "[a](https://example.invalid/gone) [b](mailto:a@example.invalid)": None,
+    "`[a](gone.md)`\n\n```md\n[a](gone.md)\n```\n": None,
+    "<!-- [a](gone.md) -->": None,
+}
+
+
+def test_broken_links(project: Path) -> None:
+    for text, problem in LINKS.items():
+        write(project, "README.md", text)
+        found = list(docs.broken_links(project))
+        assert len(found) == (problem is not None), text
+        assert problem is None or problem in found[0]
 
 
 def test_headings_that_repeat_are_numbered() -> None:
@@ -172,58 +169,41 @@ def test_help_is_written_and_renewed(project: Path) -> None:
     assert docs.text_of(project, docs.CLI_PAGE) == text
 
 
-def test_help_of_a_command_that_is_gone(project: Path) -> None:
+def test_help_that_is_missing_or_of_a_command_that_is_gone(project: Path) -> None:
+    assert len(list(docs.stale_help(project, HELP))) == 1
     docs.write_help(project, HELP | {"judgekit gone": "Usage\n"})
     assert list(docs.stale_help(project, HELP)) == [
         "docs/cli.md: judgekit gone is no command (any more); remove its part"
     ]
-
-
-def test_a_missing_help_page_is_a_problem_and_can_be_written(project: Path) -> None:
-    assert len(list(docs.stale_help(project, HELP))) == 1
-    docs.write_help(project, HELP)
-    assert list(docs.stale_help(project, HELP)) == []
-
-
-def test_help_of_the_real_commands_is_read() -> None:
     helps = docs.commands()
     assert {"judgekit", "judgekit search", "judgekit rubric list"} <= helps.keys()
     assert all("Usage" in text for text in helps.values())
 
 
-def test_undocumented_names(project: Path) -> None:
+def test_public_names_are_documented_and_no_others(project: Path) -> None:
     assert "missing" in next(docs.undocumented_names(project, ["judge"]))
     write(project, "docs/api.md", "`judge_all` and `search()`\n")
     assert list(docs.undocumented_names(project, ["search"])) == []
     assert list(docs.undocumented_names(project, ["judge"])) == [
         "docs/api.md: judge is public and not documented"
     ]
-
-
-def test_unknown_names(project: Path) -> None:
     write(project, "docs/api.md", "```python\njudgekit.judge(judgekit.judging('a'))\n```\n")
     assert list(docs.unknown_names(project, ["judge"])) == ["docs/api.md:2: there is no judgekit.judging"]
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "sound"),
-    [
-        ("json", '{"a": 1}', True),
-        ("json", "{'a': 1}", False),
-        ("jsonl", '{"a": 1}\n[2]', True),
-        ("jsonl", '{"a": 1}\n{', False),
-        ("yaml", "a: [1, 2]\n", True),
-        ("yaml", "a: 1\na: 2\n", False),
-        ("yaml", "a: [1\n", False),
-        ("toml", "a = 1\n", True),
-        ("toml", "a = \n", False),
-        ("text", "{", True),
-    ],
-)
-def test_unparsable_blocks(project: Path, language: str, text: str, *, sound: bool) -> None:
-    write(project, "README.md", f"# A\n\n- item\n\n  ```{language}\n{text}\n  ```\n")
-    found = list(docs.unparsable_blocks(project))
-    assert [line.split(":")[:2] for line in found] == ([] if sound else [["README.md", "6"]])
+def test_unparsable_blocks(project: Path) -> None:
+    for language, sound, broken in (
+        ("json", '{"a": 1}', "{'a': 1}"),
+        ("jsonl", '{"a": 1}\n[2]', '{"a": 1}\n{'),
+        ("yaml", "a: [1, 2]\n", "a: 1\na: 2\n"),
+        ("yaml", "a: 1\n", "a: [1\n"),
+        ("toml", "a = 1\n", "a = \n"),
+    ):
+        for text, places in ((sound, []), (broken, [["README.md", "6"]])):
+            write(project, "README.md", f"# A\n\n- item\n\n  ```{language}\n{text}\n  ```\n")
+            assert [line.split(":")[:2] for line in docs.unparsable_blocks(project)] == places
+    write(project, "README.md", "```text\n{\n```\n")
+    assert list(docs.unparsable_blocks(project)) == []
 
 
 def test_unknown_commands(project: Path) -> None:
@@ -235,47 +215,33 @@ def test_unknown_commands(project: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "wrong"),
-    [
-        ("pip install judgekit", True),
-        ("python -m pip install --user 'judgekit[local]'", True),
-        ("uv tool install judgekit", True),
-        ("pipx install judgekit==0.1.0", True),
-        ("pip install .", False),
-        ("pip install '.[local]'", False),
-        ('pip install "judgekit @ git+https://example.invalid/judgekit"', False),
-        ("judgekit install git", False),
-    ],
-)
-def test_installs_a_stranger(project: Path, line: str, *, wrong: bool) -> None:
-    write(project, "README.md", f"```sh\n{line}\n```\n")
-    assert [found.split(":")[1] for found in docs.installs_a_stranger(project)] == ["2"] * wrong
-
-
-@pytest.mark.parametrize(
-    ("text", "trace"),
-    [
-        ("see /" + "home/anna/notes", True),
-        ("see '/" + "Users/anna'", True),
-        ("cd /" + "work/main", True),
-        ("https://" + "pypi" + ".org/simple", True),
-        ("https://registry." + "npmjs" + ".org", True),
-        ("~/notes and $HOME/notes and ./work/notes", False),
-        ("https://example.invalid/work/notes", False),
-        ("the " + "/home page and pypi", False),
-        ("made up: /home/x and /home/you/notes", False),
-        ("a name of two: /" + "home/xy", True),
-    ],
-)
-def test_traces(project: Path, text: str, *, trace: bool) -> None:
-    write(project, "src/code.py", f"\n# {text}\n")
-    assert [found.split(":")[:2] for found in docs.traces(project)] == (
-        [["src/code.py", "2"]] if trace else []
+def test_installs_a_stranger(project: Path) -> None:
+    by_name = (
+        *("pip install judgekit", "python -m pip install --user 'judgekit[local]'"),
+        *("uv tool install judgekit", "pipx install judgekit==0.1.0"),
     )
+    address = 'pip install "judgekit @ git+https://example.invalid/judgekit"'
+    sound = ("pip install .", "pip install '.[local]'", address, "judgekit install git")
+    for line in (*by_name, *sound):
+        write(project, "README.md", f"```sh\n{line}\n```\n")
+        found = [found.split(":")[1] for found in docs.installs_a_stranger(project)]
+        assert found == ["2"] * (line in by_name)
 
 
-def test_binary_files_hold_no_traces(project: Path) -> None:
+def test_traces(project: Path) -> None:
+    traces = (
+        *("see /" + "home/anna/notes", "see '/" + "Users/anna'", "cd /" + "work/main"),
+        *("https://" + "pypi" + ".org/simple", "https://registry." + "npmjs" + ".org", "/" + "home/xy"),
+    )
+    none = (
+        *("~/notes and $HOME/notes and ./work/notes", "https://example.invalid/work/notes"),
+        *("the " + "/home page and pypi", "made up: /home/x and /home/you/notes"),
+    )
+    for text in (*traces, *none):
+        write(project, "src/code.py", f"\n# {text}\n")
+        places = [found.split(":")[:2] for found in docs.traces(project)]
+        assert places == ([["src/code.py", "2"]] if text in traces else [])
+    write(project, "src/code.py", "")
     (project / "picture.png").write_bytes(b"\x89PNG\xff /" + b"home/anna")
     assert list(docs.traces(project)) == []
 
@@ -310,3 +276,37 @@ def test_no_hint_names_a_package_of_an_index() -> None:
         places += [path for path in docs.ROOT.joinpath(folder).rglob(kind) if "__pycache__" not in path.parts]
     found = [place for place in places if place.is_file() and named.search(place.read_text(errors="replace"))]
     assert found == []
+
+
+@pytest.mark.parametrize(("mode", "code"), [("strict", 2), ("lenient", 0)])
+def test_the_worked_example_is_what_is_printed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mode: str,
+    code: int,
+) -> None:
+    page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
+    (shown,) = [fence.text for fence in docs.fences(page) if f"--mode {mode}" in fence.text]
+    shutil.copytree(docs.ROOT / "examples/modes", tmp_path / "modes")
+    monkeypatch.chdir(tmp_path / "modes")
+    monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
+    command, *lines = shown.strip().splitlines()
+    assert run(command.removeprefix("$ judgekit ").split()) == code
+    printed = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert len(printed) == len(lines)
+    for said, wanted in zip(printed, lines, strict=True):
+        assert said.startswith(wanted.removesuffix("..."))
+
+
+def test_the_table_of_thresholds_is_what_the_rubrics_say() -> None:
+    page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    assert len(rows) == 6
+    for name, *told in rows:
+        rubric = loader.score_rubric(name.strip("| `")).rubric
+        assert isinstance(rubric, ScoreRubric)
+        for mode, said in zip((rubric.modes.strict, rubric.modes.lenient), told, strict=False):
+            assert f"each {ceil(mode.accept.each)}" in said
+            assert ("mean" in said) == (mode.accept.mean is not None)
+            assert mode.accept.mean is None or f"mean {mode.accept.mean:g}" in said

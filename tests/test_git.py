@@ -98,30 +98,18 @@ def test_what_runs_filters_is_not_asked(work: GitRepo, word: str) -> None:
 
 def everything(repository: GitRepo, command: str) -> None:
     """Give a repository a configuration that runs `command` wherever one can."""
-    values = {
-        "filter.x.process": command,
-        "filter.x.clean": command,
-        "filter.x.smudge": command,
+    programs = (
+        "filter.x.process filter.x.clean filter.x.smudge diff.x.command diff.x.textconv diff.external"
+        " core.fsmonitor core.pager pager.log core.editor core.sshCommand core.askPass"
+        " core.alternateRefsCommand gpg.program gpg.ssh.program trailer.sign.command"
+        " uploadpack.packObjectsHook remote.origin.uploadpack"
+    )
+    values = dict.fromkeys(programs.split(), command) | {
         "filter.x.required": "true",
-        "diff.x.command": command,
-        "diff.x.textconv": command,
-        "diff.external": command,
-        "core.fsmonitor": command,
-        "core.pager": command,
-        "pager.log": command,
-        "core.editor": command,
-        "core.sshCommand": command,
-        "core.askPass": command,
-        "core.alternateRefsCommand": command,
         "credential.helper": f"!{command}",
-        "gpg.program": command,
-        "gpg.ssh.program": command,
         "log.showSignature": "true",
-        "trailer.sign.command": command,
         "alias.log": f"!{command}",
         "alias.ls-files": f"!{command}",
-        "uploadpack.packObjectsHook": command,
-        "remote.origin.uploadpack": command,
         "remote.origin.url": f"ext::{command}",
         "remote.origin.promisor": "true",
         "protocol.ext.allow": "always",
@@ -130,9 +118,8 @@ def everything(repository: GitRepo, command: str) -> None:
     }
     for name, value in values.items():
         repository("config", name, value)
-    hooks = repository.folder / ".git" / "hooks"
     for name in ("post-index-change", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
-        hook = hooks / name
+        hook = repository.folder / ".git" / "hooks" / name
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\n{command}\n")
         hook.chmod(0o755)
@@ -200,26 +187,22 @@ def test_a_bare_repository_inside_a_clone_is_no_repository(work: GitRepo, tmp_pa
     assert not ran.exists()
 
 
-def test_other_line_ends_are_no_change(work: GitRepo) -> None:
-    work.write("b.md", "same\r\n")
-    work.write("a.md", "after\n")
-    assert [file.path for file in tasks.files(work.folder, ["*.md"])] == ["a.md"]
-
-
-def test_what_a_linked_folder_leads_to_is_not_read(work: GitRepo, tmp_path: Path) -> None:
+def test_what_has_changed_is_read_and_no_linked_folder(work: GitRepo, tmp_path: Path) -> None:
     work.commit("folder", **{"notes/a_md": "in the project\n"})
     shutil.rmtree(work.folder / "notes")
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "a.md").write_text("private\n")
     (work.folder / "notes").symlink_to(tmp_path / "private")
-    assert tasks.files(work.folder, ["**/*.md"]) == []
+    work.write("b.md", "same\r\n")  # other line ends are no change
+    work.write("a.md", "after\n")
+    assert [file.path for file in tasks.files(work.folder, ["**/*.md"])] == ["a.md"]
 
 
-@pytest.mark.parametrize("name", ["GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_SSH_COMMAND", "GIT_EXEC_PATH"])
 def test_variables_that_name_programs_are_left_out(
-    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(name, f"touch {tmp_path / 'ran'}")
+    for name in ("GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_SSH_COMMAND", "GIT_EXEC_PATH"):
+        monkeypatch.setenv(name, f"touch {tmp_path / 'ran'}")
     assert Repository(work.folder).commit("HEAD")
     assert not (tmp_path / "ran").exists()
 
@@ -253,11 +236,7 @@ def test_settings_that_the_user_gives_by_variables_hold(
     assert repository.ask("config", "user.email") == b"ada@example.org\n"
     repository.ask("ls-files", "--others")
     assert not (tmp_path / "ran").exists()
-
-
-def test_the_place_of_hooks_is_known(work: GitRepo, tmp_path: Path) -> None:
-    work("config", "core.hooksPath", str(tmp_path / "hooks"))
-    repository = Repository(work.folder)
+    work("config", "core.hooksPath", str(tmp_path / "hooks"))  # the place of hooks is known all the same
     assert repository.ask("rev-parse", "--git-path", "hooks").decode().strip() == str(tmp_path / "hooks")
 
 
@@ -272,26 +251,23 @@ def test_blobs_come_one_by_one(work: GitRepo) -> None:
     assert [name for name, _ in rest] == [*oids[1:], missing, oids[0]]
 
 
-@pytest.mark.parametrize("entry", ["", ".", "bin", "./bin", "../work/bin"])
 def test_programs_of_the_current_folder_are_not_found(
-    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("git", "bin/git"):
         work.write(name, f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
         (work.folder / name).chmod(0o755)
     monkeypatch.chdir(work.folder)
     before = os.environ["PATH"]
-    monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{before}")
-    assert Repository(work.folder).commit("HEAD")
+    for entry in ("", ".", "bin", "./bin", "../work/bin"):
+        monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{before}")
+        assert Repository(work.folder).commit("HEAD")
+        assert programs.find("git", os.environ) == shutil.which("git", path=before)
+        monkeypatch.setenv("PATH", entry)
+        assert programs.find("git", os.environ) is None
+        with pytest.raises(GitError, match="no git on PATH"):
+            Repository(work.folder).commit("HEAD")
     assert not (tmp_path / "ran").exists()
-    assert programs.find("git", os.environ) == shutil.which("git", path=before)
-    monkeypatch.setenv("PATH", entry)
-    assert programs.find("git", os.environ) is None
-    with pytest.raises(GitError, match="no git on PATH"):
-        Repository(work.folder).commit("HEAD")
-
-
-def test_a_program_is_also_found_by_its_whole_path() -> None:
     assert programs.find(sys.executable, {}) == sys.executable
     assert programs.find("/no/such/program", {}) is None
     assert programs.find("bin/git", {"PATH": "/usr"}) is None

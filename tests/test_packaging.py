@@ -114,24 +114,15 @@ def test_only_judgekit_enters_site_packages(built: Built) -> None:
     }
 
 
-def test_no_python_stands_in_a_data_folder(built: Built) -> None:
-    """A module there would shadow the package in a checkout."""
+def test_what_else_is_in_the_wheel_and_the_sdist(built: Built) -> None:
+    # A module in a data folder would shadow the package in a checkout.
     shipped = [name for name in built.in_wheel() if "/_bundled/" in name]
     assert [name for name in (*listed(*DATA), *shipped) if name.endswith((".py", ".pyc", ".pth"))] == []
-
-
-def test_wheel_carries_the_licence(built: Built) -> None:
     (licence,) = [data for name, data in built.in_wheel().items() if name.endswith("/licenses/LICENSE")]
     assert licence == (ROOT / "LICENSE").read_bytes()
-
-
-def test_sdist_carries_what_a_rebuild_and_its_tests_need(built: Built) -> None:
     wanted = {"LICENSE", "README.md", "pyproject.toml", "tests/test_packaging.py", *listed("judgekit", *DATA)}
     assert wanted - built.in_sdist() == set()
-
-
-def test_sdist_carries_nothing_that_git_ignores(built: Built) -> None:
-    assert built.in_sdist() - listed(".") == {"PKG-INFO"}
+    assert built.in_sdist() - listed(".") == {"PKG-INFO"}  # nothing that git ignores
 
 
 # From here on: the wheel in an environment of its own.
@@ -255,36 +246,20 @@ def test_pictures_name_the_extra_that_is_missing(installed: Installed) -> None:
     assert "judgekit[report]" not in said
 
 
-def test_help_names_the_commands(installed: Installed) -> None:
+def test_its_commands_work_without_a_provider(installed: Installed) -> None:
     words = installed.judgekit("--help").split()
     assert {"search", "hook", "judge", "rubric", "provider", "schema", "doctor", "demo"} - set(words) == set()
-
-
-def test_bundled_rubrics_are_listed(installed: Installed) -> None:
     shown = installed.judgekit("rubric", "list")
     rubrics = [path.stem for path in (ROOT / "rubrics").glob("*.yaml")]
     assert rubrics
     assert [rubric for rubric in rubrics if not all(part in shown for part in rubric.split("@"))] == []
-
-
-def test_doctor_runs_without_any_provider(installed: Installed) -> None:
-    version = importlib.metadata.version("judgekit")
-    assert version in installed.judgekit("doctor")
-
-
-def test_hook_finds_the_memory(installed: Installed) -> None:
+    assert importlib.metadata.version("judgekit") in installed.judgekit("doctor")
     prompt = json.dumps({"prompt": "How do we refresh the JWT?", "cwd": str(installed.work)})
     context = installed.judgekit("hook", stdin=prompt)
     assert context.startswith("<memory-context")
     assert sample_store.JWT.title in context
-
-
-def test_search_finds_the_memory_without_a_model(installed: Installed) -> None:
     found = json.loads(installed.judgekit("search", "refresh the JWT", "--json"))
     assert found["results"][0]["title"] == sample_store.JWT.title
-
-
-def test_verdict_schema_is_printed(installed: Installed) -> None:
     assert json.loads(installed.judgekit("schema", "verdict"))["$schema"].endswith("2020-12/schema")
 
 
