@@ -92,14 +92,26 @@ _DAY = 86_400 * _SECOND
 _SIGNED = 2**63 - 1  # what fits into a column
 
 
+class _Statements(dict[str, "Any"]):
+    """The prepared statements of a connection."""
+
+    def __init__(self, prepare: Callable[[str], Any]) -> None:
+        self._prepare = prepare
+
+    def __missing__(self, statement: str) -> Any:  # noqa: ANN401 - a statement of `_sqlite3`
+        self[statement] = prepared = self._prepare(statement)
+        return prepared
+
+
 class _OneFunction:
-    """All that `_sqlite3` takes from `functools`: the cache of prepared statements a connection has."""
+    """All that `_sqlite3` takes from `functools`: what makes the cache of statements a connection has.
+
+    It keeps them all, for as long as the connection is open: for one search.
+    """
 
     @staticmethod
-    def lru_cache(size: int) -> Callable[[Any], Any]:
-        import _functools  # type: ignore[import-not-found]  # noqa: PLC0415 - has no stubs; CPython's alone
-
-        return lambda called: _functools._lru_cache_wrapper(called, size, False, tuple)  # noqa: FBT003, SLF001 - as functools calls it
+    def lru_cache(_size: int) -> Callable[[Any], Any]:
+        return lambda prepare: _Statements(prepare).__getitem__
 
 
 def _import_sqlite() -> Any:  # noqa: ANN401 - the module; its stubs are those of sqlite3

@@ -215,7 +215,9 @@ class _Search:
         self.ranked.candidates += candidates
 
     def _best(self, opened: Index, terms: list[Term]) -> list[Candidate]:
+        opened.connection.execute("BEGIN")  # one lock for all statements
         hits, statistics = bm25.match(opened, terms, self.pool, quick=self.pool < bm25.POOL)
+        opened.connection.execute("COMMIT")
         return confidence.order(hits, statistics, opened.profile)[: self.limit]
 
     def _pinned(self, opened: Index) -> dict[str, Candidate]:
