@@ -328,7 +328,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
         *(
             "gate.github.of_project",
             "gate.commits.since",
-            "hooks.selection.find",
+            "hooks.context.find",
             "hooks.explain.report",
         ),
         *(

@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
-from judgekit.hooks import selection
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from judgekit.hooks.selection import ShownMemories
+    from judgekit.hooks.context import ShownMemories
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate
 
@@ -30,6 +28,9 @@ _PLACES = (  # of the client's JSON that are read
     *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
     *("session_id", "stop_hook_active"),
 )
+MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
+# The event also fires for texts that no person wrote.
+NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
 _EXPLAIN = "--explain"
 _WHO = "Claude Code gives its hooks"
 
@@ -86,19 +87,17 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     Raises `BadInputError` when the payload has no prompt.
     """
     prompt = prompt_of(payload)
-    if selection.is_silent(prompt):
+    if is_silent(prompt):
         return "", []
-    from judgekit.hooks import settings  # noqa: PLC0415 - many prompts end above
+    from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
 
     configured, notes = settings.load(_project(payload))
     if not configured["enabled"]:
         return "", notes
-    ranked = selection.find(prompt, configured)
+    ranked = context.find(prompt, configured)
     if ranked.notes:
-        from judgekit.hooks import context  # noqa: PLC0415 - most stores are in order
-
         notes += context.due(configured.project, ranked.notes)
-    shown = selection.shown_without_judge(ranked, configured)
+    shown = context.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
@@ -108,6 +107,12 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
         log.add(prompt, ranked, shown, configured)
     return _render(shown, configured), notes
+
+
+def is_silent(prompt: str) -> bool:
+    """Whether a prompt gets no answer: too short, or not written by a person."""
+    text = prompt.strip()
+    return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
 
 def prompt_of(payload: Mapping[str, Any]) -> str:
@@ -201,7 +206,7 @@ def _project(payload: Mapping[str, Any]) -> str:
 def _explain(prompt: str) -> None:
     from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
-    _print(explain.report(prompt, os.getcwd()))
+    _print(explain.report(prompt, os.getcwd(), silent=is_silent(prompt)))
 
 
 def _print(text: str) -> None:

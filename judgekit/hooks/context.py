@@ -1,6 +1,7 @@
-"""The text that the prompt hook gives the agent: facts, not orders, and nothing that could pass for markup.
+"""Which memories answer a prompt, and the text that the agent gets of them.
 
-What is wrong with a store's files is said now and then, not at every prompt.
+The text holds facts, not orders, and nothing that could pass for markup. What is wrong with a store's files
+is said now and then, not at every prompt.
 """
 
 from __future__ import annotations
@@ -18,9 +19,59 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeAlias
 
-    from judgekit.retrieval.confidence import Candidate
+    from judgekit.hooks.settings import Settings
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
     _Shown: TypeAlias = tuple[Candidate, str]  # with what is said of its confidence
+
+
+POOL = 15  # hits that are rated: on labelled prompts as good as five times as many
+PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
+
+
+class ShownMemories:
+    """What is shown of a prompt's candidates: `pinned` and `injected` in full, `mentioned` as a hint."""
+
+    __slots__ = ("injected", "mentioned", "pinned")
+
+    def __init__(
+        self, pinned: list[Candidate], injected: list[Candidate], mentioned: list[Candidate]
+    ) -> None:
+        self.pinned, self.injected, self.mentioned = pinned, injected, mentioned
+
+
+def find(prompt: str, configured: Settings) -> RankedCandidates:
+    """Return the candidates for a prompt from all configured stores."""
+    from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
+
+    return search.search(
+        prompt,
+        configured["roots"],
+        project=configured.project,
+        limit=max(configured["pool"], configured["max_inject"]),
+        trusted=configured.trusted,
+        profiles=configured.profiles,
+        scorer=configured["scorer"],
+        pins=configured["pin"],
+        pool=POOL,
+        patience=PATIENCE,
+    )
+
+
+def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> ShownMemories:
+    """Return which candidates are shown, no judge being asked. What is pinned comes on top of the others."""
+    most = configured["max_inject"]
+    if configured["inject"] == "top_k":
+        return ShownMemories(
+            ranked.pinned, [candidate for candidate in ranked.candidates if not candidate.damaged][:most], []
+        )
+    injected = [candidate for candidate in ranked.candidates if candidate.confidence_label == "high"][:most]
+    mentioned = [
+        candidate
+        for candidate in ranked.candidates
+        if candidate.worth_mentioning and candidate not in injected
+    ]
+    return ShownMemories(ranked.pinned, injected, mentioned)
 
 
 LIMIT = 10_000  # characters that the client takes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.hooks import context, log, selection, settings
+from judgekit.hooks import context, log, settings
 from judgekit.retrieval import query, search
 from judgekit.text import one_line
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from judgekit.hooks.selection import ShownMemories
+    from judgekit.hooks.context import ShownMemories
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate
 
@@ -26,22 +26,25 @@ _TITLE = 70  # characters
 _JUDGE = "on: in the hook a model decides about these; without its answer it would be as follows"
 
 
-def report(prompt: str, folder: str) -> str:
-    """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate."""
+def report(prompt: str, folder: str, *, silent: bool = False) -> str:
+    """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate.
+
+    To a `silent` prompt the hook says nothing.
+    """
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
     if not configured["enabled"]:
         return "\n".join([*lines, "retrieval.enabled is false: the hook is silent"])
-    if selection.is_silent(prompt):
+    if silent:
         return "\n".join([*lines, "the prompt is too short or a notification: the hook is silent"])
-    ranked = selection.find(prompt, configured)
+    ranked = context.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
     lines += [_store(root, project) for root in configured["roots"]]
     lines.append(f"terms: {_terms(prompt, configured)}")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
-    shown = selection.shown_without_judge(ranked, configured)
+    shown = context.shown_without_judge(ranked, configured)
     lines += ["", *_outcomes(ranked.candidates, shown, configured)]
     return "\n".join([*lines, *_logged(prompt, configured)])
 

@@ -6,14 +6,14 @@ the prompts to come.
 
 from __future__ import annotations
 
-from judgekit.hooks import selection, watchdog
+from judgekit.hooks import context, watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from judgekit.hooks.selection import ShownMemories
+    from judgekit.hooks.context import ShownMemories
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
@@ -41,7 +41,7 @@ def shown_by_judge(
         return None
     alone = [
         candidate
-        for candidate in selection.shown_without_judge(ranked, configured).injected
+        for candidate in context.shown_without_judge(ranked, configured).injected
         if not candidate.damaged
     ]
     try:
@@ -56,11 +56,11 @@ def shown_by_judge(
         notes.append(degraded)
     injected = kept[: configured["max_inject"]]
     if configured["inject"] == "top_k":
-        return selection.ShownMemories(ranked.pinned, injected, [])
+        return context.ShownMemories(ranked.pinned, injected, [])
     mentioned = [
         candidate for candidate in undecided if candidate.worth_mentioning and candidate not in injected
     ]
-    return selection.ShownMemories(ranked.pinned, injected, mentioned)
+    return context.ShownMemories(ranked.pinned, injected, mentioned)
 
 
 def _ask(

@@ -43,7 +43,12 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
-    except (ValueError, StopIteration, RecursionError):
+    except (
+        ValueError,
+        StopIteration,
+        RecursionError,
+        SystemError,
+    ):  # the last one while `json` is not loaded
         raise ValueError("not valid JSON") from None
     if end != len(text):
         raise ValueError("not valid JSON")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.hooks import claude_code, explain, selection
+from judgekit.hooks import claude_code, context, explain
 from judgekit.judging import search
 from judgekit.retrieval import index_file
 
@@ -377,7 +377,7 @@ def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: 
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("oh\nno")
 
-    monkeypatch.setattr(selection, "find", broken)
+    monkeypatch.setattr(context, "find", broken)
     assert run(payload(store)) == (
         "",
         ["judgekit: internal error, nothing added to the prompt: ZeroDivisionError: oh no"],
@@ -416,7 +416,7 @@ def test_explain_says_what_becomes_of_each_candidate(
 def test_explain_says_why_there_is_nothing(store: MemoryStore, prompt: str, config: str, says: str) -> None:
     if config:
         configure(store, config)
-    assert says in explain.report(prompt, str(store.project))
+    assert says in explain.report(prompt, str(store.project), silent=claude_code.is_silent(prompt))
 
 
 class Terminal(io.StringIO):
@@ -460,7 +460,7 @@ def test_an_interruption_costs_no_prompt(
 def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prompt waits only so long for the index; the next one goes on where it stopped."""
     store = jwt_store(tmp_path / "large", 1_000)
-    monkeypatch.setattr(selection, "PATIENCE", 0.0)
+    monkeypatch.setattr(context, "PATIENCE", 0.0)
     out, err = run(payload(store))
     assert len(err) == 1
     assert "files not read yet; the next query goes on" in err[0]

@@ -27,7 +27,6 @@ EDGE = {
     "judgekit",
     "judgekit.hooks",
     "judgekit.hooks.claude_code",
-    "judgekit.hooks.selection",
 }
 SETTINGS = {"compiled"}
 SEARCH = {
@@ -110,7 +109,7 @@ def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) ->
     assert "JWT token refresh flow" in out
     assert ours(modules) <= ANSWERED
     assert modules - ours(modules) <= STANDARD | OS
-    assert len(ours(modules)) <= 18, "each module more is a hundredth of starting Python more: merge or defer"
+    assert len(ours(modules)) <= 17, "each module more is a hundredth of starting Python more: merge or defer"
 
 
 def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:
@@ -143,4 +142,3 @@ def test_a_store_that_is_missing_is_not_searched(tmp_path: Path) -> None:
     out, modules = imported({"prompt": QUESTION, "cwd": str(tmp_path)})
     assert out == ""
     assert modules - ANSWERED - OS - STANDARD == set()
-    assert "judgekit.hooks.context" not in modules

@@ -79,8 +79,7 @@ def test_bytes_of_a_path_that_is_not_utf_8_are_written_as_ascii() -> None:
 
 
 START = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-WITHOUT_C = """
-sys.modules["_json"] = None
+ALONE = """
 from judgekit.retrieval import quickjson
 assert quickjson.loads('[1, {"a": null}]') == [1, {"a": None}] and quickjson.written("é") == '"\\\\u00e9"'
 for broken in ("{", "NaN", "1 2", "[" * 50_000):
@@ -90,6 +89,7 @@ for broken in ("{", "NaN", "1 2", "[" * 50_000):
         pass
 print("fine")
 """
+WITHOUT_C = 'sys.modules["_json"] = None' + ALONE
 LEAN = """
 from judgekit.retrieval import index_file
 assert "functools" not in sys.modules and "collections" not in sys.modules, sorted(sys.modules)
@@ -104,7 +104,9 @@ print("fine")
 """
 
 
-@pytest.mark.parametrize("code", [WITHOUT_C, LEAN], ids=["json without C", "sqlite without functools"])
+@pytest.mark.parametrize(
+    "code", [ALONE, WITHOUT_C, LEAN], ids=["json", "json without C", "sqlite without functools"]
+)
 def test_what_is_imported_in_place_of_the_usual_modules(code: str) -> None:
     """A stand-in serves `_sqlite3`; nobody who imports functools later may meet it."""
     command = [sys.executable, "-I", "-S", "-c", START + code]

@@ -24,10 +24,10 @@ STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
 HOOK = f"""
 import sys
 sys.path.insert(0, {launch.ROOT!r})
-from judgekit.hooks import claude_code, selection
+from judgekit.hooks import claude_code
 del sys.path[0]
 claude_code.SECONDS = {{seconds}}
-selection.is_silent = {STUCK}
+claude_code.is_silent = {STUCK}
 claude_code.run()
 """
 GATE = f"""

@@ -16,7 +16,7 @@ from making import finality_rules, query
 
 from judgekit.config.settings import user_file
 from judgekit.hooks import claude_code, entries, judged
-from judgekit.hooks.selection import PATIENCE
+from judgekit.hooks.context import PATIENCE
 from judgekit.judging import search
 from judgekit.judging.calibration import UsableCalibration
 from judgekit.judging.verdict import Decision, RubricRef, Selection
