@@ -65,7 +65,6 @@ class Limit(NamedTuple):
         return f"{value:.1f} s" if self.unit == "seconds" else f"{value:.1%}".replace("%", " %")
 
     def __str__(self) -> str:
-        """Say what a measure must be."""
         if self.low is not None and self.high is not None:
             return f"wanted {self.text(self.low)} to {self.text(self.high)}"
         if self.low is not None:
@@ -97,7 +96,6 @@ class Kpi(NamedTuple):
 
     @property
     def limit(self) -> Limit:
-        """What it must be."""
         return LIMITS[self.name]
 
     @property
@@ -121,7 +119,6 @@ class Kpi(NamedTuple):
         return "holds" if holds else "open"
 
     def __str__(self) -> str:
-        """Say it in one line: value, interval, limit."""
         if self.value is None and self.interval is None:
             return f"{self.limit.title}: nothing measured yet ({self.limit})"
         value = "unknown" if self.value is None else self.limit.text(self.value)
@@ -235,7 +232,6 @@ def agreed(labels: Iterable[Label]) -> dict[str, LabelWord]:
 
 
 def measure(found: Evidence) -> list[Kpi]:
-    """Return the six KPIs."""
     strata = found.strata()
     words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
@@ -264,7 +260,6 @@ def reliance(found: Evidence) -> list[Kpi]:
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
-    """Return a measure that is a share."""
     return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
 
 

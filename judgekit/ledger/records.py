@@ -41,7 +41,6 @@ _QUOTING = {
 
 
 def word_of(verdict: VerdictWord) -> GateWord:
-    """Return what a gate prints for a verdict."""
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
@@ -84,7 +83,6 @@ class VerdictLine(Verdict):
 
     @property
     def word(self) -> GateWord:
-        """What a gate prints for it."""
         return word_of(self.verdict)
 
     @property
@@ -168,12 +166,8 @@ class Line(RootModel[Annotated[Record, Field(discriminator="schema_")]]):
     """Any line of a ledger."""
 
 
-KINDS: tuple[type[Record], ...] = get_args(Record)
-
-
-def kind(record_type: type[Record]) -> str:
-    """Return what `schema` says in the lines of one kind, such as `judgekit/label@1`."""
-    return str(record_type.model_fields["schema_"].default)
+SCHEMAS: dict[type[Record], str] = {kind: kind.model_fields["schema_"].default for kind in get_args(Record)}
+"""What `schema` says in the lines of each kind, such as `judgekit/label@1`."""
 
 
 def verdict_line(

@@ -24,7 +24,7 @@ from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.judging.redact import redact
-from judgekit.ledger.records import Label, Line, OverrideLine, VerdictLine, kind, line, newest_override
+from judgekit.ledger.records import SCHEMAS, Label, Line, OverrideLine, VerdictLine, line, newest_override
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -126,7 +126,6 @@ class LineFilter:
     kinds: Collection[type[Record]] | None = None
 
     def takes(self, record: Record) -> bool:
-        """Whether a record is wanted."""
         return (
             (self.kinds is None or type(record) in self.kinds)
             and (self.project is None or same_project(record.project, self.project))
@@ -149,7 +148,6 @@ class Damage(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
         if not self.line:
             return f"{self.path}: {self.why}; what is in it is skipped"
         return f"{self.path}:{self.line}: {self.why}; this line is skipped"
@@ -174,7 +172,7 @@ def entries(
     """
     seen: set[tuple[str, str]] = set()  # with who acted: of a team one could hide the other's lines else
     first = wanted.since and wanted.since.astimezone(UTC).date()
-    schemas = None if wanted.kinds is None else [kind(each).encode() for each in wanted.kinds]
+    schemas = None if wanted.kinds is None else [SCHEMAS[kind].encode() for kind in wanted.kinds]
     for path in files(places, damaged):
         day = day_of(path)
         if first is not None and day is not None and day < first:
@@ -254,12 +252,9 @@ def files(places: Iterable[Path], damaged: Callable[[Damage], None] = lambda _: 
                 else:
                     damaged(Damage(path, 0, "no regular file: a folder, a link to nothing, or a device"))
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
-    return sorted(found, key=_order)
-
-
-def _order(path: Path) -> tuple[str, int, str]:
-    named = _DAY.match(path.name)
-    return (named[1], int(named[2] or 0), str(path)) if named else ("", 0, str(path))
+    named = {path: _DAY.match(path.name) for path in found}
+    order = {path: (name[1], int(name[2] or 0)) if name else ("", 0) for path, name in named.items()}
+    return sorted(found, key=lambda path: (*order[path], str(path)))
 
 
 def day_of(path: Path) -> date | None:
@@ -391,9 +386,8 @@ def _purged(folder: Path, before: date) -> tuple[Counter[str], dict[Path, list[b
         if day is not None and day < before:
             changed[path] = None
             for record in map(parse, raws):
-                counts[
-                    "damaged" if isinstance(record, str) else kind(type(record)).split("/")[1].split("@")[0]
-                ] += 1
+                schema = "/damaged@" if isinstance(record, str) else record.schema_
+                counts[schema.partition("/")[2].partition("@")[0]] += 1
                 gone |= {record.id} if isinstance(record, VerdictLine) else set()
         elif day is not None:
             kept = [raw for raw in raws if not _is_label_of(raw, gone)]
@@ -404,7 +398,7 @@ def _purged(folder: Path, before: date) -> tuple[Counter[str], dict[Path, list[b
 
 
 def _is_label_of(raw: bytes, verdicts: Collection[str]) -> bool:
-    record = parse(raw) if kind(Label).encode() in raw else None
+    record = parse(raw) if SCHEMAS[Label].encode() in raw else None
     return isinstance(record, Label) and record.of in verdicts
 
 
@@ -450,7 +444,8 @@ class Ledger:
         self, wanted: LineFilter = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
     ) -> Iterator[Record]:
         """Yield the project's records; `damaged` hears of all that cannot be read."""
-        return records([self.folder] if exists(self.folder) else [], wanted, damaged)
+        places = [self.folder] if exists(self.folder) else []
+        return (read_line.record for read_line in entries(places, wanted, damaged))
 
     def override_for(
         self, task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False

@@ -15,7 +15,7 @@ from ledger_lines import content as of_its_own
 
 from judgekit.evaluation import charts
 from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels
-from judgekit.ledger.records import KINDS, kind
+from judgekit.ledger.records import SCHEMAS
 from judgekit.ledger.records import line as record_line
 from judgekit.ledger.triage import triage
 
@@ -171,7 +171,7 @@ def test_who_said_something_is_who_brought_it() -> None:
         verdict(),
         Fault(problem="x"),
     ]
-    assert {kind(type(line)) for line in lines} == {kind(each) for each in KINDS}
+    assert {line.schema_ for line in lines} == {*SCHEMAS.values()}
     signed = [labels.signed(line, "mal") for line in lines]
     for before, after in zip(lines, signed, strict=True):
         assert b"ann" not in record_line(after)
