@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import drawn
@@ -11,6 +12,7 @@ from loopback import Loopback
 from outcome import Outcome
 
 from judgekit.cli.app import run
+from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,3 +74,16 @@ def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]
         return done, list(server.requests)
 
     return call
+
+
+@pytest.fixture
+def ledger(project: Path) -> Ledger:
+    """Return the ledger of the project that is the current folder."""
+    return Ledger.of(project)
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    """Put the project under git."""
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
+    return project

@@ -67,3 +67,19 @@ def label(of: VerdictLine, word: LabelWord, who: str = "ann", *, after: float = 
     """Return a label given `after` hours after the verdict."""
     at = of.timestamp + timedelta(hours=after)
     return Label(of=of.id, label=word, who=who, timestamp=at)
+
+
+def given(
+    word: VerdictWord = "accept", *, days: float = 1, path: str = "a.md", **more: object
+) -> VerdictLine:
+    """Return a verdict given `days` before the present."""
+    fields: dict[str, Any] = {"name": f"{word}-{path}-{days}", "path": path} | more
+    return verdict(word, timestamp=datetime.now(UTC) - timedelta(days=days), **fields)
+
+
+def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
+    """Return verdicts on contents that differ, the newest `days` before the present."""
+    return [
+        given(word, days=days + n / 100, name=f"{word}{n}", **content(f"{word}{n}", f"{n}.md"))
+        for n in range(count)
+    ]
