@@ -17,8 +17,6 @@ def main() -> int:
         code = pre_push.ended(sys.argv[2:])
         if code is not None:
             return code
-        if pre_push.nothing_to_do(sys.argv[2:]):
-            return 0
     from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it
 
     return run()

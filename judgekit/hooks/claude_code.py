@@ -7,6 +7,7 @@ agent leaves when it stops may be judged, and every other event is met with sile
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
 MAX_INPUT = 50_000_000  # bytes
+_GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
 PROMPT = "UserPromptSubmit"
 _OTHERS = ("PostToolUse", "Stop", "SessionStart")
 _PLACES = (  # of the client's JSON that are read
@@ -44,6 +46,7 @@ def run() -> None:
 
     It ends without the interpreter's own tidying up, a tenth of the cost of its start.
     """
+    gc.set_threshold(_GARBAGE)
     os._exit(guarded([]))
 
 

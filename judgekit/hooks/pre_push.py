@@ -36,17 +36,21 @@ def skipped_by() -> str | None:
 
 
 def ended(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS`, done by a child; None in it, and where none is needed.
+    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None.
 
-    A push is held no longer than `PREPARATION`, then the budget and `GRACE`, whatever is going on then.
+    A push is judged by a child, and held no longer than `PREPARATION`, then the budget and `GRACE`, whatever
+    is going on then. The child ends at once where the push is sure to bring nothing to judge.
     """
     if "--pre-push" not in words:
         return None
-    found = watchdog.split(PREPARATION)
-    if found is None or found[0] is not None:
-        return found and found[0]
-    fault(JudgekitError("no end within the budget"), _warn)
-    return found[1] or Exit.ACCEPTED
+    child = watchdog.split(PREPARATION)
+    if child is None:
+        return Exit.ACCEPTED if _nothing_to_do(words) else None
+    code, noted = child
+    if code is None:
+        fault(JudgekitError("no end within the budget"), _warn)
+        return noted or Exit.ACCEPTED
+    return code
 
 
 def _warn(line: str) -> None:
@@ -62,7 +66,7 @@ def begun(begin: Begin, blocked: int) -> None:
     watchdog.extend(begin["budget"] + GRACE)
 
 
-def nothing_to_do(words: Sequence[str]) -> bool:
+def _nothing_to_do(words: Sequence[str]) -> bool:
     """Whether `judgekit gate WORDS` is a push that is sure to bring nothing to judge.
 
     Found out without importing what judging needs; False where that cannot be told.
