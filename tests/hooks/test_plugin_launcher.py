@@ -144,18 +144,12 @@ def test_without_python_it_is_silent_and_says_so_once(machine: Machine) -> None:
     assert_answers(machine)
 
 
-def test_without_python_and_without_a_data_folder_it_is_silent(machine: Machine) -> None:
-    done = machine.hook(CLAUDE_PLUGIN_DATA="")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    "ending", ["exit 77", "exit 1", "echo x; echo y >&2; exit 2", "exec /no/such/program"]
-)
-def test_a_python_that_will_not_do_is_passed_over(machine: Machine, ending: str) -> None:
-    machine.add("python3", f"#!/bin/sh\n{ending}\n")
+def test_a_python_that_will_not_do_is_passed_over(machine: Machine) -> None:
     machine.add_python("python3.12")
-    assert_answers(machine)
+    for ending in ("exit 77", "exit 1", "echo x; echo y >&2; exit 2", "exec /no/such/program"):
+        machine.add("python3", f"#!/bin/sh\n{ending}\n")
+        assert_answers(machine)
+        shutil.rmtree(machine.data)
 
 
 def test_the_data_folder_may_be_read_only(machine: Machine) -> None:
@@ -165,15 +159,14 @@ def test_the_data_folder_may_be_read_only(machine: Machine) -> None:
     machine.data.unlink()
 
 
-@pytest.mark.parametrize(
-    "kept", ["", "\n", "\n/no/such/python\n", "garbage", "\n\0\n", "/gone/judgekit\n/bin/sh\n"]
-)
-def test_what_was_remembered_may_be_wrong(machine: Machine, kept: str) -> None:
+def test_what_was_remembered_may_be_wrong(machine: Machine) -> None:
     machine.data.mkdir()
-    (machine.data / "python").write_text(kept)
     machine.add_python()
-    assert_answers(machine)
-    assert machine.remembered[0] == ""
+    own = f"{plugin_copy.ROOT / 'bin/judgekit'}\n{machine.bin / 'python3'}\n"
+    for kept in ("", "\n", "\n/no/such/python\n", "garbage", "\n\0\n", "/gone/judgekit\n/bin/sh\n", own):
+        (machine.data / "python").write_text(kept)
+        assert_answers(machine)
+        assert machine.remembered[0] == ""
 
 
 def test_a_remembered_python_that_became_too_old_is_forgotten(machine: Machine) -> None:
@@ -186,13 +179,14 @@ def test_a_remembered_python_that_became_too_old_is_forgotten(machine: Machine) 
     assert_answers(machine)
 
 
-@pytest.mark.parametrize("code", [1, 2, 3, 139])
-def test_a_python_that_fails_costs_no_prompt(machine: Machine, code: int) -> None:
+def test_a_python_that_fails_costs_no_prompt(machine: Machine) -> None:
     """Exit code 2 would erase it."""
-    failing = machine.add("failing", f"#!/bin/sh\nexit {code}\n")
     machine.data.mkdir()
-    (machine.data / "python").write_text(f"\n{failing}\n")
-    assert machine.hook().returncode == 0
+    for code in (1, 2, 3, 139):
+        failing = machine.add("failing", f"#!/bin/sh\nexit {code}\n")
+        (machine.data / "python").write_text(f"\n{failing}\n")
+        assert machine.hook().returncode == 0
+    assert machine.hook(CLAUDE_PLUGIN_DATA="").returncode == 0
 
 
 def test_the_python_of_an_installed_judgekit_is_preferred_and_followed(machine: Machine) -> None:
@@ -232,20 +226,11 @@ def test_the_plugin_does_not_take_itself_for_an_installation(
     assert machine.remembered[0] == str(installed)
 
 
-def test_what_was_remembered_of_itself_is_found_anew(machine: Machine) -> None:
+def test_a_command_judgekit_that_names_no_python_changes_nothing(machine: Machine) -> None:
     machine.add_python()
-    machine.data.mkdir()
-    own = plugin_copy.ROOT / "bin/judgekit"
-    (machine.data / "python").write_text(f"{own}\n{machine.bin / 'python3'}\n")
-    assert_answers(machine)
-    assert machine.remembered[0] == ""
-
-
-@pytest.mark.parametrize("first", ["#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""])
-def test_a_command_judgekit_that_names_no_python_changes_nothing(machine: Machine, first: str) -> None:
-    machine.add_python()
-    machine.add("judgekit", f"{first}\nexit 2\n")
-    assert_answers(machine)
+    for first in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
+        machine.add("judgekit", f"{first}\nexit 2\n")
+        assert_answers(machine)
 
 
 def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
@@ -261,17 +246,14 @@ def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
         assert "found no Python 3.11" in done.stdout
 
 
-def test_a_plugin_that_is_gone_costs_no_prompt(machine: Machine) -> None:
+def test_the_plugin_may_lie_anywhere_or_be_gone(machine: Machine) -> None:
     machine.add_python()
+    assert machine.hook(JUDGEKIT_DISABLE="1").stdout == ""
+    machine.plugin = plugin_copy.write(machine.folder / 'it\'s a "$HOME" `x` folder')
+    assert_answers(machine)
     machine.plugin = machine.folder / "gone"
     done = machine.hook()
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_the_plugin_may_lie_anywhere(machine: Machine) -> None:
-    machine.add_python()
-    machine.plugin = plugin_copy.write(machine.folder / 'it\'s a "$HOME" `x` folder')
-    assert_answers(machine)
 
 
 def test_nothing_in_the_project_is_run(machine: Machine) -> None:
@@ -285,24 +267,17 @@ def test_nothing_in_the_project_is_run(machine: Machine) -> None:
     assert not (machine.project / "RUN").exists()
 
 
-@pytest.mark.parametrize("name", ["PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__"])
-def test_python_is_not_told_to_be_a_program_of_the_project(machine: Machine, name: str) -> None:
+def test_python_is_not_told_to_be_a_program_of_the_project(machine: Machine) -> None:
     """It would be kept as the interpreter of an installed judgekit."""
     installed = machine.add("judgekit", f"#!{sys.executable}\n")
     ours = machine.project / "bin" / "python"
     ours.parent.mkdir()
     ours.write_text("#!/bin/sh\ntouch RUN\n")
     ours.chmod(0o755)
-    for _ in range(2):
+    for name in ("PYTHONEXECUTABLE", "__PYVENV_LAUNCHER__") * 2:
         machine.hook(**{name: "bin/python"})
         assert machine.remembered == [str(installed), sys.executable]
     assert not (machine.project / "RUN").exists()
-
-
-def test_the_switch_silences_it(machine: Machine) -> None:
-    machine.add_python()
-    done = machine.hook(JUDGEKIT_DISABLE="1")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # As a command in the client's shell
@@ -313,28 +288,20 @@ def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
     return machine.run("/bin/sh", "-c", 'judgekit "$@"', "sh", *words, PATH=path, CLAUDE_PLUGIN_ROOT="")
 
 
-def test_as_a_command_it_searches(machine: Machine) -> None:
+def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine: Machine) -> None:
     machine.add_python()
     done = command(machine, "search", "refresh the JWT", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["results"][0]["title"] == sample_store.JWT.title
+    done = command(machine, "hook", "--explain", QUESTION)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sample_store.JWT.title in done.stdout
+    done = command(machine, "judge", "a.md")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert f"pip install '{machine.plugin}'" in done.stderr
 
 
 def test_as_a_command_without_python_it_says_so(machine: Machine) -> None:
     done = command(machine, "search", "refresh the JWT")
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr == "judgekit: there is no Python 3.11 or newer\n"
-
-
-def test_as_a_command_it_says_how_to_get_the_rest(machine: Machine) -> None:
-    machine.add_python()
-    done = command(machine, "judge", "a.md")
-    assert (done.returncode, done.stdout) == (78, "")
-    assert f"pip install '{machine.plugin}'" in done.stderr
-
-
-def test_as_a_command_it_explains(machine: Machine) -> None:
-    machine.add_python()
-    done = command(machine, "hook", "--explain", QUESTION)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert sample_store.JWT.title in done.stdout
