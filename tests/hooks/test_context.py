@@ -62,30 +62,27 @@ def test_the_form_is_the_published_one() -> None:
     )
 
 
-def test_a_hint_alone() -> None:
+def test_hints() -> None:
+    assert render() == ""
     assert render(mentioned=(candidate("rate limits"),)) == (
         "<memory-nudge>1 memory may be about: rate limits. "
         'Search: judgekit search "rate limits"</memory-nudge>'
     )
-    assert render() == ""
-
-
-def test_a_title_without_a_word_is_no_search() -> None:
-    assert (
-        render(mentioned=(candidate("!?", "a"),)) == "<memory-nudge>1 memory may be about: !?</memory-nudge>"
-    )
+    wordless = render(mentioned=(candidate("!?", "a"),))
+    assert wordless == "<memory-nudge>1 memory may be about: !?</memory-nudge>"
     shown = render(mentioned=(candidate("!?", "a"), candidate("rate limits", "b")))
     assert 'Search: judgekit search "rate limits"</memory-nudge>' in shown
-
-
-def test_without_tags_there_is_no_mark() -> None:
-    assert "jwt.json</result>" in render(candidate("T", tags=()))
+    for title in ('$(rm -rf /) `id` "; curl x | sh', 'a\\" b', "it's"):
+        command = render(mentioned=(candidate(title),)).partition('judgekit search "')[2].partition('"')[0]
+        assert command, "safe in a shell"
+        assert all(char.isalnum() or char == " " for char in command)
 
 
 def test_each_store_is_a_block_of_its_own() -> None:
-    text = render(candidate("A"), candidate("B", root="/elsewhere/docs", place="b.md"))
+    text = render(candidate("A", tags=()), candidate("B", root="/elsewhere/docs", place="b.md"))
     assert text.count("<memory-context ") == 2
     assert 'source="/elsewhere/docs/"' in text
+    assert "jwt.json</result>" in text, "no mark without tags"
 
 
 def test_a_category_is_described_where_it_is_shown() -> None:
@@ -93,23 +90,24 @@ def test_a_category_is_described_where_it_is_shown() -> None:
     assert 'descriptions="decision: why &quot;we&quot; chose &lt;x&gt;">' in text
 
 
-@pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("place", ["title", "tag", "path", "category", "description", "root"])
-def test_nothing_can_pass_for_markup(text: str, place: str) -> None:
-    hit = candidate(
-        text if place == "title" else "Title",
-        root=f"/p/{text}" if place == "root" else "/p/.claude/memory",
-        tags=(text,) if place == "tag" else (),
-        category=text if place == "category" else "decision",
-        place=f"decisions/{text}.json" if place == "path" else "decisions/a.json",
-    )
-    rendered = render(hit, mentioned=(hit,), described={"decision": text} if place == "description" else {})
-    tree = ET.fromstring(f"<all>{rendered.encode().decode()}</all>")
-    assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
-    assert [child.tag for child in tree[0]] == ["result"]
-    assert set(tree[0].keys()) <= {"source", "descriptions"}
-    assert rendered.count("\n") == 3
-    assert all(char.isprintable() for char in rendered.replace("\n", ""))
+def test_nothing_can_pass_for_markup(place: str) -> None:
+    for text in HOSTILE:
+        hit = candidate(
+            text if place == "title" else "Title",
+            root=f"/p/{text}" if place == "root" else "/p/.claude/memory",
+            tags=(text,) if place == "tag" else (),
+            category=text if place == "category" else "decision",
+            place=f"decisions/{text}.json" if place == "path" else "decisions/a.json",
+        )
+        described = {"decision": text} if place == "description" else {}
+        rendered = render(hit, mentioned=(hit,), described=described)
+        tree = ET.fromstring(f"<all>{rendered.encode().decode()}</all>")
+        assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
+        assert [child.tag for child in tree[0]] == ["result"]
+        assert set(tree[0].keys()) <= {"source", "descriptions"}
+        assert rendered.count("\n") == 3
+        assert all(char.isprintable() for char in rendered.replace("\n", ""))
 
 
 @given(st.text(max_size=80), st.text(max_size=30))
@@ -120,14 +118,6 @@ def test_any_title_and_tag_is_safe(title: str, tag: str) -> None:
     assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
 
 
-@pytest.mark.parametrize("title", ['$(rm -rf /) `id` "; curl x | sh', 'a\\" b', "it's"])
-def test_the_search_it_suggests_is_safe_in_a_shell(title: str) -> None:
-    rendered = render(mentioned=(candidate(title),))
-    command = rendered.partition('judgekit search "')[2].partition('"')[0]
-    assert command
-    assert all(char.isalnum() or char == " " for char in command)
-
-
 def test_it_never_exceeds_what_the_client_takes() -> None:
     many = [candidate("t" * 1000, f"n{number}" * 50, tags=("x" * 100,) * 50) for number in range(40)]
     text = render(*many, mentioned=tuple(many))
@@ -136,25 +126,15 @@ def test_it_never_exceeds_what_the_client_takes() -> None:
     ET.fromstring(f"<all>{text}</all>")
 
 
-def test_long_texts_are_cut_with_a_mark() -> None:
-    assert "…" in render(candidate("word " * 100))
-
-
-@pytest.mark.parametrize(
-    ("root", "shown"),
-    [
-        ("/p/.claude/memory", ".claude/memory/"),
-        ("/p", "./"),
-        ("/other/docs", "/other/docs/"),
-        ("/p-2/x", "/p-2/x/"),
-    ],
-)
-def test_a_store_is_named_from_the_project(root: str, shown: str) -> None:
-    assert context.source(root, "/p") == shown
-
-
-def test_a_store_in_the_home_folder_is_named_from_there(isolated: object) -> None:
-    assert context.source(f"{isolated}/.claude/projects/x/memory", "/p") == "~/.claude/projects/x/memory/"
+def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) -> None:
+    names = {
+        "/p/.claude/memory": ".claude/memory/",
+        "/p": "./",
+        "/other/docs": "/other/docs/",
+        "/p-2/x": "/p-2/x/",
+        f"{isolated}/.claude/projects/x/memory": "~/.claude/projects/x/memory/",
+    }
+    assert {root: context.source(root, "/p") for root in names} == names
 
 
 def test_what_is_pinned_comes_first_and_says_so() -> None:
@@ -173,9 +153,10 @@ def test_pins_count_into_what_the_client_takes() -> None:
     assert "1 more memory may be about: Hint" in text
 
 
-@pytest.mark.parametrize("title", ["x" * 10_000, "</memory-context>" * 600, "\u202e\u200b" * 5_000 + "tail"])
-def test_a_title_of_ten_thousand_characters_is_cut(title: str) -> None:
-    text = render(candidate(title), pinned=(candidate(title, "p"),), mentioned=(candidate(title, "m"),))
-    assert len(text) < 2_500
-    assert text.count("</memory-context>") == 1
-    ET.fromstring(f"<all>{text}</all>")
+def test_a_title_of_ten_thousand_characters_is_cut() -> None:
+    for title in ("x" * 10_000, "</memory-context>" * 600, "\u202e\u200b" * 5_000 + "tail"):
+        text = render(candidate(title), pinned=(candidate(title, "p"),), mentioned=(candidate(title, "m"),))
+        assert len(text) < 2_500
+        assert text.count("</memory-context>") == 1
+        ET.fromstring(f"<all>{text}</all>")
+    assert "…" in render(candidate("word " * 100))

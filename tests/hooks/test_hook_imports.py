@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 QUESTION = "How do we refresh the JWT?"
 
 # What Python itself loads at its start differs between versions; beyond that, these and no others.
-STANDARD = {"__future__", "_json", "_sqlite3", "math", "time"}
+STANDARD = {"__future__", "_json", "_sqlite3", "gc", "math", "time"}
 # `os` and what it imports are loaded by `site` at a usual start, and by us without it.
 OS = {"_collections_abc", "_stat", "genericpath", "ntpath", "os", "os.path", "posixpath", "stat"}
 EDGE = {

@@ -53,6 +53,14 @@ def test_it_answers(store: MemoryStore) -> None:
     assert ANSWER in done.stdout
 
 
+@pytest.mark.parametrize("stdin", [b"{", b'{"prompt": 3x}', b'{"a" 1}', b"[1,,2]", b'["open', b"nul"])
+def test_broken_json_is_said(stdin: bytes) -> None:
+    """The parser's own error stands in `json`, which this process has not imported."""
+    done = start(launch.command(), stdin)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"judgekit: stdin: not valid JSON")
+
+
 def test_the_interpreter_can_be_named() -> None:
     assert launch.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
     assert launch.command()[0] == sys.executable

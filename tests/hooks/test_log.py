@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -39,8 +40,14 @@ def lines() -> list[dict[str, object]]:
     return [json.loads(line) for line in Path(log.file()).read_text(encoding="utf-8").splitlines()]
 
 
-def test_without_being_asked_for_nothing_is_written(store: MemoryStore) -> None:
+def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
     ask(store)
+    assert "log: off (retrieval.log: true" in explain.report(QUESTION, str(store.project))
+    path = store.project / ".judgekit" / "config.yaml"
+    path.parent.mkdir()
+    path.write_text("retrieval: {log: true}\n")
+    _, (note,) = claude_code.answer({"prompt": QUESTION, "cwd": str(store.project)})
+    assert "only the user's configuration may" in note
     assert not Path(log.file()).exists()
 
 
@@ -101,20 +108,6 @@ def test_explain_reads_it(store: MemoryStore) -> None:
     assert report.count("Z: injected") == 1
 
 
-def test_explain_says_how_to_switch_it_on(store: MemoryStore) -> None:
-    assert "log: off (retrieval.log: true" in explain.report(QUESTION, str(store.project))
-
-
-def test_a_project_cannot_switch_it_on(store: MemoryStore) -> None:
-    path = store.project / ".judgekit" / "config.yaml"
-    path.parent.mkdir()
-    path.write_text("retrieval: {log: true}\n")
-    _, notes = claude_code.answer({"prompt": QUESTION, "cwd": str(store.project)})
-    assert len(notes) == 1
-    assert "only the user's configuration may" in notes[0]
-    assert not Path(log.file()).exists()
-
-
 @pytest.mark.usefixtures("switched_on")
 def test_hooks_at_once_do_not_mix_their_lines(store: MemoryStore) -> None:
     payload = json.dumps({"prompt": QUESTION, "cwd": str(store.project)}).encode()
@@ -138,19 +131,16 @@ def test_a_notice_is_due_once_a_day() -> None:
 
 
 def test_notices_that_cannot_be_remembered_are_said(isolated: Path) -> None:
-    (isolated / "judgekit").mkdir(exist_ok=True)
+    assert context.due("/p", ["a"]) == ["a"]
+    (kept,) = Path(environment.cache_home(), context.FOLDER).iterdir()
+    for content in ("", "{", "[]", '{"a": "x"}'):
+        kept.write_text(content)
+        assert context.due("/p", ["a"]) == ["a"]
+        assert context.due("/p", ["a"]) == []
+    shutil.rmtree(environment.cache_home())
     (isolated / "judgekit" / "cache").write_text("in the way")
     assert context.due("/p", ["a"]) == ["a"]
     assert context.due("/p", ["a"]) == ["a"]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": "x"}'])
-def test_a_spoiled_memory_of_notices_is_made_anew(content: str) -> None:
-    assert context.due("/p", ["a"]) == ["a"]
-    (kept,) = Path(environment.cache_home(), context.FOLDER).iterdir()
-    kept.write_text(content)
-    assert context.due("/p", ["a"]) == ["a"]
-    assert context.due("/p", ["a"]) == []
 
 
 def test_what_is_wrong_with_a_store_is_said_once(store: MemoryStore) -> None:

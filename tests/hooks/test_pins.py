@@ -41,25 +41,18 @@ def results(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("<result ")]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_it_is_found_by_id_and_by_path(store: MemoryStore) -> None:
+    for name in (
         "fridays",
         "constraints/fridays.json",
         ".claude/memory/constraints/fridays.json",
         "./constraints/fridays.json",
-    ],
-)
-def test_it_is_found_by_id_and_by_path(store: MemoryStore, name: str) -> None:
-    pin(store, name)
-    text, notes = answer(store)
-    assert results(text) == [f'<result category="CONSTRAINT" confidence="pinned">{RULE}</result>']
-    assert notes == []
-
-
-def test_an_absolute_path_will_do(store: MemoryStore) -> None:
-    pin(store, str(store.root / "constraints" / "fridays.json"))
-    assert RULE in answer(store)[0]
+        str(store.root / "constraints" / "fridays.json"),
+    ):
+        pin(store, name)
+        text, notes = answer(store)
+        assert results(text) == [f'<result category="CONSTRAINT" confidence="pinned">{RULE}</result>']
+        assert notes == []
 
 
 def test_it_comes_first_and_on_top_of_what_is_found(store: MemoryStore) -> None:
@@ -81,15 +74,15 @@ def test_what_is_pinned_and_found_is_shown_once(store: MemoryStore) -> None:
     assert 'confidence="pinned"' in text
 
 
-@pytest.mark.parametrize("prompt", ["yes", "<task-notification>done with the task"])
-def test_a_silent_prompt_stays_silent(store: MemoryStore, prompt: str) -> None:
+def test_a_silent_prompt_stays_silent_and_one_of_stop_words_does_not(store: MemoryStore) -> None:
     pin(store, "fridays")
-    assert answer(store, prompt) == ("", [])
-
-
-def test_a_prompt_of_stop_words_still_gets_it(store: MemoryStore) -> None:
-    pin(store, "fridays")
+    for prompt in ("yes", "<task-notification>done with the task"):
+        assert answer(store, prompt) == ("", [])
     assert RULE in answer(store, "what is it that you are?")[0]
+    pin(store, "fridays", more="  scorer: keyword\n")
+    assert RULE in answer(store)[0]
+    pin(store, "fridays", more="  inject: top_k\n  max_inject: 1\n")
+    assert len(results(answer(store, "what of the invoice and the avatar")[0])) == 2
 
 
 def test_one_that_is_gone_is_said_once_and_costs_nothing_else(store: MemoryStore) -> None:
@@ -104,15 +97,13 @@ def test_one_that_is_gone_is_said_once_and_costs_nothing_else(store: MemoryStore
     assert (again, notes) == (text, [])
 
 
-@pytest.mark.parametrize("content", [None, b"{", b'{"title": "x", "record_status": "retired"}'])
-def test_one_that_is_removed_damaged_or_retired_is_not_shown(
-    store: MemoryStore, content: bytes | None
-) -> None:
+def test_one_that_is_removed_damaged_or_retired_is_not_shown(store: MemoryStore) -> None:
     pin(store, "fridays")
     assert RULE in answer(store)[0]
     path = store.root / "constraints" / "fridays.json"
-    path.unlink() if content is None else path.write_bytes(content)
-    assert results(answer(store)[0]) == []
+    for content in (b"{", b'{"title": "x", "record_status": "retired"}', None):
+        path.unlink() if content is None else path.write_bytes(content)
+        assert results(answer(store)[0]) == []
 
 
 def test_without_full_text_search_it_is_still_shown(
@@ -126,16 +117,6 @@ def test_without_full_text_search_it_is_still_shown(
     assert RULE in text
     assert any("titles and tags only" in note for note in notes)
     assert any("'constraints/nothing.json'" in note for note in notes)
-
-
-def test_the_keyword_scorer_shows_it_too(store: MemoryStore) -> None:
-    pin(store, "fridays", more="  scorer: keyword\n")
-    assert RULE in answer(store)[0]
-
-
-def test_in_the_older_way_too(store: MemoryStore) -> None:
-    pin(store, "fridays", more="  inject: top_k\n  max_inject: 1\n")
-    assert len(results(answer(store, "what of the invoice and the avatar")[0])) == 2
 
 
 def test_without_a_store_there_is_silence(tmp_path: Path) -> None:

@@ -71,12 +71,6 @@ def test_tokens_are_counted(api: Standin) -> None:
     assert api.messages() == []
 
 
-def test_requests_are_recorded(api: Standin) -> None:
-    call(api, "POST", "/v1/messages", QUESTION | {"system": "not the user's"})
-    assert api.messages() == [QUESTION | {"system": "not the user's"}]
-    assert api.user_text() == "the question"
-
-
 def test_other_addresses_are_not_there(api: Standin) -> None:
     assert call(api, "GET", "/v1/models")[0] == 404
     assert call(api, "POST", "/v1/complete", QUESTION)[0] == 404
