@@ -178,8 +178,7 @@ def retrieval(
     scope_prefix: Annotated[
         bool,
         typer.Option(
-            "--scope-prefix",
-            help="Search only documents whose id has the same part before / as the query's.",
+            "--scope-prefix", help="Search only documents whose id has the same part before / as the query's."
         ),
     ] = False,
     profile: Annotated[ProfileKind, typer.Option(help="The retrieval profile that ranks.")] = _FIRST_KIND,

@@ -217,30 +217,20 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[str, Recor
     if isinstance(judge.rubric, ScoreRubric) and case.subjects:
         return await _ranked(judge.as_judge(RankingJudge), case)
     result = await _result(judge, case, folder)
-    if isinstance(result, Comparison):
-        return of_pairs(judge, result.rounds, _cut(judge, case, folder))
-    if isinstance(judge.rubric, ScoreRubric) and not result.rounds:
-        raise InputError(f"{case.where}: no model was asked ({result.degraded or 'no reason is known'})")
-    return _of_tiers(judge, result.rounds, _cut(judge, case, folder))
-
-
-def _cut(judge: AnyJudge, case: Case, folder: Path) -> set[TierName]:
-    """Return the tiers of which some model does not see the whole subject."""
-    rubric = judge.rubric
-    if isinstance(rubric, ScoreRubric):
-        document = _document(case, folder)
-
-        def cut(tier: TierName, endpoint: Endpoint) -> bool:
-            return is_cut(document.seen_by(getattr(rubric.tiers, tier), endpoint))
-
-        tiers = judge.models_by_tier.items()
-        return {tier for tier, jury in tiers if any(cut(tier, endpoint) for endpoint in jury)}
-    if isinstance(rubric, CompareRubric):
+    cut: set[TierName] = set()
+    if isinstance(judge.rubric, ScoreRubric):
+        if not result.rounds:
+            why = result.degraded or "no reason is known"
+            raise InputError(f"{case.where}: no model was asked ({why})")
+        document, tiers = _document(case, folder), judge.rubric.tiers
+        for tier, jury in judge.models_by_tier.items():
+            if any(is_cut(document.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury):
+                cut.add(tier)
+    elif isinstance(judge.rubric, CompareRubric):
         pair_judge = judge.as_judge(PairJudge)
-        sent, _ = pair_judge.redacted(_pair(case))
-        state = JudgingState(sent, judge.session())
-        return {tier for tier in judge.panel if pair_judge.cut(tier, state)}
-    return set()
+        state = JudgingState(pair_judge.redacted(_pair(case))[0], judge.session())
+        cut = {tier for tier in judge.panel if pair_judge.cut(tier, state)}
+    return recorded(judge, result.rounds, cut)
 
 
 async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
@@ -263,58 +253,47 @@ async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
 # --- From rounds to recorded answers
 
 
-def _of_tiers(judge: AnyJudge, rounds: Sequence[Round], cut: Collection[TierName]) -> dict[str, Recorded]:
-    """Return each tier's answer about a document or candidates; `cut` are those that did not see it all."""
-    found: dict[str, Recorded] = {}
-    for tier, jury in judge.models_by_tier.items():
-        own = [each for each in rounds if each.tier == tier]
-        answers = [
-            _answer(each, endpoint) | _usage(judge, endpoint, [each])
-            for endpoint, each in zip(jury, own, strict=bool(own))
-        ]
-        if answers:
-            found[tier] = _joined(answers, judge.options, cut=tier in cut)
-    return found
-
-
-def of_pairs(
-    judge: AnyJudge, rounds: Sequence[CompareRound], cut: Collection[TierName] = ()
+def recorded(
+    judge: AnyJudge, rounds: Sequence[Round] | Sequence[CompareRound], cut: Collection[TierName] = ()
 ) -> dict[str, Recorded]:
-    """Return each tier's answer about two texts; `cut` are those that did not see both whole."""
+    """Return each tier's answer; `cut` are those that did not see the whole subject."""
     found: dict[str, Recorded] = {}
     asked = len(judge.rubric.questions) if judge.options.each else 1
     for tier, jury in judge.models_by_tier.items():
         own = iter([each for each in rounds if each.tier == tier])
         answers = []
         for endpoint in jury:
-            calls = list(islice(own, judge.options.samples_of(endpoint) * asked * len(ORDERS)))
-            if calls:
-                how = {"read": score_source(endpoint, None)}
-                usage = _usage(judge, endpoint, calls) | {"calls": len(calls)}
-                answers.append(_preferred(calls, asked) | usage | how)
+            if not isinstance(judge.rubric, CompareRubric):
+                answers += [_answer(judge, endpoint, each) for each in islice(own, 1)]
+            elif calls := list(islice(own, judge.options.samples_of(endpoint) * asked * len(ORDERS))):
+                answers.append(_preferred(judge, endpoint, calls, asked))
         if answers:
             found[tier] = _joined(answers, judge.options, cut=tier in cut)
     return found
 
 
-def _answer(one: Round, endpoint: Endpoint) -> dict[str, Any]:
+def _answer(judge: AnyJudge, endpoint: Endpoint, one: Round | CompareRound) -> dict[str, Any]:
+    """Return one model's answer about a document or candidates."""
+    usage = _usage(judge, endpoint, [one])
     if one.opinion is None:
-        return {"failure": one.failure.kind if one.failure else "not_recorded"}
+        return {"failure": one.failure.kind if one.failure else "not_recorded"} | usage
     key = next(key for key in ("scores", "probabilities", "keep") if key in one.opinion)
     read = score_source(endpoint, one.opinion.get("scores"), one.opinion.get("expected", ()))
-    return {key: one.opinion[key], "unjudged": one.opinion.get("unjudged", []), "read": read}
+    return {key: one.opinion[key], "unjudged": one.opinion.get("unjudged", []), "read": read} | usage
 
 
-def _preferred(calls: Sequence[CompareRound], criteria: int) -> dict[str, Any]:
-    """Return one model's answer: in each order, or of more calls what they come to."""
+def _preferred(judge: AnyJudge, endpoint: Endpoint, calls: Sequence[Any], criteria: int) -> dict[str, Any]:
+    """Return one model's answer about two texts: in each order, or of more calls what they come to."""
+    usage = _usage(judge, endpoint, calls) | {"calls": len(calls), "read": score_source(endpoint, None)}
     words: list[PairWord | None] = [call.opinion["better"] if call.opinion else None for call in calls]
     if any(words) and len(calls) == len(ORDERS):
-        return {"orders": {"".join(call.order): word for call, word in zip(calls, words, strict=True)}}
+        orders = ["".join(call.order) for call in calls]
+        return {"orders": dict(zip(orders, words, strict=True))} | usage
     vote = of_calls([Vote(word) if word else None for word in words], criteria) if any(words) else None
     if vote is None:
         otherwise = "invalid_reply" if any(words) else "not_recorded"
-        return {"failure": next((call.failure.kind for call in calls if call.failure), otherwise)}
-    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}}
+        return {"failure": next((call.failure.kind for call in calls if call.failure), otherwise)} | usage
+    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}} | usage
 
 
 def _scored_subjects(

@@ -116,9 +116,7 @@ def test_what_cannot_be_promised(
 
 
 def test_without_recorded_opinions_the_models_are_asked(
-    judgekit: Callable[..., Outcome],
-    project: Path,
-    server: Loopback,
+    judgekit: Callable[..., Outcome], project: Path, server: Loopback
 ) -> None:
     cases: list[dict[str, Any]] = [
         {"id": "good", "path": "good.md", "label": {"strict": "accept", "lenient": "accept"}},

@@ -45,14 +45,7 @@ def test_the_json_form_is_a_contract(judgekit: Callable[..., Outcome]) -> None:
     assert set(found["confidence"]) == {"hits", "brier", "ece", "bins", "labels"}
     assert set(found["confidence"]["bins"][0]) == {"low", "high", "count", "confidence", "relevant"}
     assert set(found["confidence"]["labels"][0]) == {"label", "count", "confidence", "relevant"}
-    assert set(found["injection"]) == {
-        "prompts",
-        "answerable",
-        "injected",
-        "nudged",
-        "precision",
-        "coverage",
-    }
+    assert set(found["injection"]) == {"prompts", "answerable", "injected", "nudged", "precision", "coverage"}
     assert set(found["elsewhere"]) == {"prompts", "injected", "nudged"}
     assert (found["queries"], found["judged"], found["scopes"], found["depth"]) == (12, 10, 2, 100)
     assert set(found["bootstrap"]) == {"level", "resamples", "seed"}

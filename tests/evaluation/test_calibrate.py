@@ -99,10 +99,7 @@ def test_classes_share_the_confidence() -> None:
     }  # 59 labels do for a class alone, 72 for each of two
     assert finality(
         choose_rules(samples((72, 0, "accept", 0.0), (72, 0, "reject", 0.0)), TWO, Promise(0.05))
-    ) == {
-        finality_rule("quick", "accept", 0.0),
-        finality_rule("quick", "reject", 0.0),
-    }
+    ) == {finality_rule("quick", "accept", 0.0), finality_rule("quick", "reject", 0.0)}
 
 
 def test_a_class_too_small_to_pass_costs_the_others_nothing() -> None:

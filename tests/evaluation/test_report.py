@@ -55,10 +55,7 @@ def value(figure: BootstrapInterval | None) -> float | None:
 def test_raw_replies_are_read_as_the_judge_reads_them(tmp_path: Path) -> None:
     fenced = f"Sure:\n```json\n{GOOD}\n```"
     found = only(
-        tmp_path,
-        case("a", "accept", fenced),
-        case("b", "reject", scores(1, 5, 5)),
-        case("c", "reject", GOOD),
+        tmp_path, case("a", "accept", fenced), case("b", "reject", scores(1, 5, 5)), case("c", "reject", GOOD)
     )
     assert value(found.accuracy) == pytest.approx(2 / 3)
     assert {(confusion.label, confusion.said): confusion.count for confusion in found.confusion} == {

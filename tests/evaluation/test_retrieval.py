@@ -281,8 +281,7 @@ def test_the_report_counts_what_there_is(folder: Path, profile: Profile) -> None
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="JUDGEKIT_TEST_DATA names no folder with retrieval/")
 @pytest.mark.parametrize(
-    ("name", "plain"),
-    [("locomo_obs", 0.532), ("locomo_turns", 0.447), ("cranfield", 0.327), ("npl", 0.376)],
+    ("name", "plain"), [("locomo_obs", 0.532), ("locomo_turns", 0.447), ("cranfield", 0.327), ("npl", 0.376)]
 )
 def test_real_collections_are_ranked_no_worse_than_by_the_plainest_method(
     name: str, plain: float, profile: Profile
@@ -316,10 +315,7 @@ def documents(size: int) -> list[CollectionDocument]:
 
 @pytest.mark.parametrize("size", [6, 40])
 def test_it_finds_and_rates_what_a_store_of_files_does(
-    tmp_path: Path,
-    write_store: Callable[[Path, list[CollectionDocument]], None],
-    profile: Profile,
-    size: int,
+    tmp_path: Path, write_store: Callable[[Path, list[CollectionDocument]], None], profile: Profile, size: int
 ) -> None:
     made = documents(size)
     write_store(tmp_path / "memory", made)

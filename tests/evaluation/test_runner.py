@@ -270,7 +270,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     judge = PairJudge(ScriptedGateway({}), {"quick": endpoints}, PAIRS, "strict", 30, options=options)
     votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = runner.of_pairs(judge, rounds)
+    recorded = runner.recorded(judge, rounds)
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     reader = samples.Reader(PAIRS.rubric, "strict")
     assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
