@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import tempfile
@@ -28,18 +29,17 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config.names import TierName
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import PanelModels
-    from judgekit.rubric.loader import LoadedRubric
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 SEATS = three_models()
 MODELS: dict[TierName, str] = {tier: endpoint.model for tier, endpoint in SEATS.items()}
 
 
-@pytest.fixture
-def kls() -> LoadedRubric:
-    return loader.score_rubric("kls")
+KLS = loader.score_rubric("kls")
+NOTHING = calibration.UsableCalibration()
 
 
 def cases(count: int = 120, wrong: int = 0) -> list[labelled.Case]:
@@ -58,82 +58,83 @@ def cases(count: int = 120, wrong: int = 0) -> list[labelled.Case]:
     return found
 
 
-def learned(
-    kls: LoadedRubric, found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None
-) -> Calibration:
-    return learn(
-        found,
-        samples.models(found),
-        kls,
-        "strict",
-        Promise(rate, reference=reference),
-        made=MADE,
-        labels_sha256="0" * 64,
-    )
+def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
+    models, promise = samples.models(found), Promise(rate, reference=reference)
+    return learn(found, models, KLS, "strict", promise, made=MADE, labels_sha256="0" * 64)
 
 
-def misfit(
-    known: Calibration, kls: LoadedRubric, panel: PanelModels, options: JudgeOptions = USUAL
-) -> str | None:
-    return known.misfit(kls, fingerprint.panel(panel, kls.rubric, options))
+@functools.cache
+def known(rate: float = 0.05) -> Calibration:
+    return learned(cases(), rate)
 
 
-def judged(
-    kls: LoadedRubric, answers: dict[str, list[Any]], usable_calibration: calibration.UsableCalibration
-) -> tuple[Verdict, list[str]]:
+def keep(one: Calibration) -> Path:
+    """Put a calibration where the user's own are, and return where that is."""
+    path = calibration.default_path(one)
+    calibration.write(one, path)
+    return path
+
+
+def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path:  # noqa: ANN401 - any JSON
+    """Put a calibration where a project's are, with other values of some keys."""
+    path = project / ".judgekit" / "calibrations" / "ours.json"
+    calibration.write(one or known(), path)
+    path.write_text(json.dumps({**json.loads((one or known()).text()), **change}))
+    return path
+
+
+def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
+    """Return the rules to judge by, and the warning."""
+    found = calibration.find(KLS, "strict", SEATS, project, **more)
+    return found.finality, found.calibration_warning or ""
+
+
+def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
+    return one.misfit(KLS, fingerprint.panel(panel, KLS.rubric, options))
+
+
+def judged(answers: dict[str, list[Any]]) -> tuple[Verdict, list[str]]:
+    """Judge by what is found, and return the verdict with the tiers that were asked."""
     gateway = ScriptedGateway(answers)
+    rules, warning = find()
     own = document_judge(
         gateway,
         three_models(),
-        loaded=kls,
+        loaded=KLS,
         mode="strict",
-        finality=usable_calibration.finality,
-        calibration_warning=usable_calibration.calibration_warning,
+        finality=rules,
+        calibration_warning=warning or None,
     )
-    subject = document((file("a.md", "# A"),), "a.md")
-    return asyncio.run(own.judge(subject)), gateway.asked
+    return asyncio.run(own.judge(document((file("a.md", "# A"),), "a.md"))), gateway.asked
 
 
-def test_what_was_learned_comes_back_from_its_file(kls: LoadedRubric, tmp_path: Path) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, tmp_path / "deep" / "c.json")
-    assert calibration.read(tmp_path / "deep" / "c.json") == known
-    assert known.schema_ == "judgekit/calibration@1"
-    assert [gate.outcome for gate in known.gates] == ["accept"]
-    assert (known.with_gates.calls, known.without.calls) == (
-        {"quick": 120, "deep": 0, "tiebreaker": 0},
-        {"quick": 120, "deep": 120, "tiebreaker": 0},
-    )
+# --- What was learned, and what a judge makes of it
 
 
-def test_the_same_labels_give_the_same_id_and_others_another(kls: LoadedRubric) -> None:
-    assert learned(kls, cases()).id == learned(kls, cases()).id
-    assert learned(kls, cases()).id != learned(kls, cases(), 0.06).id
+def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
+    calibration.write(known(), tmp_path / "deep" / "c.json")
+    assert calibration.read(tmp_path / "deep" / "c.json") == known()
+    assert known().schema_ == "judgekit/calibration@1"
+    assert [gate.outcome for gate in known().gates] == ["accept"]
+    assert known().with_gates.calls == {"quick": 120, "deep": 0, "tiebreaker": 0}
+    assert known().without.calls == {"quick": 120, "deep": 120, "tiebreaker": 0}
+    assert known().id == learned(cases()).id != known(0.06).id
+    assert Path(keep(known()).parent).stat().st_mode & 0o077 == 0
 
 
-def test_a_judge_uses_one_that_fits_and_names_it(kls: LoadedRubric) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, calibration.default_path(known))
-    usable_calibration = calibration.find(kls, "strict", SEATS)
-    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)]}, usable_calibration)
-    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known.id)
-    assert verdict.degraded is None
-
-
-def test_what_it_does_not_let_through_goes_up(kls: LoadedRubric) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, calibration.default_path(known))
-    usable_calibration = calibration.find(kls, "strict", SEATS)
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]}, usable_calibration)
-    assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])  # final at once without a calibration
-    verdict, asked = judged(kls, {"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]}, usable_calibration)
-    assert (verdict.verdict, asked) == ("accept", ["quick", "deep"])
-
-
-def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) -> None:
-    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, calibration.UsableCalibration())
+def test_a_judge_uses_one_that_fits_and_names_it() -> None:
+    assert find() == (None, "")
+    verdict, asked = judged({"quick": [scores(1, 1, 1)]})
     assert (verdict.verdict, asked, verdict.calibration) == ("reject", ["quick"], None)
+    keep(known())
+    verdict, asked = judged({"quick": [scores(5, 5, 5)]})
+    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known().id)
+    assert verdict.degraded is None
+    # What it does not let through goes up.
+    verdict, asked = judged({"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]})
+    assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])
+    verdict, asked = judged({"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]})
+    assert (verdict.verdict, asked) == ("accept", ["quick", "deep"])
 
 
 @pytest.mark.parametrize(
@@ -145,53 +146,35 @@ def test_with_nothing_promised_the_judge_goes_by_the_table(kls: LoadedRubric) ->
         ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for another kls"),
     ],
 )
-def test_a_stale_one_is_not_used_and_said(kls: LoadedRubric, change: dict[str, Any], why: str) -> None:
-    known = learned(kls, cases())
-    calibration_warning = Calibration.model_validate({**json.loads(known.text()), **change})
-    calibration.write(calibration_warning, calibration.default_path(calibration_warning))
-    usable_calibration = calibration.find(kls, "strict", SEATS)
-    assert usable_calibration.finality is None
-    assert why in str(usable_calibration.calibration_warning)
-    verdict, asked = judged(kls, {"quick": [scores(1, 1, 1)]}, usable_calibration)
-    assert (asked, verdict.calibration, verdict.degraded) == (
-        ["quick"],
-        None,
-        usable_calibration.calibration_warning,
-    )
+def test_a_stale_one_is_not_used_and_said(change: dict[str, Any], why: str) -> None:
+    keep(Calibration.model_validate({**json.loads(known().text()), **change}))
+    rules, warning = find()
+    assert rules is None
+    assert why in warning
+    verdict, asked = judged({"quick": [scores(1, 1, 1)]})
+    assert (asked, verdict.calibration, verdict.degraded) == (["quick"], None, warning)
 
 
-def test_a_tier_that_is_not_asked_any_more_makes_it_stale(kls: LoadedRubric) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, calibration.default_path(known))
+def test_it_holds_for_its_tiers_one_mode_and_one_rubric() -> None:
+    keep(known())
     two: PanelModels = {tier: endpoint for tier, endpoint in SEATS.items() if tier != "tiebreaker"}
-    assert "tiebreaker is not asked now" in str(calibration.find(kls, "strict", two).calibration_warning)
-    assert calibration.find(kls, "strict", {"quick": SEATS["quick"]}) == calibration.UsableCalibration()
+    assert "tiebreaker is not asked now" in str(calibration.find(KLS, "strict", two).calibration_warning)
+    assert calibration.find(KLS, "strict", {"quick": SEATS["quick"]}) == NOTHING
+    assert calibration.find(KLS, "lenient", SEATS) == NOTHING
+    assert calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS) == NOTHING
 
 
-def test_it_holds_for_one_mode_and_one_rubric(kls: LoadedRubric) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, calibration.default_path(known))
-    assert calibration.find(kls, "lenient", SEATS) == calibration.UsableCalibration()
-    assert (
-        calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS)
-        == calibration.UsableCalibration()
-    )
+# --- Which file counts
 
 
-def test_the_newest_that_fits_and_the_projects_before_the_users(kls: LoadedRubric, tmp_path: Path) -> None:
-    old = learned(kls, cases())
-    new = learned(kls, cases(), 0.06).model_copy(update={"made": MADE + timedelta(days=1)})
-    for each in (new, old):
-        calibration.write(each, calibration.default_path(each))
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert usable_calibration.finality is not None
-    assert usable_calibration.finality.id == new.id
-    own = learned(kls, cases(), 0.07)
-    calibration.write(own, tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
-    calibration.accept(tmp_path / ".judgekit" / "calibrations" / f"{own.id}.json")
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert usable_calibration.finality is not None
-    assert usable_calibration.finality.id == own.id
+def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) -> None:
+    new = known(0.06).model_copy(update={"made": MADE + timedelta(days=1)})
+    keep(new)
+    keep(known())
+    assert find(tmp_path)[0] == new.rules()
+    calibration.accept(ours(tmp_path, known(0.07)))
+    assert find(tmp_path)[0] == known(0.07).rules()
+    assert calibration.find(KLS, "lenient", SEATS, tmp_path) == NOTHING
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
@@ -209,14 +192,14 @@ OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
         ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS}, "made": '),
     ],
 )
-def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name: str) -> None:
-    path = calibration.default_path(learned(kls, cases())).with_name(name)
-    path.parent.mkdir(parents=True)
+def test_a_damaged_file_is_said_and_not_used(text: str, name: str) -> None:
+    path = keep(known()).with_name(name)
+    keep(known()).unlink()
     path.write_text(text)
-    usable_calibration = calibration.find(kls, "strict", SEATS)
-    assert usable_calibration.finality is None
-    assert str(usable_calibration.calibration_warning).startswith(f"calibration not used: {path}")
-    assert "\n" not in str(usable_calibration.calibration_warning)
+    rules, warning = find()
+    assert rules is None
+    assert warning.startswith(f"calibration not used: {path}")
+    assert "\n" not in warning
     with pytest.raises(ConfigError):
         calibration.read(path)
 
@@ -231,138 +214,93 @@ def test_a_damaged_file_is_said_and_not_used(kls: LoadedRubric, text: str, name:
         ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("kls", "other")}}}'),
         ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("strict", "lenient")}}}'),
         ("bytes.json", b"\xff\xfe"),
+        ("kls-lenient-0123456789ab.json", "{"),
+        ("other-strict-0123456789ab.json", "{"),
     ],
 )
-def test_what_is_none_or_is_for_another_rubric_or_mode_is_passed_over(
-    kls: LoadedRubric, name: str, text: str | bytes
-) -> None:
+def test_what_is_none_or_is_for_another_rubric_or_mode_is_passed_over(name: str, text: str | bytes) -> None:
     """A verdict says nothing of files that have nothing to do with it."""
-    path = calibration.default_path(learned(kls, cases())).with_name(name)
-    path.parent.mkdir(parents=True)
+    path = keep(known()).with_name(name)
+    keep(known()).unlink()
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
+    assert find() == (None, "")
 
 
-def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(
-    kls: LoadedRubric, tmp_path: Path
-) -> None:
-    known = learned(kls, cases())
-    bad = tmp_path / ".judgekit" / "calibrations" / "kls-strict-0123456789ab.json"
-    bad.parent.mkdir(parents=True)
+def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(tmp_path: Path) -> None:
+    bad = ours(tmp_path).with_name("kls-strict-0123456789ab.json")
+    ours(tmp_path).rename(bad)
     bad.write_text("{")
-    calibration_warning = known.model_copy(update={"prompt_sha256": "1" * 64})
-    calibration.write(calibration_warning, calibration.default_path(calibration_warning))
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert (usable_calibration.finality, str(usable_calibration.calibration_warning).count("not used")) == (
-        None,
-        2,
-    )
-    assert str(bad) in str(usable_calibration.calibration_warning)
-    assert "the prompt has changed" in str(usable_calibration.calibration_warning)
-    calibration.write(known, calibration.default_path(known))
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert usable_calibration.finality == known.rules()
-    assert str(bad) in str(usable_calibration.calibration_warning)
-    verdict, _ = judged(kls, {"quick": [scores(5, 5, 5)]}, usable_calibration)
-    assert (verdict.calibration, verdict.degraded) == (known.id, usable_calibration.calibration_warning)
+    keep(known().model_copy(update={"prompt_sha256": "1" * 64}))
+    rules, warning = find(tmp_path)
+    assert (rules, warning.count("not used")) == (None, 2)
+    assert str(bad) in warning
+    assert "the prompt has changed" in warning
+    keep(known())
+    rules, warning = find(tmp_path)
+    assert rules == known().rules()
+    assert str(bad) in warning
 
 
-def test_what_is_named_for_another_rubric_or_mode_is_not_read(kls: LoadedRubric) -> None:
-    folder = calibration.default_path(learned(kls, cases())).parent
-    folder.mkdir(parents=True)
-    for name in ("kls-lenient-0123456789ab.json", "other-strict-0123456789ab.json"):
-        (folder / name).write_text("{")
-    assert calibration.find(kls, "strict", SEATS) == calibration.UsableCalibration()
-
-
-def test_of_many_damaged_files_a_few_are_named(kls: LoadedRubric) -> None:
-    folder = calibration.default_path(learned(kls, cases())).parent
-    folder.mkdir(parents=True)
+def test_of_many_damaged_files_a_few_are_named() -> None:
+    path = keep(known())
+    path.unlink()
     for number in range(9):
-        (folder / f"kls-strict-{number:012}.json").write_text("{")
-    told = str(calibration.find(kls, "strict", SEATS).calibration_warning)
-    assert told.count("not used") == 3
-    assert told.endswith("; 6 more calibrations cannot be read")
+        path.with_name(f"kls-strict-{number:012}.json").write_text("{")
+    _, warning = find()
+    assert warning.count("not used") == 3
+    assert warning.endswith("; 6 more calibrations cannot be read")
 
 
-def test_a_folder_full_of_files_is_read_in_part(kls: LoadedRubric, tmp_path: Path) -> None:
-    folder = tmp_path / ".judgekit" / "calibrations"
-    folder.mkdir(parents=True)
-    for number in range(calibration.MOST_READ + 5):
+def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
+    folder = ours(tmp_path).parent
+    for number in range(calibration.MOST_READ + 4):
         (folder / f"{number:03}.json").write_text("[" * 30_000)
-    known = learned(kls, cases())
-    calibration.write(known, folder / f"{known.id}.json")
-    calibration.accept(folder / f"{known.id}.json")
+    (folder / "ours.json").rename(folder / f"{known().id}.json")
+    calibration.accept(folder / f"{known().id}.json")
     before = time.process_time()
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
+    rules, warning = find(tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
-    assert usable_calibration.finality == known.rules(), "what is named as one comes first"
-    assert f"26 files that may be for kls, strict; read {calibration.MOST_READ} of them" in str(
-        usable_calibration.calibration_warning
-    )
+    assert rules == known().rules(), "what is named as one comes first"
+    assert f"25 files that may be for kls, strict; read {calibration.MOST_READ} of them" in warning
 
 
-def test_of_more_than_are_read_the_newest_are(
-    kls: LoadedRubric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_more_than_are_read_the_newest_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "MOST_READ", 1)
-    known = learned(kls, cases())
-    folder = tmp_path / ".judgekit" / "calibrations"
-    calibration.write(known, folder / "b.json")
-    calibration.accept(folder / "b.json")
-    (folder / "a.json").write_text("{")
-    os.utime(folder / "a.json", (1, 1))
-    assert calibration.find(kls, "strict", SEATS, tmp_path).finality == known.rules()
+    path = ours(tmp_path)
+    calibration.accept(path)
+    path.with_name("a.json").write_text("{")
+    os.utime(path.with_name("a.json"), (1, 1))
+    assert find(tmp_path)[0] == known().rules()
 
 
-def test_one_that_is_far_too_large_is_said(kls: LoadedRubric, tmp_path: Path) -> None:
-    path = tmp_path / ".judgekit" / "calibrations" / "large.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        f'{{"schema": "judgekit/calibration@1", {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}'
-    )
-    assert "larger than 64000 bytes" in str(
-        calibration.find(kls, "strict", SEATS, tmp_path).calibration_warning
-    )
+def test_one_that_is_far_too_large_is_said(tmp_path: Path) -> None:
+    large = f'{{"schema": "judgekit/calibration@1", {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}'
+    ours(tmp_path).write_text(large)
+    assert "larger than 64000 bytes" in find(tmp_path)[1]
 
 
-def test_one_under_any_name_is_found(kls: LoadedRubric, tmp_path: Path) -> None:
-    known = learned(kls, cases())
-    calibration.write(known, tmp_path / ".judgekit" / "calibrations" / "ours.json")
-    calibration.accept(tmp_path / ".judgekit" / "calibrations" / "ours.json")
-    assert calibration.find(kls, "strict", SEATS, tmp_path).finality == known.rules()
-    assert calibration.find(kls, "lenient", SEATS, tmp_path) == calibration.UsableCalibration()
+# --- What cannot be learned from
 
 
-def test_models_must_be_the_same_throughout() -> None:
+def test_labels_that_hold_for_nothing_are_refused() -> None:
     found = cases(2)
     other = found[0].judges["quick"].model_copy(update={"model": "another"})
     mixed = [found[0].model_copy(update={"judges": {**found[0].judges, "quick": other}}), found[1]]
     with pytest.raises(InputError, match=r"judges\.quick\.model"):
         samples.models(mixed)
-
-
-def test_one_tier_is_nothing_to_learn_from(kls: LoadedRubric) -> None:
-    found = [case.model_copy(update={"judges": {"quick": case.judges["quick"]}}) for case in cases(3)]
+    with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
+        samples.asked([found[0], *asked_so(found[1:], samples=2)])
     with pytest.raises(InputError, match="opinions of quick and deep"):
-        learned(kls, found)
+        learned([case.model_copy(update={"judges": {"quick": case.judges["quick"]}}) for case in found])
 
 
-def test_against_the_deep_tier_the_deep_tier_has_the_last_word(kls: LoadedRubric) -> None:
-    known = learned(kls, cases(120, 10), 0.05, reference="deep")
-    assert known.gates == []
-    assert known.promise.reference == "deep"
-    assert known.rules().last == "deep"
-    assert known.with_gates.errors == 0
+def test_against_the_deep_tier_the_deep_tier_has_the_last_word() -> None:
+    found = learned(cases(120, 10), reference="deep")
+    assert (found.gates, found.promise.reference, found.rules().last) == ([], "deep", "deep")
+    assert found.with_gates.errors == 0
 
 
-def test_calibrations_are_private(kls: LoadedRubric) -> None:
-    path = calibration.default_path(learned(kls, cases()))
-    calibration.write(learned(kls, cases()), path)
-    assert Path(path.parent).stat().st_mode & 0o077 == 0
-
-
-# --- how it was asked ------------------------------------------------------------------------------------
+# --- How it was asked
 
 
 def asked_so(found: list[labelled.Case], **how: Any) -> list[labelled.Case]:  # noqa: ANN401 - any setting
@@ -376,18 +314,14 @@ def asked_so(found: list[labelled.Case], **how: Any) -> list[labelled.Case]:  # 
     ]
 
 
-def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
-    kls: LoadedRubric, tmp_path: Path
-) -> None:
-    known = learned(kls, cases())
-    older = json.loads(known.text())
+def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(tmp_path: Path) -> None:
+    older = json.loads(known().text())
     del older["asked"]
     path = tmp_path / "older.json"
     path.write_text(json.dumps(older))
-    assert misfit(calibration.read(path), kls, SEATS) is None
-    assert (
-        misfit(calibration.read(path), kls, SEATS, judge_options(samples=2)) == "samples were 1 and are 2 now"
-    )
+    found = calibration.read(path)
+    assert misfit(found, SEATS) is None
+    assert misfit(found, SEATS, judge_options(samples=2)) == "samples were 1 and are 2 now"
 
 
 @pytest.mark.parametrize(
@@ -408,55 +342,40 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
     ],
 )
 def test_it_holds_for_the_manner_of_asking(
-    kls: LoadedRubric, how: dict[str, Any], options: JudgeOptions, why: str | None
+    how: dict[str, Any], options: JudgeOptions, why: str | None
 ) -> None:
-    known = learned(kls, asked_so(cases(), **how))
-    calibration.write(known, calibration.default_path(known))
-    usable_calibration = calibration.find(kls, "strict", SEATS, options=options)
-    assert (usable_calibration.finality is None) == (why is not None)
-    assert why is None or why in str(usable_calibration.calibration_warning)
+    keep(learned(asked_so(cases(), **how)))
+    rules, warning = find(options=options)
+    assert (rules is None) == (why is not None)
+    assert (why or "") in warning
 
 
 def jurors(count: int) -> list[labelled.Case]:
     """Return cases in which two models of different families sit in the quick tier, and agree."""
-    found = []
-    for number in range(count):
-        good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
-        jury = [{"model": name, "family": name, "scores": good} for name in ("one", "two")]
-        judges = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": good}}
-        case = {"id": str(number), "label": "accept", "judges": judges}
-        found.append(labelled.Case.model_validate(case))
-    return found
+    good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
+    jury = [{"model": name, "family": name, "scores": good} for name in ("one", "two")]
+    judges = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": good}}
+    return [
+        labelled.Case.model_validate({"id": str(number), "label": "accept", "judges": judges})
+        for number in range(count)
+    ]
 
 
-def test_it_holds_for_the_models_of_a_jury_and_for_how_they_agree(kls: LoadedRubric) -> None:
-    found = jurors(100)
-    models = samples.models(found)
-    assert models == {"quick": "one + two", "deep": "large"}
-    known = learned(kls, found)
-    assert [gate.outcome for gate in known.gates] == ["accept"]
-    jury: PanelModels = {
-        "quick": (scripted_endpoint("one"), scripted_endpoint("two")),
-        "deep": scripted_endpoint("large"),
-    }
-    assert misfit(known, kls, jury) is None
-    assert misfit(known, kls, jury, judge_options(jury="majority")) == (
-        "juries came to the mean and come to the majority now"
-    )
-    alone: PanelModels = {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("large")}
-    assert misfit(known, kls, alone) == "quick was one + two and is one now"
+def panel(*quick: str) -> PanelModels:
+    return {"quick": tuple(map(scripted_endpoint, quick)), "deep": scripted_endpoint("large")}
 
 
-def test_the_order_of_a_jury_says_nothing(kls: LoadedRubric) -> None:
-    known = learned(kls, jurors(100))
-    as_judge: PanelModels = {
-        "quick": (scripted_endpoint("two"), scripted_endpoint("one")),
-        "deep": scripted_endpoint("large"),
-    }
-    assert misfit(known, kls, as_judge) is None
-    older = known.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
-    assert misfit(older, kls, as_judge) is None
-    other = [
+def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
+    found = learned(jurors(100))
+    assert found.models == {"quick": "one + two", "deep": "large"}
+    assert [gate.outcome for gate in found.gates] == ["accept"]
+    assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
+    majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
+    assert majority == "juries came to the mean and come to the majority now"
+    assert misfit(found, panel("one")) == "quick was one + two and is one now"
+    older = found.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
+    assert misfit(older, panel("two", "one")) is None
+    turned = [
         case.model_copy(
             update={
                 "judges": {**case.judges, "quick": case.judges["quick"].model_copy(update={"jury": jury})}
@@ -465,50 +384,30 @@ def test_the_order_of_a_jury_says_nothing(kls: LoadedRubric) -> None:
         for case in jurors(100)
         if (jury := list(reversed(case.judges["quick"].jury or [])))
     ]
-    assert learned(kls, other).id == known.id
+    assert learned(turned).id == found.id
 
 
-def test_not_everything_was_asked_alike() -> None:
-    found = cases(2)
-    with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
-        samples.asked([found[0], *asked_so(found[1:], samples=2)])
-
-
-def ours(project: Path, known: Calibration, **change: Any) -> Path:  # noqa: ANN401 - any JSON
-    path = project / ".judgekit" / "calibrations" / "ours.json"
-    calibration.write(known, path)
-    path.write_text(json.dumps({**json.loads(known.text()), **change}))
-    return path
+# --- What a project brings
 
 
 def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
-    kls: LoadedRubric, tmp_path: Path, isolated: Path
+    tmp_path: Path, isolated: Path
 ) -> None:
-    known = learned(kls, cases())
-    path = ours(tmp_path, known)
-    usable_calibration = calibration.find(kls, "strict", SEATS, tmp_path)
-    assert usable_calibration.finality is None
-    assert "calibrate accept .judgekit/calibrations/ours.json" in str(usable_calibration.calibration_warning)
-    verdict, asked = judged(kls, {"quick": [scores(5, 5, 5)], "deep": [scores(5, 5, 5)]}, usable_calibration)
-    assert (asked, verdict.calibration) == (["quick", "deep"], None)
+    path = ours(tmp_path)
+    rules, warning = find(tmp_path)
+    assert rules is None
+    assert "calibrate accept .judgekit/calibrations/ours.json" in warning
     calibration.accept(path)
-    assert calibration.find(kls, "strict", SEATS, tmp_path) == calibration.UsableCalibration(known.rules())
+    assert find(tmp_path) == (known().rules(), "")
     (kept,) = isolated.rglob("accepted.json")
     assert kept.stat().st_mode & 0o777 == 0o600
     path.write_text(path.read_text() + "\n")
-    assert calibration.find(kls, "strict", SEATS, tmp_path).finality is None
-    moved = tmp_path / "clone" / ".judgekit" / "calibrations" / "theirs.json"
-    calibration.write(known, moved)
-    calibration.accept(moved)
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "clone").finality == known.rules()
-
-
-def test_what_a_user_accepted_stays_accepted(kls: LoadedRubric, tmp_path: Path) -> None:
-    first, second = learned(kls, cases()), learned(kls, cases(), 0.06)
-    for number, known in enumerate((first, second)):
-        calibration.accept(ours(tmp_path / str(number), known))
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "0").finality == first.rules()
-    assert calibration.find(kls, "strict", SEATS, tmp_path / "1").finality == second.rules()
+    assert find(tmp_path)[0] is None
+    # What was accepted stays so, in any folder.
+    for number, one in enumerate((known(), known(0.06))):
+        calibration.accept(ours(tmp_path / str(number), one))
+    for number, one in enumerate((known(), known(0.06))):
+        assert find(tmp_path / str(number))[0] == one.rules()
 
 
 SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
@@ -543,22 +442,21 @@ SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "boun
     ],
 )
 def test_gates_that_do_not_follow_from_the_counts_are_not_used(
-    kls: LoadedRubric, tmp_path: Path, key: str, change: dict[str, Any]
+    tmp_path: Path, key: str, change: dict[str, Any]
 ) -> None:
-    path = ours(tmp_path, learned(kls, cases()), **change)
+    path = ours(tmp_path, **change)
     with pytest.raises(ConfigError) as refused:
         calibration.accept(path)
     assert refused.value.key == key
-    own = calibration.default_path(learned(kls, cases()))
-    assert "not accepted" in str(calibration.find(kls, "strict", SEATS, tmp_path).calibration_warning)
-    own.parent.mkdir(parents=True)
+    assert "not accepted" in find(tmp_path)[1]
+    own = keep(known())
     own.write_text(path.read_text())  # a user's own file is no better
     for project in (None, tmp_path):
-        usable_calibration = calibration.find(kls, "strict", SEATS, project)
-        assert usable_calibration.finality is None
-        assert f"{own}" in str(usable_calibration.calibration_warning)
-        assert key in str(usable_calibration.calibration_warning)
-        assert "\n" not in str(usable_calibration.calibration_warning)
+        rules, warning = find(project)
+        assert rules is None
+        assert str(own) in warning
+        assert key in warning
+        assert "\n" not in warning
 
 
 @settings(max_examples=15, deadline=None)
@@ -572,7 +470,7 @@ def test_what_is_learned_follows_from_its_counts(
     wrong: int, count: int, rate: float, reference: TierName | None
 ) -> None:
     found = cases(count, min(wrong, count))
-    known = learned(loader.score_rubric("kls"), found, rate, reference)
+    one = learned(found, rate, reference)
     with tempfile.TemporaryDirectory() as folder:
-        calibration.write(known, Path(folder) / "c.json")
-        assert calibration.read(Path(folder) / "c.json") == known
+        calibration.write(one, Path(folder) / "c.json")
+        assert calibration.read(Path(folder) / "c.json") == one
