@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from copy import copy
-from itertools import islice
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +28,6 @@ from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from sqlite3 import Connection
 
     from judgekit.evaluation.collection import CollectionDocument
     from judgekit.retrieval.compiled import Profile
@@ -93,31 +91,24 @@ def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
     profiles.by_kind[profile.kind] = profile
     connection, about = index_file.connect(":memory:"), index_file.new_about("", profiles)
     index_file.create(connection, about)
-    about |= {"kind": profile.kind, "size": _fill(connection, documents, profile)}
-    made = Index(connection, "", profiles)
-    made.load(about)
-    return made
-
-
-def _fill(connection: Connection, documents: Iterable[CollectionDocument], profile: Profile) -> int:
-    """Put the documents in, and return how many there are."""
     category = next(iter(profile.categories))
     number, terms = 0, index_file.TermCounts(connection)
     connection.execute("BEGIN")
     for number, document in enumerate(documents, 1):
-        body = document.text[: profile.max_bytes]
-        entry = Entry(document.id, document.title, category, body=body)
-        texts = [_storable(text) for text in index_file.row(entry, profile.language)]
-        connection.execute(_FILE, (number, entry.id, entry.id, _storable(entry.title), category))
+        entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
+        row = (entry.title, *index_file.row(entry, profile.language))
+        title, *texts = (encodable(text).replace("\0", " ") for text in row)
+        connection.execute(_FILE, (number, entry.id, entry.id, title, category))
         connection.execute(index_file.ADD_TEXT, (number, *texts))
         terms.count(texts, 1)
     terms.write()
     connection.execute("COMMIT")
-    return number
+    made = Index(connection, "", profiles)
+    made.load(about | {"kind": profile.kind, "size": number})
+    return made
 
 
-def _storable(text: str) -> str:
-    return encodable(text).replace("\0", " ")
+# --- The report
 
 
 class ConfidenceReport(ReportPart):
@@ -184,6 +175,9 @@ class RetrievalReport(ReportPart):
     bootstrap: Resampling = Resampling()
 
 
+# --- Measures of one ranking
+
+
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return the normalised discounted cumulative gain of the first `k`.
 
@@ -192,14 +186,18 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's
     `ndcg_cut`, which also leaves the first place without a discount.
     """
-    ideal = _discounted(sorted(grades.values(), reverse=True)[:k])
-    return _discounted(grades.get(each, 0) for each in islice(ranking, k)) / ideal if ideal else 0.0
+
+    def discounted(gains: Iterable[int]) -> float:
+        return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1) if gain > 0)
+
+    ideal = discounted(sorted(grades.values(), reverse=True)[:k])
+    return discounted(grades.get(each, 0) for each in ranking[:k]) / ideal if ideal else 0.0
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return how much of what is relevant is among the first `k` (trec_eval's `recall`)."""
     relevant = sum(grade > 0 for grade in grades.values())
-    return _relevant(ranking, grades, k) / relevant if relevant else 0.0
+    return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / relevant if relevant else 0.0
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
@@ -207,7 +205,7 @@ def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> floa
 
     It is divided by `k` where the ranking is shorter, too.
     """
-    return _relevant(ranking, grades, k) / k
+    return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / k
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
@@ -220,13 +218,7 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
     return 1 / first if first is not None else 0.0
 
 
-def _discounted(gains: Iterable[int]) -> float:
-    return sum(gain / log2(place + 1) for place, gain in enumerate(gains, 1) if gain > 0)
-
-
-def _relevant(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> int:
-    return sum(grades.get(each, 0) > 0 for each in islice(ranking, k))
-
+# --- Measures of all queries
 
 CUTOFF, FIRST = 10, 3
 SHOWN = 10  # hits of a query whose confidence counts: what a search lists
@@ -312,9 +304,7 @@ def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
     """Return what the hook would have added from another scope's documents; None when none was asked."""
     prompts = [told(each.elsewhere) for each in seen if each.elsewhere is not None]
-    if not prompts:
-        return None
-    return OtherScope(prompts=len(prompts), **intervals(_shares(prompts)))
+    return OtherScope(prompts=len(prompts), **intervals(_shares(prompts))) if prompts else None
 
 
 def _shares(prompts: Sequence[InjectedMemories]) -> dict[str, Measure]:
