@@ -1,4 +1,4 @@
-"""`judgekit eval judge` on files that people write: what does not fit is named, and the table stays one."""
+"""`judgekit eval judge` on files that people write, with models that answer in part, and with a page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import imports
 import pytest
 from loopback import Loopback, fails, says
 from scripted import scores
+
+from judgekit.evaluation import runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +25,10 @@ def line(name: str, choice: str = "accept", label: str = "accept", **more: Any) 
     return {"id": name, "label": label, "judges": {"q": {"choice": choice}}, **more}
 
 
-def write(tmp_path: Path, *lines: dict[str, Any]) -> str:
-    path = tmp_path / "cases.jsonl"
-    told = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
-    path.write_text(told, encoding="utf-8")
+def write(folder: Path, *lines: dict[str, Any]) -> str:
+    path = folder / "cases.jsonl"
+    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
+    path.write_text(text, encoding="utf-8")
     return str(path)
 
 
@@ -94,16 +97,11 @@ def test_the_json_names_its_schema(judgekit: Callable[..., Outcome], tmp_path: P
 LIVE = [{"id": str(number), "text": "# A", "label": "accept"} for number in range(5)]
 
 
-def written(path: Path, lines: list[Any]) -> str:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
-
-
 def test_a_dead_provider_is_no_unreadable_judge(
     judgekit: Callable[..., Outcome], project: Path, use: Callable[[str], None]
 ) -> None:
     use("http://127.0.0.1:9/v1")
-    file = written(project / "live.jsonl", LIVE)
+    file = write(project, *LIVE)
     outcome = judgekit("eval", "judge", file, "--rubric", "kls")
     assert outcome.code == 2
     assert "1.000" not in outcome.out
@@ -126,7 +124,7 @@ def test_a_provider_that_answers_in_part_leaves_a_part(
 
     with Loopback(answer) as server:
         use(server)
-        outcome = judgekit("eval", "judge", written(project / "live.jsonl", lines), "--rubric", "kls")
+        outcome = judgekit("eval", "judge", write(project, *lines), "--rubric", "kls")
     assert outcome.code == 2
     assert "not every tier answered 1 of 6 cases (authentication)" in outcome.err
     assert re.search(r"unreadable +0.000", outcome.out)
@@ -137,7 +135,7 @@ def test_a_reply_that_cannot_be_read_is_an_answer(
 ) -> None:
     with Loopback(says("no JSON")) as server:
         use(server)
-        outcome = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "kls")
+        outcome = judgekit("eval", "judge", write(project, *LIVE), "--rubric", "kls")
     assert outcome.code == 0
     assert re.search(r"unreadable +1.000", outcome.out)
 
@@ -147,9 +145,7 @@ def test_pairs_that_nobody_answered_are_not_unreadable(
 ) -> None:
     use("http://127.0.0.1:9/v1")
     lines = [{"id": "p", "prompt": "Why?", "a": "x", "b": "y", "label": "A"}]
-    outcome = judgekit(
-        "eval", "judge", written(project / "pairs.jsonl", lines), "--rubric", "answer-preference"
-    )
+    outcome = judgekit("eval", "judge", write(project, *lines), "--rubric", "answer-preference")
     assert outcome.code == 2
     assert "no model answered 1 of 1 cases (connection)" in outcome.err
 
@@ -159,7 +155,7 @@ def test_cases_without_a_source_are_told_so(
 ) -> None:
     with Loopback(says(scores(5, 5, 5))) as server:
         use(server)
-        outcome = judgekit("eval", "judge", written(project / "live.jsonl", LIVE), "--rubric", "groundedness")
+        outcome = judgekit("eval", "judge", write(project, *LIVE), "--rubric", "groundedness")
     assert outcome.code == 65
     assert "source" in outcome.err
     assert "--rubric" not in outcome.err
@@ -171,10 +167,90 @@ def test_calibrating_with_a_dead_provider_is_no_measurement(
     monkeypatch.setenv("JUDGEKIT_API_BASE", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
     monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
-    file = written(project / "live.jsonl", LIVE)
+    file = write(project, *LIVE)
     outcome = judgekit("calibrate", file, "--rubric", "kls", "--mode", "strict")
     assert outcome.code == 2
     assert "no model answered 5 of 5 cases (connection)" in outcome.err
     outcome = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
     assert outcome.code == 2
     assert re.search(r"strict: nothing was decided: .+", outcome.err)
+
+
+# The page
+
+HEAVY = ("matplotlib", "numpy")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    return write(tmp_path, line("a", text="a", judges={"small": {"reply": scores(5, 5, 5)}}))
+
+
+@pytest.fixture
+def unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file for which models would be asked; a test fails when one is."""
+
+    def ask(*_: object) -> None:
+        raise AssertionError("a model was asked")
+
+    monkeypatch.setattr(runner, "ask", ask)
+    return write(tmp_path, *LIVE)
+
+
+def test_probabilities_are_measured_too(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+    candidates = [{"id": each, "title": each} for each in ("m1", "m2")]
+    said = {"x": {"probabilities": {"m1": 0.9, "m2": 0.1}}}
+    case = {"id": "a", "query": "q", "candidates": candidates, "label": ["m1"], "judges": said}
+    file, page = tmp_path / "cases.jsonl", tmp_path / "page.html"
+    file.write_text(json.dumps(case) + "\n")
+    command = ("eval", "judge", str(file), "--rubric", "memory-relevance")
+    done = judgekit(*command, "--html", str(page))
+    assert done.code == 0
+    assert "Brier and ECE of its probabilities          0.010, 0.100 of 2\n" in done.out
+    assert "best on the dashed line" in page.read_text()
+    assert judgekit(*command, "--json").json["judges"][0]["probabilities"]["answers"] == 2
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_the_extra_no_model_is_asked(
+    judgekit: Callable[..., Outcome], unanswered: str, tmp_path: Path
+) -> None:
+    done = judgekit("eval", "judge", unanswered, "--rubric", "kls", "--html", str(tmp_path / "page.html"))
+    assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+    assert "pip install" in done.err
+    assert "[report]" in done.err
+    assert "judgekit[report]" not in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_the_extra_all_but_the_page_is_there(judgekit: Callable[..., Outcome], recorded: str) -> None:
+    done = judgekit("eval", "judge", recorded, "--rubric", "kls")
+    assert (done.code, done.err) == (0, "")
+    assert "accuracy" in done.out
+
+
+def test_without_its_folder_no_model_is_asked(
+    judgekit: Callable[..., Outcome], unanswered: str, tmp_path: Path
+) -> None:
+    done = judgekit(
+        "eval", "judge", unanswered, "--rubric", "kls", "--html", str(tmp_path / "gone" / "p.html")
+    )
+    assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
+    assert "there is no folder" in done.err
+
+
+def test_a_page_that_cannot_be_written_is_named(
+    judgekit: Callable[..., Outcome], recorded: str, tmp_path: Path
+) -> None:
+    done = judgekit("eval", "judge", recorded, "--rubric", "kls", "--html", str(tmp_path))
+    assert done.code == 65
+    assert f"{tmp_path}: cannot be written" in done.err
+
+
+def test_only_the_page_imports_what_draws_it(recorded: str, tmp_path: Path) -> None:
+    command = ["eval", "judge", recorded, "--rubric", "kls"]
+    assert imports.of(command, [*command, "--json"], heavy=HEAVY).imported == {}
+    done = imports.of([*command, "--html", str(tmp_path / "page.html")], heavy=HEAVY)
+    assert done.codes == [0]
+    assert done.imported["matplotlib"] == "judgekit.evaluation.charts"
