@@ -14,7 +14,6 @@ from making import (
     document,
     document_judge,
     file,
-    judge_options,
     prompt_candidate,
     query,
     reply,
@@ -25,7 +24,6 @@ from judgekit.config.names import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.redact import redact
 from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
@@ -67,10 +65,6 @@ def leaked(text: str, least: int = 12) -> list[str]:
     return [secret[at : at + least] for secret, at in windows if secret[at : at + least] in text]
 
 
-def test_the_search_for_leaks_finds_one() -> None:
-    assert leaked(f"here: {SECRETS[1][20:40]}")
-
-
 @pytest.mark.parametrize("pointwise", [False, True])
 def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
     gateway = Listening()
@@ -92,8 +86,12 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
-@pytest.mark.parametrize("at", range(0, 320, 40))
-def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
+def test_candidates_are_sent_without_secrets(*, pointwise: bool) -> None:
+    for at in range(0, 320, 40):
+        send_candidates(at, pointwise=pointwise)
+
+
+def send_candidates(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     own = candidate_judge(gateway, panel, mode="lenient")
@@ -151,14 +149,6 @@ def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_path
     assert count == 1
 
 
-def test_secrets_are_sent_where_the_user_says_so() -> None:
-    gateway = Listening()
-    own = document_judge(gateway, three_models(), mode="strict", options=judge_options(redact=False))
-    verdict = asyncio.run(own.judge(document((file("a.md", SECRETS[0]),), "a")))
-    assert "redacted" not in verdict.record()
-    assert SECRETS[0] in gateway.all
-
-
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     whole = sent(file("a.md", f"{SECRETS[1]} is all"))
     assert len(whole.text) == whole.total
@@ -168,10 +158,10 @@ def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     assert cut.total > len(cut.text)
 
 
-@pytest.mark.parametrize("kept", range(4, 40, 5))
-def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it(kept: int) -> None:
-    text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
-    assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
+def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:
+    for kept in range(4, 40, 5):
+        text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
+        assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
     unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
 
@@ -183,8 +173,3 @@ def test_secrets_are_counted() -> None:
     clean, count = outgoing.document(subject)
     assert count == 3
     assert outgoing.document(clean) == (clean, 0)
-
-
-def test_what_a_model_said_is_handed_on_without_secrets() -> None:
-    assert outgoing.words(f"It holds {SECRETS[0]}.") == redact(f"It holds {SECRETS[0]}.").text
-    assert leaked(outgoing.words(f"It holds {SECRETS[0]}.")) == []
