@@ -226,14 +226,12 @@ class CountingCache:
     missed: int = 0
 
     def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
-        """Return what is kept."""
         reply = self.inner.find(endpoint, request, wait=wait)
         self.found += reply is not None
         self.missed += reply is None
         return reply
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
-        """Keep a reply."""
         self.inner.keep(endpoint, request, reply, wait=wait)
 
 

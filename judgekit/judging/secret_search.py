@@ -41,16 +41,15 @@ class SecretMatch(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A kind of secret, words one of which every text with one has, and what it or its place looks like."""
+    """A kind of secret, words of which every text with one has at least one, and its form or place."""
 
     kind: str
     words: tuple[str, ...]
     pattern: str | re.Pattern[str]
 
 
-_RULES: Final[dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("secret_rules.toml").read_text("utf-8")
-)
+_FILE: Final = Path(__file__).with_name("secret_rules.toml")
+_RULES: Final[dict[str, Any]] = tomllib.loads(_FILE.read_text("utf-8"))
 
 
 def _whole(text: str) -> str:
@@ -94,9 +93,7 @@ def load() -> list[_Rule]:
 def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in no order; what one is part of, another may be."""
     lower = text.lower()
-    if len(lower) != len(
-        text
-    ):  # a letter may become two: then only those of ASCII change, of which names are made
+    if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
     for start, end in secret_blocks.private_keys(text, lower):
         yield SecretMatch(start, end, PRIVATE_KEY)
@@ -128,9 +125,8 @@ def _with_form(text: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Secre
         start, at = match.span()
         in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
         if not in_word or (kind in _UNMISTAKABLE and _is_mixed(match[0])):
-            if kind != PRIVATE_KEY and (
-                rest := _REST.match(text, at)
-            ):  # the pattern may be of a fixed length
+            rest = _REST.match(text, at)  # the pattern may be of a fixed length
+            if rest and kind != PRIVATE_KEY:
                 at = rest.end()
             yield SecretMatch(start, at, kind)
 
