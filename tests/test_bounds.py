@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,107 +33,10 @@ FLOOR = 0.1  # seconds of CPU below which nothing is compared: a square of 60,00
 TRIES = 3
 SECONDS = 20  # of CPU that a command may take: without bounds these take minutes
 
+DATA = tomllib.loads((Path(__file__).parent / "support" / "bounds.toml").read_text("utf-8"))
 MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
-HOSTILE = (
-    *(
-        "a",
-        "é",
-        "aB",
-        "9",
-        "1.",
-        "-",
-        ".",
-        "a.",
-        ". ",
-        " ",
-        "\n",
-        "a\n",
-        "\r",
-        "\t",
-        "a\v",
-        "_a",
-        "y",
-        "jwt ",
-    ),
-    *(MARKS, f"e{MARKS * 40}", "\u1100\u1161", "\ufdfa", "\u03a3.", "\u200b", "\ud800", "\u2028", "\u0430a"),
-    *(
-        "[",
-        "{",
-        "(",
-        "]}",
-        '{"a": [{"b": "',
-        '"',
-        "'",
-        '{"',
-        "{'",
-        "\u201c{\u2019",
-        '","',
-        '"a": "',
-        '{"a":1}',
-    ),
-    *("\\", '\\"', "*", "*a", "**/", "?", "[[:", "[a", "~", "~ ", "```", "`", "|", "#", "# ", "&", "&amp;"),
-    *(
-        "<",
-        "<a ",
-        "</",
-        "<!-- judgekit ",
-        "//",
-        "/*",
-        "](a)",
-        "[",
-        "- [A] a -> ",
-        " #tags:a,",
-        "---\n",
-        "a: ",
-    ),
-    *(
-        "a: [",
-        "- ",
-        "://a",
-        "a@",
-        "noreply@",
-        "claude <",
-        "<noreply@",
-        "Error: ",
-        " ssl:<",
-        "jwt-",
-        "a/",
-        "../",
-    ),
-    *("judgekit ", "title: a ", "python=\n", "é a" + "a" * 60, "\U0001f468\u200d", "\x1b[", "0" * 40 + " "),
-)
-
-# Parameters that hold no text of others: a place, a name or a wish of the user's own, or of ours.
-OWN = {
-    *(
-        "across",
-        "author_family",
-        "base",
-        "base_url",
-        "commit",
-        "cwd",
-        "down",
-        "event",
-        "expected",
-        "folder",
-        "kind",
-    ),
-    *(
-        "labels_sha256",
-        "language",
-        "letter",
-        "made",
-        "mark",
-        "mode",
-        "module",
-        "name",
-        "name_or_path",
-        "option",
-    ),
-    *("path", "place", "project", "python", "reference", "relative", "remote", "root", "rubric", "section"),
-    *("since", "start", "tier", "up", "url", "variable", "what", "who", "version"),
-}
-
+HOSTILE = (*DATA["hostile"], f"e{MARKS * 40}", "\ud800", "é a" + "a" * 60, "0" * 40 + " ")
+OWN = {*DATA["own"].split()}
 RUBRIC = score_rubric("kls").rubric
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 HOOK = "retrieval: {enabled: true}\n"
@@ -313,125 +217,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "text.one_line": lambda text: of("text.one_line")(text, 200),
 }
 
-# Functions that are not asked, and why.
-_REASONS: dict[str, tuple[str, ...]] = {
-    "asks a model, git, a server or the file system, with texts that went through what is asked here": (
-        *(
-            "api.compare",
-            "api.judge",
-            "cli.app.application",
-            "cli.app.hook",
-            "config.yamlfile.read",
-            "engine.app.create_app",
-            "gate.github.run",
-        ),
-        *(
-            "gate.github.of_project",
-            "gate.commits.since",
-            "hooks.context.find",
-            "hooks.explain.report",
-        ),
-        *(
-            "hooks.judged.shown_by_judge",
-            "hooks.log.last",
-            "hooks.files.replace",
-            "hooks.git_status.configured",
-        ),
-        *("hooks.files.add", "judging.search.judged_hook", "judging.search.search"),
-        *("retrieval.search.passages", "retrieval.search.search", "environment.write_private"),
-        *(
-            "retrieval.keyword.named",
-            "retrieval.keyword.match",
-            "retrieval.sources.claude_memory.read",
-        ),
-        *(
-            "retrieval.sources.markdown.read",
-            "retrieval.update.read",
-            "hooks.configure.keep",
-            "hooks.log.add",
-        ),
-    ),
-    "takes the words of the person who runs it, or ours": (
-        *(
-            "cli.output.check_filled",
-            "cli.output.coloured",
-            "cli.output.source_text",
-        ),
-        *(
-            "cli.override.last_verdict",
-            "config.settings.wrong",
-            "config.yamlfile.put",
-            "config.yamlfile.with_item",
-        ),
-        *(
-            "config.yamlfile.without_item",
-            "engine.admission.error_body",
-            "engine.answers.many",
-            "engine.client.call",
-            "engine.admission.refuse",
-            "evaluation.report.report",
-        ),
-        *("gate.push.verdict",),
-        *("evaluation.runner.reordered", "providers.base.endpoint", "providers.registry.by_beginning"),
-        *(
-            "providers.base.extra_arguments",
-            "providers.registry.family_of",
-            "evaluation.charts.document",
-            "evaluation.charts.element",
-        ),
-        *("evaluation.charts.short",),
-        *(
-            "config.arguments.families",
-            "config.arguments.mapping",
-            "config.arguments.paths",
-            "config.arguments.payload",
-            "config.arguments.roots",
-        ),
-        *(
-            "engine.team.keep_lines",
-            "judging.round.failure_of",
-            "text.rubric_name",
-        ),
-    ),
-    "puts its text beside others, or compares it, and looks at it no further": (
-        *(
-            "judging.documents.document",
-            "judging.subject.file_of",
-            "ledger.records.newest_override",
-            "judging.prompt.messages",
-        ),
-        *(
-            "ledger.records.same_blob",
-            "ledger.store.same_project",
-            "providers.command.at",
-        ),
-        *("hooks.entries.member", "hooks.entries.plain", "retrieval.keyword.points", "cli.output.emit"),
-        *(
-            "cli.output.warn",
-            "cli.output.say",
-            "cli.output.say_messages",
-            "cli.output.tell_sent",
-            "judging.logprobs.expectation",
-        ),
-        *("judging.fingerprint.recorded",),
-    ),
-    "is made of functions that are asked here, or asked along with one": (
-        *(
-            "judging.prompt.candidate_context",
-            "judging.prompt.pair_context",
-            "judging.prompt.select_messages",
-            "judging.fit.shape",
-        ),
-        *("providers.command.reply_of", "hooks.entries.installed", "hooks.entries.uninstalled"),
-        *(
-            "hooks.entries.appended",
-            "hooks.entries.without",
-            "judging.logprobs.places",
-            "judging.secret_blocks.line_end",
-        ),
-    ),
-}
-NOT_ASKED = {place: reason for reason, places in _REASONS.items() for place in places}
+NOT_ASKED = {place: reason for reason, places in DATA["not_asked"].items() for place in places.split()}
 
 
 def public() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
